@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 import gguf
@@ -31,6 +32,8 @@ CARD = EMBEDDED.with_suffix(".md")
 MOST_BYTES = 8_000_000
 LEAST = {"sentiment": 0.90, "intents": 0.90, "records": 0.90}
 """Accuracy by kind that the model is held to; facts together: 0.95."""
+QUARTER = "64deac8a09e96545c4c12b5cae8ffe5fb6776f7e3c4922348238c26b9c1e38cf"
+"""sha256 of the documents of `documents`, as the embedded model read them."""
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,14 @@ def documents() -> list[str]:
 def items() -> list[Item]:
     """Every held-out question."""
     return read_items()
+
+
+def digest_of(courses: Iterable[list[str]]) -> str:
+    """sha256 of the documents of courses, as `corpus` writes them."""
+    digest = hashlib.sha256()
+    for documents in courses:
+        digest.update(corpus.SEPARATOR.join(documents).encode())
+    return digest.hexdigest()
 
 
 def accuracies_of(items):
@@ -67,6 +78,17 @@ def measured(items, request):
 def test_no_document_contains_a_held_out_phrase(documents, items):
     """What is asked was never read. (`make model` searches everything that it trains on, too, and refuses.)"""
     assert contained([item.phrase for item in items], documents) == []
+
+
+def test_the_tables_still_give_the_corpus_that_the_model_was_trained_on(documents):
+    """A quarter of it. After a change of a table, train the model anew and change the digest (tools/embedded_model/README.md)."""
+    assert digest_of([documents]) == QUARTER
+
+
+@pytest.mark.long
+def test_the_card_names_the_whole_corpus():
+    """The digest of all documents is on the model card."""
+    assert digest_of(map(corpus.documents, corpus.COURSES)) in CARD.read_text(encoding="utf-8")
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
 import random
 from collections.abc import Iterator, Mapping
@@ -88,11 +89,15 @@ def read(index: int) -> list[str]:
 def main() -> None:
     """Entry point of the script."""
     argparse.ArgumentParser(description=__doc__).parse_args()
+    digest = hashlib.sha256()
     for index, course in enumerate(COURSES):
         chosen, path = documents(course), corpus_file(index)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(SEPARATOR.join(chosen), encoding="utf-8")
+        content = SEPARATOR.join(chosen).encode()
+        path.write_bytes(content)
+        digest.update(content)
         print(f"{path}: {len(chosen):,} documents, {sum(map(len, chosen)):,} characters")
+    print(f"sha256 of the corpus, for the card: {digest.hexdigest()}")
 
 
 if __name__ == "__main__":

@@ -49,16 +49,6 @@ class SelectRequest:
     wrong: tuple[str, ...]
 
 
-def words(text: str) -> tuple[str, ...]:
-    """The words of a literal table."""
-    return tuple(text.split())
-
-
-def cells(text: str) -> list[list[str]]:
-    """The words of a literal table, each split at its bars."""
-    return [word.split("|") for word in text.split()]
-
-
 def sentence(pattern: str, rng: random.Random, fields: Mapping[str, str]) -> str:
     """The pattern as a sentence: its first letter is a capital."""
     text = expand(pattern, rng, fields)

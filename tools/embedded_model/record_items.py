@@ -24,22 +24,11 @@ from embedded_model.entities import (
     text,
 )
 from embedded_model.phrases import Item, expand, rounds, wrong_answers
+from embedded_model.tables import read
 
-# Names that no table and no syllable gives, for the held-out records.
-NEW_PEOPLE = "Quillon Abara|Wendeline Roux|Fenna Oxley|Jovanka Tull|Ysolde Finch|Cormac Dray|Thandi Moyo|Ulrika Sand|Bartek Lis|Oona Quist"
-NEW_HEROES = (
-    "Quorwyn|Ysmerelda|Bofrick|Thulwenna|Jaxobar|Eowilde|Zephrine|Umbarello|Fyonn Greyquill|Wexley|Ophirra|Drubbick"
-)
-NEW_HEADS = {
-    "character": (
-        "Here you see the sheet of a new hero, written in JSON:",
-        "A player made this character for the game tonight:",
-        "JSON of our next hero:",
-        "The following is a profile of a hero, made for a long game, in JSON:",
-    ),
-    "person": ("A new member of the club, in JSON:", "Data of the person at the door:", "JSON for one more contact:"),
-    "order": ("The last order of the day, in JSON:", "An order came in at night:", "JSON for one more order:"),
-}
+TABLES = read("records")
+NEW_PEOPLE, NEW_HEROES = TABLES["held out: people"], TABLES["held out: heroes"]
+NEW_HEADS = {kind: TABLES[f"held out: headings: {kind}"] for kind in ("character", "person", "order")}
 
 
 def placed(
@@ -87,7 +76,7 @@ def renamed(thing: Entity, name: str) -> Entity:
 
 def classes(rng: random.Random) -> Iterator[Item]:
     """Class to armor, and class to weapon."""
-    names = rounds(NEW_HEROES.split("|"), rng)
+    names = rounds(NEW_HEROES, rng)
     for role, armor, weapons, *_ in CLASSES:
         own = weapons.split(",")
         hero = renamed(character(rng, role), next(names))
@@ -112,7 +101,7 @@ def classes(rng: random.Random) -> Iterator[Item]:
 
 def links(rng: random.Random) -> Iterator[Item]:
     """City to country and language, job to workplace, item to category."""
-    names = rounds(NEW_PEOPLE.split("|"), rng)
+    names = rounds(NEW_PEOPLE, rng)
     for index, (city, country, language) in enumerate(rng.sample(CITIES, 36)):
         key, right = ("country", country) if index % 3 else ("language", language)
         column = 1 if index % 3 else 2
@@ -145,7 +134,7 @@ def rivals(thing: Entity, key: str, rng: random.Random) -> list[str]:
     """Wrong values of the kind of the key's."""
     right = thing.words[key] if key not in {"weapon", "item"} else text(thing.values[key])
     if key == SUBJECT[thing.kind]:
-        pool = NEW_HEROES.split("|") if thing.kind == "character" else NEW_PEOPLE.split("|")
+        pool = NEW_HEROES if thing.kind == "character" else NEW_PEOPLE
         return [other for other in rng.sample(pool, 5) if other != right]
     others = [text(MAKERS[thing.kind](rng).values[key]) for _ in range(12)]
     return [other for other in dict.fromkeys(others) if other != right]
@@ -160,7 +149,7 @@ def near(pairs: dict[str, Value], key: str, rng: random.Random) -> list[str]:
 
 def copies(rng: random.Random) -> Iterator[Item]:
     """Values that stand in the prompt: asked in words, or to be written again in another layout."""
-    heroes, people = rounds(NEW_HEROES.split("|"), rng), rounds(NEW_PEOPLE.split("|"), rng)
+    heroes, people = rounds(NEW_HEROES, rng), rounds(NEW_PEOPLE, rng)
     asked = {
         "character": ("name", "class", "weapon", "armor", "level", "age", "gold", "race"),
         "person": ("name", "age", "city", "job", "hobby", "phone", "country"),

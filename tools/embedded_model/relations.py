@@ -46,14 +46,14 @@ class Relation:
 
 
 def entries(
-    rows: Sequence[tuple[Mapping[str, str], str]], alike: str = "", kinds: Mapping[str, str] | None = None
+    rows: Sequence[tuple[Mapping[str, str], str]], alike: Sequence[str] = (), kinds: Mapping[str, str] | None = None
 ) -> tuple[Entry, ...]:
     """Entries of (fields, answer) rows.
 
     Wrong are the answers of the other rows, but for those that share a line of `alike` with the right one and, where `kinds`
     names the kind of each answer, those of another kind. Answers in a line of `alike` are separated by commas.
     """
-    groups = [{name.strip() for name in line.split(",")} for line in alike.strip().splitlines()]
+    groups = [set(line.split(", ")) for line in alike]
     right: dict[str, set[str]] = {}
     for fields, answer in rows:
         right.setdefault(fields["x"], set()).add(answer)

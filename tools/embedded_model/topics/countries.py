@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from embedded_model import forms
 from embedded_model.country_tables import (
     CAPITAL,
-    CHAT,
     CONTINENT,
     CONTINENTS,
     COUNTRIES,
@@ -18,11 +17,13 @@ from embedded_model.country_tables import (
     HELD_OUT,
     LABELS,
     LANGUAGE,
+    LAYOUTS,
     OF_RELATION,
     PROSE,
     RELATIONS,
     SHARED,
     SHARES,
+    TABLES,
     Country,
     Relation,
 )
@@ -213,14 +214,14 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Questions in words that `documents` never uses, each pattern of a relation equally often."""
-    for name, (count, patterns) in HELD_OUT.items():
-        relation = OF_RELATION[name]
+    for name, count in HELD_OUT.items():
+        relation, patterns = OF_RELATION[name], TABLES[f"held out: {name}"].rows(2)
         askable = [of for of in KNOWERS[relation] if len(_wrong(of, relation, rng)) == 3]
         for i, of in enumerate(rng.sample(askable, count)):
             layout, pattern = patterns[i % len(patterns)]
             phrase = expand(pattern, rng, FIELDS[of])
-            prompt = layout.replace("<p>", phrase)
+            prompt = LAYOUTS[layout].replace("<p>", phrase)
             choices = list(_wrong(of, relation, rng))
             choices.insert(i % 4, _answer(of, relation))
-            space = "" if layout == CHAT else " "
+            space = "" if layout == "chat" else " "
             yield Item(KIND, prompt, tuple(space + choice for choice in choices), i % 4, phrase)

@@ -6,10 +6,8 @@ import random
 from collections.abc import Iterator
 
 from embedded_model.phrases import Item, capital, expand, rounds
-from embedded_model.tables import sentiment as tables
-from embedded_model.tables.intents import LAYOUTS as INTENT_LAYOUTS
-from embedded_model.tables.sentiment import NEGATIVE, NEUTRAL, POSITIVE
 from embedded_model.topics import intents, sentiment
+from embedded_model.topics.sentiment import NEGATIVE, NEUTRAL, POSITIVE, TABLES
 
 REVIEW_LAYOUTS = (
     "Review: <r>\nSentiment: <a>",
@@ -31,7 +29,7 @@ def clause(sign: str, domain: sentiment.Domain, rng: random.Random) -> str:
     fields = sentiment.thing_fields(domain, rng)
     kind = rng.random()
     if sign == NEUTRAL:
-        text = expand(rng.choice(tables.NEUTRAL_CLAUSES), rng, fields)
+        text = expand(rng.choice(TABLES["neutral clauses"]), rng, fields)
     elif kind < 0.12:
         text = expand(
             f"{{it}} {{was}} {rng.choice(sentiment.PRAISE if sign == POSITIVE else sentiment.BLAME)}", rng, fields
@@ -43,7 +41,7 @@ def clause(sign: str, domain: sentiment.Domain, rng: random.Random) -> str:
     elif kind < 0.75:
         text = expand(rng.choice(domain.clauses[sign]), rng, fields)
     else:
-        text = expand(rng.choice(tables.GOOD_CLAUSES if sign == POSITIVE else tables.BAD_CLAUSES), rng, fields)
+        text = expand(rng.choice(TABLES["good clauses"] if sign == POSITIVE else TABLES["bad clauses"]), rng, fields)
     return capital(" ".join(text.split())) + rng.choice((".", ".", ".", "!", ""))
 
 
@@ -58,7 +56,7 @@ def reviews(signs: Iterator[str], domains: Iterator[sentiment.Domain], rng: rand
 
 def messages(drawn: Iterator[intents.Intent], rng: random.Random) -> str:
     """Three to seven messages, each with its intent."""
-    layout, gap = expand(rng.choice(INTENT_LAYOUTS), rng), rng.choice(("\n", "\n\n"))
+    layout, gap = expand(rng.choice(intents.TABLES["layouts"]), rng), rng.choice(("\n", "\n\n"))
     chosen = [next(drawn) for _ in range(rng.randint(3, 7))]
     if rng.random() < 0.2:
         return intents.chat([(intent, intents.message(intent, rng)) for intent in chosen], rng)

@@ -10,85 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from embedded_model import forms
 from embedded_model.describe import FIRST_PERSON, LABELS, SUBJECT, answer, as_json, as_lines, dump, prose, question
 from embedded_model.entities import MAKERS, Entity, Value, text
-from embedded_model.extraction_texts import POOLS, TEXTS
 from embedded_model.phrases import FIELD, Item, expand, rounds
+from embedded_model.tables import read
 
 KINDS = ("person", "person", "order", "character", "character", "event")
-# Behind the text and its keys; {keys} is a list in words.
-ORDERS = """
-Extract {keys}.
-Extract {keys} [as JSON|in JSON].
-Extract the {keys} from the text.
-[Write|Give|Return|Find] {keys} [as JSON|in JSON].
-Which {keys} does the text give?
-Keys: {keys}
-Fields: {keys}
-[Read the text and give|Give me|Find] {keys}.
-""".strip().splitlines()
-PLAIN_ORDERS = """
-Extract the [data|facts|values|information] from the text.
-[Extract|Write|Give] the data as JSON.
-[Turn|Change|Put] the text into JSON.
-What does the text say? [Answer|Write] in JSON.
-""".strip().splitlines()
+TABLES, HELD_OUT = read("extraction"), read("extraction_held_out")
+ORDERS, PLAIN_ORDERS, FILLERS = TABLES["orders"], TABLES["plain orders"], TABLES["fillers"]
 HEADS = ("Text: ", "Text: ", "Text: ", "Text:\n", "Input: ", "Message: ", "Sentence: ", "", "")
-# kind, key: a text whose {not_...} is not the value of the key.
-CONTRASTS = """
-person city: {name} lives in {city}[ and not in|, not in] {not_city}.
-person city: {name} [left|moved away from] {not_city} and [now |]lives in {city}.
-person city: {name} was born in {not_city} but [now |][lives|works] in {city} as {a_job}.
-person city: {name} ({age}) has moved from {not_city} to {city}.
-person age: {name} is {age}[ years old|] and not {not_age}.
-person age: {name} is {age} years old; [the brother|the sister|the son|the daughter|a friend] is [only |already |]{not_age}. {name} lives in {city}.
-person age: [Yesterday|On Sunday|Last week] {name} turned {age}. The [brother|sister] {not_first} is {not_age}.
-person job: {name} was {a_not_job} and [now |today ]works as {a_job}.
-person job: {name} is {a_job}, not {a_not_job}[, and lives in {city}|].
-person job: {name} from {city} works as {a_job}, and {not_name} works as {a_not_job}.
-person hobby: {name} likes {hobby} [but not|more than|better than] {not_hobby}.
-person hobby: {name} from {city} [gave up|does not like] {not_hobby} and [loves|enjoys] {hobby}.
-person country: {name} left {not_country} and went to {country}.
-person name: {name} lives in {city}, and [the friend|the brother|the sister|the neighbor] {not_first} in {not_city}.
-person name: The letter is from {name}, {a_job}, and not from {not_name}.
-order item: {customer} wants {a_item}[ and not| and no|, not] {a_not_item}.
-order item: {customer} [sent back|does not want] the {not_item} and asks for {a_item}.
-order color: {customer} wants the {item} in {color}, not in {not_color}.
-order color: The {item} that {customer} ordered should be {color}[ and not|, not] {not_color}.
-order quantity: {customer} ordered {quantity} x {item}, not {not_quantity}.
-order quantity: Please send {quantity} more of the {item} to {customer}[; the {not_quantity} are not enough|, not {not_quantity}].
-order price: The {item} for {customer} costs {price} euros, not {not_price}.
-order status: Order {order} of {customer} is no longer {not_status}, it is {status}.
-order payment: {customer} pays for the {item} by {payment} and not by {not_payment}.
-order order: {customer} asks about order {order}, not {not_order}. It is for {a_item}.
-character weapon: {name} the {class} [sold|gave away|lost|left] the {not_weapon} and [bought|took|carries] {a_weapon}.
-character weapon: {name}, {a_class}, fights with {a_weapon}, and {not_name} with {a_not_weapon}.
-character weapon: "I [fight with|take] the {weapon}," said the {race} {name}, {a_class}. "The {not_weapon} is no good."
-character class: Once {a_not_class}, {name} is {a_class} [today|now].
-character class: {name} is {a_class} and not {a_not_class}[, and carries {a_weapon}|].
-character class: The {class} {name} came to the gate with the {not_class} {not_name}.
-character armor: {name} the {class} wears {armor} and not {not_armor}.
-character armor: {name} got new {armor} armor and gave the {not_armor} away.
-character level: {name} the {class} is at level {level}, [no longer at|not at] level {not_level}.
-character gold: {name} the {class} had {not_gold} gold coins before and has {gold} gold coins now.
-event date: The {event} of {who} is on {date}[ and not on|, not on] {not_date}.
-event date: {who} moved the {event} from {not_date} to {date}.
-event time: The {event} of {who} starts at {time}[ and not at|, not at|, no longer at] {not_time}.
-event place: The {event} of {who} [moves|has moved] from the {not_place} to the {place}[, on {date}|].
-event place: {who} hosts the {event} in the {place} and not in the {not_place}.
-event city: The {event} of {who} is in {city}, not in {not_city}.
-event event: {who} plans {a_event} on {date}, not {a_not_event}.
-"""
-CONTRAST = [
-    (*head.split(" "), pattern) for head, pattern in (line.split(": ", 1) for line in CONTRASTS.strip().splitlines())
-]
+CONTRAST = [(*head.split(" "), pattern) for head, pattern in (line.split(": ", 1) for line in TABLES["contrasts"])]
 TAILS = ("JSON: ", "JSON: ", "JSON: ", "JSON:\n", "Output: ", "Data: ")
-# Sentences that say nothing that is asked.
-FILLERS = """
-[The weather was fine|It rained all day|It was a cold morning|The sun was shining|The street was quiet].
-[Everybody was happy|Nobody was late|All went well|There was a lot to do|The day was long].
-[Thank you|Thanks] [for your help|very much|and have a nice day].
-[Please write back soon|Please answer today|See you soon|That is all for now].
-[We talked for an hour|We met at the station|I have known this for years|I heard it yesterday].
-""".strip().splitlines()
 
 
 def listed(keys: Sequence[str]) -> str:
@@ -295,33 +225,8 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 MARK = re.compile(r"<(-?)(\w+):([^>]*)>")
-ASKED = {
-    "name": "Which person does the text introduce?",
-    "age": "What age does the text give?",
-    "city": "Which city does the text name as the home?",
-    "country": "Which country does the text name?",
-    "job": "Which job does the text name?",
-    "hobby": "Which hobby does the text name?",
-    "item": "Which item does the customer want?",
-    "customer": "Which customer does the text name?",
-    "quantity": "How many pieces does the customer want?",
-    "color": "Which color does the customer want?",
-    "order": "Which order number does the text give?",
-    "status": "Which status does the text give?",
-    "price": "Which price does the text give?",
-    "payment": "Which way of payment does the text give?",
-    "class": "Which class does the hero have?",
-    "race": "Which race does the hero have?",
-    "weapon": "Which weapon does the hero carry?",
-    "armor": "Which armor does the hero wear?",
-    "level": "Which level does the hero have?",
-    "gold": "How many gold coins does the hero have?",
-    "event": "Which event does the text name?",
-    "date": "On which date does it take place?",
-    "time": "At which time does it start?",
-    "place": "At which place does it take place?",
-    "who": "Which person does the text name?",
-}
+ASKED = dict(line.split(": ", 1) for line in TABLES["asked"])
+POOLS = dict(line.split(": ", 1) for line in HELD_OUT["pools"])
 EVENT_CITY = "In which city will it take place?"
 NUMBERS = {"age", "quantity", "level", "gold", "price"}
 
@@ -329,7 +234,7 @@ NUMBERS = {"age", "quantity", "level", "gold", "price"}
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Every value of the hand-written texts, asked for as JSON, as a line, as an answer or in chat."""
     number = 0
-    for line in TEXTS.strip().splitlines():
+    for line in HELD_OUT["texts"]:
         found = [(match[2], match[3]) for match in MARK.finditer(line) if not match[1]]
         body = MARK.sub(lambda match: match[3], line)
         for index, (key, right) in enumerate(found):

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from embedded_model import forms
 from embedded_model.phrases import Item, a, capital, expand, rounds, wrong_answers
-from embedded_model.tables import intents as tables
-from embedded_model.tables.intents_held_out import DEPARTMENT_LAYOUTS as HELD_OUT_DEPARTMENT_LAYOUTS
-from embedded_model.tables.intents_held_out import LAYOUTS as HELD_OUT_LAYOUTS
-from embedded_model.tables.intents_held_out import MESSAGES
+from embedded_model.tables import cells, read
+
+TABLES: Final = read("intents")
+HELD_OUT_LAYOUTS: Final = (
+    # The first four are layouts of the training text; it never uses the others.
+    "Message: <m>\nIntent:",
+    "Ticket: <m>\nTopic:",
+    f"{forms.USER}What is this message about?\n<m>{forms.END}{forms.ASSISTANT}",
+    "Customer: <m>\nWhat does the customer want?",
+    "Customer message: <m>\nTopic of this message:",
+    "A customer writes: <m>\nThe topic is:",
+    "Read the message.\nMessage: <m>\nWhat is the intent? Answer:",
+    f"{forms.USER}A customer writes: <m>\nWhat does the customer want?{forms.END}{forms.ASSISTANT}",
+)
+HELD_OUT_DEPARTMENT_LAYOUTS: Final = (
+    "Customer: <m>\nDepartment:",
+    "Read the message.\nMessage: <m>\nDepartment:",
+    "A customer writes: <m>\nDepartment:",
+)
 
 
 @dataclass(slots=True)
@@ -22,25 +37,20 @@ class Intent:
     name: str
     department: str
     wants: str
-    patterns: list[str] = field(default_factory=list)
+    patterns: list[str]
 
 
-def parse(text: str) -> dict[str, Intent]:
-    """The intents of a table as INTENTS_TEXT, by name."""
-    found: list[Intent] = []
-    for line in text.strip().split("\n"):
-        if line.startswith("# "):
-            found.append(Intent(*line[2:].split("|")))
-        else:
-            found[-1].patterns.append(line.strip())
+def intents() -> dict[str, Intent]:
+    """The intents of the table of messages, by name."""
+    found = [Intent(*cells(title), patterns) for title, patterns in read("intent_messages").items()]
     return {intent.name: intent for intent in found}
 
 
-INTENTS: Final = parse(tables.INTENTS_TEXT)
+INTENTS: Final = intents()
 NAMES: Final = tuple(INTENTS)
 DEPARTMENTS: Final = tuple(sorted({intent.department for intent in INTENTS.values()}))
-PRODUCTS, PAIRS, CITIES = tables.PRODUCTS.split(), tables.PAIRS.split(), tables.CITIES.split()
-PEOPLE, TIMES, STREETS = tables.NAMES.split(), tables.TIMES.split("|"), tables.STREETS.split("|")
+STREETS, TIMES = TABLES["streets"], TABLES["times"]
+PRODUCTS, PAIRS, CITIES, PEOPLE = (TABLES[table].words() for table in ("products", "pairs", "cities", "names"))
 CURRENCIES: Final = ("euros", "dollars", "pounds")
 SHORT_FORMS: Final = (("please", "pls"), ("thank you", "thx"), ("I am", "im"), ("cannot", "cant"), ("do not", "dont"))
 
@@ -92,12 +102,12 @@ def message(intent: Intent, rng: random.Random) -> str:
         if other != core:
             parts.append(sentence(other))
     if rng.random() < 0.28:
-        background = sentence(expand(rng.choice(tables.BACKGROUNDS), rng, fields))
+        background = sentence(expand(rng.choice(TABLES["backgrounds"]), rng, fields))
         parts.insert(0 if rng.random() < 0.8 else len(parts), background)
     if rng.random() < 0.22:
-        parts.append(expand(rng.choice(tables.THANKS), rng, fields))
+        parts.append(expand(rng.choice(TABLES["thanks"]), rng, fields))
     if rng.random() < 0.28:
-        greeting = expand(rng.choice(tables.GREETINGS), rng)
+        greeting = expand(rng.choice(TABLES["greetings"]), rng)
         mark = rng.choice((", ", ", ", "! ", ". ", ": "))
         if mark in {", ", ": "} and not parts[0].startswith(("I ", "My name", "I'm")):
             parts[0] = parts[0][0].lower() + parts[0][1:]
@@ -125,8 +135,8 @@ def listed(name: str, rng: random.Random) -> str:
 
 
 def fill(pattern: str, text: str, name: str) -> str:
-    """A layout with its message and label; lines behind the mark of a table."""
-    return pattern.replace("\\n", "\n").replace("<m>", text).replace("<i>", name)
+    """A layout with its message and label."""
+    return pattern.replace("<m>", text).replace("<i>", name)
 
 
 def chat(pairs: list[tuple[Intent, str]], rng: random.Random) -> str:
@@ -137,10 +147,10 @@ def chat(pairs: list[tuple[Intent, str]], rng: random.Random) -> str:
         if rng.random() < 0.06:
             names = list(NAMES)
         rng.shuffle(names)
-        system = expand(rng.choice(tables.SYSTEMS), rng).replace("<l>", ", ".join(names))
+        system = expand(rng.choice(TABLES["systems"]), rng).replace("<l>", ", ".join(names))
         talk = (f"{forms.USER}{text}{forms.END}{forms.ASSISTANT}{intent.name}{forms.END}" for intent, text in pairs)
         return f"{forms.SYSTEM}{system}{forms.END}{''.join(talk)}".rstrip("\n")
-    question = expand(rng.choice(tables.CHAT_QUESTIONS), rng)
+    question = expand(rng.choice(TABLES["chat questions"]), rng)
     return forms.chat([(fill(question, text, ""), intent.name) for intent, text in pairs], rng).rstrip("\n")
 
 
@@ -153,17 +163,17 @@ def single(intent: Intent, rng: random.Random) -> str:
         asked = rng.choice((f"{question} {text}", f"{text}\n{question}", f"Message: {text}\n{question}"))
         return forms.lettered(asked, intent.name, wrong_answers(intent.name, NAMES, rng), rng)
     if kind < 0.24:
-        reply = expand(rng.choice(tables.REPLIES), rng).replace("<w>", intent.wants).replace("<i>", intent.name)
+        reply = expand(rng.choice(TABLES["replies"]), rng).replace("<w>", intent.wants).replace("<i>", intent.name)
         mark = rng.choice(
             ("Customer: <m>\nAnswer: ", "Customer: <m>\nShop: ", f"{forms.USER}<m>{forms.END}{forms.ASSISTANT}")
         )
         return mark.replace("<m>", text) + reply
     if kind < 0.34:
-        layout = expand(rng.choice(tables.LIST_LAYOUTS), rng).replace("<l>", listed(intent.name, rng))
+        layout = expand(rng.choice(TABLES["list layouts"]), rng).replace("<l>", listed(intent.name, rng))
         return fill(layout, text, intent.name)
     if kind < 0.40:
         return f"Message: {text}\nIntent: {intent.name}\nDepartment: {intent.department}"
-    return fill(expand(rng.choice(tables.LAYOUTS), rng), text, intent.name)
+    return fill(expand(rng.choice(TABLES["layouts"]), rng), text, intent.name)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
@@ -179,17 +189,18 @@ def documents(rng: random.Random) -> Iterator[str]:
         if form < 0.72:
             yield chat(pairs, rng)
         elif form < 0.86:
-            layout = expand(rng.choice(tables.DEPARTMENT_LAYOUTS), rng)
+            layout = expand(rng.choice(TABLES["department layouts"]), rng)
             yield "\n\n".join(fill(layout, text, intent.department) for intent, text in pairs)
         else:
-            layout, gap = expand(rng.choice(tables.LAYOUTS), rng), rng.choice(("\n", "\n\n"))
+            layout, gap = expand(rng.choice(TABLES["layouts"]), rng), rng.choice(("\n", "\n\n"))
             yield gap.join(fill(layout, text, intent.name) for intent, text in pairs)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Messages written by hand, most with four to eight labels, some with all, some with the departments."""
     layouts, departments = rounds(HELD_OUT_LAYOUTS, rng), rounds(HELD_OUT_DEPARTMENT_LAYOUTS, rng)
-    for turn, (name, text) in enumerate(MESSAGES):
+    messages = [(name, text) for name, section in read("intents_held_out").items() for text in section]
+    for turn, (name, text) in enumerate(messages):
         if turn % 7 == 6:
             layout, right, others = next(departments), INTENTS[name].department, list(DEPARTMENTS)
             others.remove(right)

@@ -11,448 +11,30 @@ from embedded_model.phrasings import (
     Relation,
     SelectRequest,
     asked,
-    cells,
     facts,
     items,
     mixed,
     reversed_statements,
     sentence,
     sloppy,
-    words,
 )
+from embedded_model.tables import patterns, read
 
-NAMES = {
-    int(number): name.replace("_", " ")
-    for number, name in cells(
-        """0|zero 1|one 2|two 3|three 4|four 5|five 6|six 7|seven 8|eight 9|nine 10|ten 11|eleven 12|twelve
-        13|thirteen 14|fourteen 15|fifteen 16|sixteen 17|seventeen 18|eighteen 19|nineteen 20|twenty 30|thirty
-        40|forty 50|fifty 60|sixty 70|seventy 80|eighty 90|ninety 100|one_hundred"""
-    )
-}
+TABLES = read("numbers")
+NAMES = {int(number): name for number, name in TABLES["names"].rows(2)}
 CHILDREN = ("Anna", "Mia", "Lisa", "Emma", "Sara", "Tom", "Ben", "Max", "Leo", "Paul")  # the first five are girls
-THINGS = words(
-    """apple|apples pear|pears egg|eggs book|books ball|balls coin|coins cookie|cookies flower|flowers pencil|pencils
-    stone|stones cup|cups toy|toys"""
-)
+THINGS = TABLES["things"].rows(2)
 
-ADD = Relation(
-    questions=(
-        "What is {a} [plus|+] {b}?",
-        "What is {a} [plus|+] {b}?",
-        "How much is {a} [plus|+|and] {b}?",
-        "[Add|Please add] {a} and {b}.",
-        "[What is|What's|Find] the [sum|total] of {a} and {b}[?|, please.]",
-        "What [do|would] {a} and {b} make[| together]?",
-        "{a} [plus|+] {b} [is|equals|makes] what[| number]?",
-        "What does {a} [plus|+] {b} [equal|give|make]?",
-        "What [number |]do you get [if|when] you add {b} to {a}?",
-        "{a} + {b} = ?",
-        "[Calculate|Work out|Find] {a} [plus|+] {b}.",
-        "If I have {a} and get {b} more, how many do I have[| together| in total]?",
-        "Which number is {b} more than {a}?",
-        "Can you [add {a} and {b}|tell me the sum of {a} and {b}]?",
-        "[Please tell|Tell] me what {a} [plus|+] {b} is.",
-    ),
-    statements=(
-        "{a} + {b} =",
-        "{a} + {b} =",
-        "{a} + {b} =",
-        "{a} plus {b} [is|equals|makes]",
-        "{a} plus {b} [is|equals|makes]",
-        "{a} and {b} [make|are|is]",
-        "The [sum|total] of {a} and {b} is",
-        "[If|When] you add {b} to {a}, you get",
-        "{a} and {b} more [make|makes|is]",
-        "Together, {a} and {b} make",
-        "Add {a} and {b} to get",
-        "Adding {b} to {a} gives",
-        "The result of {a} [plus|+] {b} is",
-    ),
-    keys=("{a} + {b}", "{a} plus {b}", "[Sum|Total] of {a} and {b}"),
-    reverse=(
-        "{answer} = {a} + {b}",
-        "{answer} is {a} plus {b}.",
-        "{answer} is the [sum|total] of {a} and {b}.",
-        "{answer} is what you get when you add {b} to {a}.",
-    ),
-    held_questions=(
-        "How much do you get when you add {a} and {b}?",
-        "What number is {a} plus {b}?",
-        "If you add {a} and {b}, what is the total?",
-        "Please tell me the total of {a} plus {b}.",
-        "Which number do {a} and {b} make together?",
-    ),
-    held_statements=(
-        "If you add {a} and {b}, the sum is",
-        "The total of {a} plus {b} equals",
-        "Adding {a} and {b} makes",
-    ),
-)
-TAKE = Relation(
-    questions=(
-        "What is {a} [minus|-] {b}?",
-        "What is {a} [minus|-] {b}?",
-        "How much is {a} [minus|-|less] {b}?",
-        "[Take|Please take|Subtract] {b} from {a}.",
-        "What is the difference between {a} and {b}?",
-        "{a} [minus|-] {b} [is|equals|leaves] what[| number]?",
-        "What does {a} [minus|-] {b} [equal|give|leave]?",
-        "What [number |]do you get [if|when] you take {b} from {a}?",
-        "{a} - {b} = ?",
-        "[Calculate|Work out|Find] {a} [minus|-] {b}.",
-        "If I have {a} and [lose|give away] {b}, how many [do I have left|are left]?",
-        "Which number is {b} less than {a}?",
-        "How much is left [if|when] you take {b} away from {a}?",
-        "Can you [subtract|take] {b} from {a}?",
-        "[Please tell|Tell] me what {a} [minus|-] {b} is.",
-    ),
-    statements=(
-        "{a} - {b} =",
-        "{a} - {b} =",
-        "{a} - {b} =",
-        "{a} minus {b} [is|equals|leaves]",
-        "{a} minus {b} [is|equals|leaves]",
-        "{a} less {b} is",
-        "The difference between {a} and {b} is",
-        "[If|When] you take {b} from {a}, you get",
-        "{a} take away {b} [is|leaves]",
-        "Take {b} away from {a} to get",
-        "Subtract {b} from {a} and you have",
-        "The result of {a} [minus|-] {b} is",
-    ),
-    keys=("{a} - {b}", "{a} minus {b}", "Difference between {a} and {b}"),
-    reverse=(
-        "{answer} = {a} - {b}",
-        "{answer} is {a} minus {b}.",
-        "{answer} is the difference between {a} and {b}.",
-        "{answer} is what is left when you take {b} from {a}.",
-    ),
-    held_questions=(
-        "How much do you get when you subtract {b} from {a}?",
-        "What number is {a} minus {b}?",
-        "If you take {b} from {a}, what is left?",
-        "Please tell me the result of {a} minus {b}.",
-        "How much is left of {a} when you take away {b}?",
-    ),
-    held_statements=("If you subtract {b} from {a}, you get", "The difference {a} minus {b} is", "{a} minus {b} gives"),
-)
-AFTER = Relation(
-    questions=(
-        "[What|Which] [number |]comes [right |just |]after {a}?",
-        "What is the [next number|number] after {a}?",
-        "What follows {a}[| when you count]?",
-        "Which number follows {a}?",
-        "What comes next after {a}?",
-        "Count on: {a}, then what?",
-        "If you count, what comes after {a}?",
-        "What do you say after {a} when you count?",
-        "Which number is [right|just] after {a}?",
-        "Name the number that comes after {a}.",
-    ),
-    statements=(
-        "After {a} comes",
-        "The number [right |just |]after {a} is",
-        "The [next number|number that comes] after {a} is",
-        "{a} is followed by",
-        "When you count, after {a} [comes|you say]",
-        "Next after {a} [is|comes]",
-        "{a} comes [right |just |]before",
-        "{a} is the number before",
-    ),
-    keys=("After {a}", "Next after {a}", "Number after {a}"),
-    reverse=("{answer} comes [right |just |]after {a}.", "{answer} follows {a}.", "{answer} is the number after {a}."),
-    held_questions=(
-        "When counting, which number comes after {a}?",
-        "Which number do you say right after {a}?",
-        "Tell me the number that follows {a}.",
-        "I count to {a}. What is the next number?",
-        "After {a}, which number is next?",
-    ),
-    held_statements=("When you count, {a} is followed by",),
-)
-BEFORE = Relation(
-    questions=(
-        "[What|Which] [number |]comes [right |just |]before {a}?",
-        "What is the number before {a}?",
-        "Which number is [right|just] before {a}?",
-        "If you count, what comes before {a}?",
-        "What do you say before {a} when you count?",
-        "Name the number that comes before {a}.",
-        "Which number is followed by {a}?",
-        "Count back: {a}, then what?",
-        "What comes after {a} if you count back?",
-        "What number stands [right |]before {a}?",
-    ),
-    statements=(
-        "Before {a} comes",
-        "The number [right |just |]before {a} is",
-        "The number that comes before {a} is",
-        "When you count, before {a} [comes|you say]",
-        "{a} comes [right |just |]after",
-        "{a} follows",
-        "{a} is the number after",
-        "Counting back, after {a} comes",
-    ),
-    keys=("Before {a}", "Number before {a}"),
-    reverse=(
-        "{answer} comes [right |just |]before {a}.",
-        "{answer} is the number before {a}.",
-        "{answer} is followed by {a}.",
-    ),
-    held_questions=(
-        "When counting, which number comes before {a}?",
-        "Which number do you say right before {a}?",
-        "Tell me the number that comes before {a}.",
-        "What number do you say just before {a} when you count?",
-        "Before {a}, which number comes?",
-    ),
-    held_statements=("When you count, {a} comes right after",),
-)
-DOUBLE = Relation(
-    questions=(
-        "What is [double|twice] {a}?",
-        "What is the double of {a}?",
-        "How much is [twice|double|two times] {a}?",
-        "What is two times {a}?",
-        "What do you get [if|when] you double {a}?",
-        "Which number is [twice|double] {a}?",
-        "[Please double|Double] {a}.",
-        "[Calculate|Find|Work out] [twice|double] {a}.",
-        "{a} [times two|doubled] is what?",
-        "Tell me the double of {a}.",
-    ),
-    statements=(
-        "[Double|Twice|Two times] {a} is",
-        "The double of {a} is",
-        "If you double {a}, you get",
-        "Two times {a} [is|makes|equals]",
-        "{a} doubled [is|makes]",
-        "{a} is half of",
-        "Half of a number is {a}; the number is",
-        "{a} times two [is|equals]",
-    ),
-    keys=("Double of {a}", "Twice {a}", "Double {a}"),
-    reverse=("{answer} is [double|twice] {a}.", "{answer} is the double of {a}.", "{answer} is two times {a}."),
-    held_questions=(
-        "How much do you get when you double {a}?",
-        "What number is double {a}?",
-        "If you double {a}, what is the result?",
-        "Please tell me what twice {a} is.",
-        "{a} times two makes what number?",
-    ),
-    held_statements=("The result of two times {a} is",),
-)
-HALF = Relation(
-    questions=(
-        "What is [half of|a half of|one half of] {a}?",
-        "How much is half of {a}?",
-        "What do you get [if|when] you [halve {a}|divide {a} by two]?",
-        "Which number is half of {a}?",
-        "[Please halve|Halve] {a}.",
-        "[Calculate|Find|Work out] half of {a}.",
-        "{a} divided by two is what?",
-        "What is {a} divided by two?",
-        "Tell me the half of {a}.",
-        "What is the half of {a}?",
-    ),
-    statements=(
-        "Half of {a} is",
-        "The half of {a} is",
-        "If you halve {a}, you get",
-        "{a} divided by two [is|makes|equals]",
-        "One half of {a} is",
-        "{a} is [twice|double|two times]",
-        "{a} is the double of",
-        "When you divide {a} by two, you get",
-    ),
-    keys=("Half of {a}", "{a} divided by two"),
-    reverse=("{answer} is half of {a}.", "{answer} is the half of {a}.", "{answer} is {a} divided by two."),
-    held_questions=(
-        "How much do you get when you halve {a}?",
-        "What number is half of {a}?",
-        "If you divide {a} by two, what is the result?",
-        "Please tell me what half of {a} is.",
-        "{a} divided by two makes what number?",
-    ),
-    held_statements=("The result of {a} divided by two is",),
-)
-PARITY = Relation(
-    questions=(
-        "Is {a} [even or odd|odd or even]?",
-        "Is {a} an [even or an odd|odd or an even] number?",
-        "Is the number {a} [even or odd|odd or even]?",
-        "What is {a}, [even or odd|odd or even]?",
-        "{a}: [even or odd|odd or even]?",
-        "What kind of number is {a}, [even or odd|odd or even]?",
-        "[Tell me|Say] if {a} is [even or odd|odd or even].",
-        "Would you call {a} [even or odd|odd or even]?",
-        "Even or odd: {a}?",
-        "Odd or even: {a}?",
-    ),
-    statements=(
-        "{a} is",
-        "The number {a} is",
-        "As a number, {a} is",
-        "{a} is a number that is",
-        "Even or odd? {a} is",
-        "We call the number {a}",
-        "We say that {a} is",
-        "Of even and odd, {a} is",
-    ),
-    keys=("{a}, even or odd", "Even or odd, {a}", "{a}, odd or even"),
-    reverse=("{a} is an {answer} number.", "One {answer} number is {a}.", "Among the {answer} numbers is {a}."),
-    held_questions=(
-        "Tell me, is {a} odd or even?",
-        "Is {a} a number that is even or odd?",
-        "Even or odd, what is {a}?",
-        "Say if the number {a} is odd or even.",
-        "Would you say {a} is even or odd?",
-    ),
-    held_statements=("Odd or even? The number {a} is",),
-)
-LARGER = Relation(
-    questions=(
-        "Which is [{large}|the {large} number], {a} or {b}?",
-        "Which number is {large}, {a} or {b}?",
-        "What is {large}, {a} or {b}?",
-        "Which of {a} and {b} is {large}?",
-        "{a} or {b}: which is {large}?",
-        "Of {a} and {b}, which is {large}?",
-        "Which one is {large}: {a} or {b}?",
-        "Is {a} or {b} {large}?",
-        "[Tell me|Name|Say] the {large} [number|one] of {a} and {b}.",
-        "Between {a} and {b}, which number is {large}?",
-        "Here are two numbers: {a} and {b}. Which is {large}?",
-        "Compare {b} and {a}: which one is {large}?",
-    ),
-    statements=(
-        "Of {a} and {b}, the {large} [number|one] is",
-        "The {large} [number|one] of {a} and {b} is",
-        "Between {a} and {b}, the {large} number is",
-        "If you compare {a} and {b}, the {large} [number|one] is",
-        "{a} or {b}: the {large} [number|one] is",
-        "Compare {a} with {b}: the {large} one is",
-        "Out of {a} and {b}, the {large} is",
-        "The number that is {large}, {a} or {b}, is",
-    ),
-    keys=("{large} of {a} and {b}", "{large}, {a} or {b}"),
-    reverse=(
-        "{answer} is {large} than {other}.",
-        "{other} is not {large} than {answer}.",
-        "{answer} is the {large} one of {a} and {b}.",
-    ),
-    held_questions=(
-        "Which number is the {large} one, {a} or {b}?",
-        "Tell me which is {large}, {a} or {b}.",
-        "Here are {a} and {b}. Which one is {large}?",
-        "Compare {a} and {b}. Which number is {large}?",
-        "If you compare {a} with {b}, which is {large}?",
-    ),
-    held_statements=("Compare {a} and {b}: the {large} number is",),
-)
-SPELL = Relation(
-    questions=(
-        "How do you [write|spell] {a} [in words|as a word|in letters]?",
-        "What is {a} [in words|as a word]?",
-        "[Write|Spell] {a} [in words|as a word|in letters].",
-        "What is the [word|name] [for|of] {a}?",
-        "Which word [means|stands for] {a}?",
-        "{a} in words?",
-        "How do you say {a}?",
-        "What word do you write for {a}?",
-        "How is {a} written [in words|as a word]?",
-        "What is the number {a} called?",
-    ),
-    statements=(
-        "{a} in words is",
-        "The word for {a} is",
-        "We write {a} in words as",
-        "The name of the number {a} is",
-        "{a} is called",
-        "{a} is written as",
-        "{a} as a word is",
-        "You say {a} as",
-    ),
-    keys=("{a}", "{a} in words", "Word for {a}"),
-    reverse=("{answer} is [{a}|the word for {a}|written {a}].", "{answer} ({a})", "{answer} = {a}"),
-    held_questions=(
-        "Which word do you write for {a}?",
-        "Tell me the word for {a}.",
-        "What is the number {a} in words?",
-        "How would you write the number {a} as a word?",
-        "What is the name of {a} in words?",
-    ),
-    held_statements=("The number {a} in words is",),
-)
-DIGITS = Relation(
-    questions=(
-        "How do you write {a} [in digits|as a number]?",
-        "What is {a} [in digits|as a number]?",
-        "Write {a} [in digits|as a number].",
-        "Which number is {a}?",
-        "Which [digits|number] [mean|stands for] {a}?",
-        "{a} in digits?",
-        "What [number|digits] do you write for {a}?",
-        "How is {a} written in digits?",
-        "What are the digits of {a}?",
-        "Give {a} as a number.",
-    ),
-    statements=(
-        "{a} in digits is",
-        "The digits for {a} are",
-        "We write {a} in digits as",
-        "{a} is the number",
-        "{a} is written",
-        "{a} as a number is",
-        "The word {a} means",
-        "In digits, {a} is",
-    ),
-    keys=("{a}", "{a} in digits", "Number {a}"),
-    reverse=("{answer} is [{a}|read as {a}|called {a}].", "{answer} ({a})", "{answer} = {a}"),
-    held_questions=(
-        "Which digits do you write for {a}?",
-        "Tell me the digits for {a}.",
-        "What is the number {a} in digits?",
-        "How would you write the word {a} as a number?",
-        "Please give me {a} in digits.",
-    ),
-    held_statements=("The number {a} in digits is",),
-)
-
-GAINS = (
-    "{n} has {a}. {p} [gets|finds|buys] {b} more. How many {things} does {p2} have now?",
-    "{n} has {a}. {m} gives {o} {b}. How many {things} does {n} have[| now]?",
-    "{n} has {a} and {m} has {b}. How many {things} do they have [together|in total]?",
-    "There are {a} on the table. {n} puts {b} more on the table. How many {things} are there[| now]?",
-    "There are {a} in a box and {b} in a bag. How many {things} are there [in total|together]?",
-    "{n} [buys|finds] {a} today and {b} [tomorrow|the next day]. How many {things} is that [in total|together]?",
-    "{n} had {a}. Then {p2} [found|got|bought] {b} more. How many {things} did {p2} have then?",
-    "How many {things} do {n} and {m} have if {n} has {a} and {m} has {b}?",
-)
-LOSSES = (
-    "{n} has {a}. {p} [loses|gives away|sells] {b}. How many {things} does {p2} have [now|left]?",
-    "{n} has {a}. {p} gives {b} to {m}. How many {things} does {n} have[| left| now]?",
-    "There are {a} on the table. {n} takes {b} away. How many {things} are [left|on the table now]?",
-    "There are {a} in a [box|bag]. {n} takes {b} out. How many {things} are [left|still in it]?",
-    "{n} had {a}. Then {p2} [lost|sold|gave away] {b}. How many {things} [were left|did {p2} have then]?",
-    "{n} has {a} and {m} takes {b} of them. How many {things} are left?",
-    "How many {things} does {n} have left if {p2} has {a} and gives away {b}?",
-    "Of {a}, {n} loses {b}. How many {things} are left?",
-)
-HELD_GAINS = (
-    "{n} has {a} and then gets {b} more. How many {things} does {p2} have in total?",
-    "{n} finds {a} and {m} finds {b}. How many {things} do they have together now?",
-    "In a box there are {a}. {n} puts {b} more in it. How many {things} are in the box now?",
-    "{m} has {a}. {n} gives {m} {b} more. How many {things} does {m} have now?",
-    "{n} buys {a}, and then {b} more. How many {things} is that now?",
-)
-HELD_LOSSES = (
-    "{n} has {a} and then loses {b}. How many {things} are left now?",
-    "{n} finds {a} and gives {m} {b} of them. How many {things} does {n} still have?",
-    "In a box there are {a}. {n} takes {b} of them away. How many {things} are in the box now?",
-    "{n} buys {a} and sells {b}. How many {things} does {p2} have left?",
-    "{m} had {a}. Then {m} gave {b} away. How many {things} were left?",
-)
+ADD = Relation(**patterns("numbers", "add"))
+TAKE = Relation(**patterns("numbers", "take"))
+AFTER = Relation(**patterns("numbers", "after"))
+BEFORE = Relation(**patterns("numbers", "before"))
+DOUBLE = Relation(**patterns("numbers", "double"))
+HALF = Relation(**patterns("numbers", "half"))
+PARITY = Relation(**patterns("numbers", "parity"))
+LARGER = Relation(**patterns("numbers", "larger"))
+SPELL = Relation(**patterns("numbers", "spell"))
+DIGITS = Relation(**patterns("numbers", "digits"))
 
 
 def _near(n: int) -> list[int]:
@@ -508,9 +90,9 @@ RELATIONS = (
 HELD_COUNTS = (24, 24, 9, 9, 7, 7, 8, 12, 8, 8)
 
 
-def _counted(n: int, thing: str, *, spelled: bool) -> str:
+def _counted(n: int, thing: list[str], *, spelled: bool) -> str:
     """A number of things: "3 apples", "one apple"."""
-    singular, plural = thing.split("|")
+    singular, plural = thing
     return f"{NAMES[n] if spelled else n} {singular if n == 1 else plural}"
 
 
@@ -520,7 +102,7 @@ def _problem(patterns: Sequence[str], a: int, b: int, result: int, rng: random.R
     n, m = rng.sample(CHILDREN, 2)
     she = CHILDREN.index(n) < 5
     fields = {"n": n, "m": m, "p": "She" if she else "He", "p2": "she" if she else "he", "o": "her" if she else "him"}
-    fields |= {"a": _counted(a, thing, spelled=spelled), "things": thing.split("|")[1]}
+    fields |= {"a": _counted(a, thing, spelled=spelled), "things": thing[1]}
     fields["b"] = NAMES[b] if spelled else str(b)
     show = NAMES.__getitem__ if spelled else str
     wrong = tuple(show(k) for k in {*_near(result), a, b} - {result})
@@ -536,7 +118,7 @@ def _problem_rows() -> list[tuple[int, int, int]]:
 def _problems(rng: random.Random) -> Iterator[Fact]:
     """Word problems without end."""
     for a, b, result in rounds(_problem_rows(), rng):
-        question, entry = _problem(GAINS if result > a else LOSSES, a, b, result, rng)
+        question, entry = _problem(TABLES["gains" if result > a else "losses"], a, b, result, rng)
         answer = entry.answer
         sign = "+" if result > a else "-"
         story = f"{question} {rng.choice(('The answer is', f'{a} {sign} {b} =' if answer.isdigit() else 'It is'))}"
@@ -632,7 +214,7 @@ def held_out(rng: random.Random) -> Iterator[Item]:
         questions += asked(relation, entries, n, rng)
     layouts = ("Q: <q>\nA:", "Question: <q>\nAnswer:", "<q>\nAnswer:")
     for i, (a, b, result) in enumerate(rng.sample(_problem_rows(), 26)):
-        patterns = HELD_GAINS if result > a else HELD_LOSSES
+        patterns = TABLES["held-out gains" if result > a else "held-out losses"]
         text, entry = _problem((patterns[i % len(patterns)],), a, b, result, rng)
         questions.append(
             SelectRequest(text, layouts[i % 3], entry.answer, wrong_answers(entry.answer, entry.wrong, rng))

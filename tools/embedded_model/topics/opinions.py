@@ -8,8 +8,8 @@ from typing import Final
 
 from embedded_model import forms
 from embedded_model.phrases import Item, expand, rounds
-from embedded_model.tables.sentiment import NEGATIVE, NEUTRAL, POSITIVE
 from embedded_model.topics import sentiment
+from embedded_model.topics.sentiment import NEGATIVE, NEUTRAL, POSITIVE
 
 BEFORE: Final = (
     "[Review|Text|Comment|Feedback|Opinion|Message|Post|Note]: <r>",

@@ -20,93 +20,21 @@ from embedded_model.entities import (
     text,
 )
 from embedded_model.phrases import Fact, Item, a, expand, rounds, wrong_answers
+from embedded_model.tables import read
 
-# Headings, {noun} is the thing, {form} the layout.
-HEADINGS = {
-    "character": """
-The following is a character profile for [an RPG game|a role-playing game|a fantasy game] in {form} format.
-[This is|Here is|Below is] [a character profile|a character sheet|the profile of a character] [for an RPG game |]in {form}[ format|].
-[Character|Character sheet|Character profile|Hero|RPG character|New character]:
-[Write|Create|Make|Give me|Show me] a character [profile |]for [an RPG|a game|a fantasy game] in {form}[ format|].
-A [hero|character] of the game[, in {form}|]:
-[Profile|Record|Data] of a [character|hero] ({form}):
-The character's [profile|record|data] in {form}:
-""",
-    "person": """
-The following is [a person|the profile of a person|a record of a person] in {form} format.
-[This is|Here is|Below is] [a record|a profile|the data] of a person[ in {form}|].
-[Person|Profile|Contact|Record|User|Member|Customer data|Personal data]:
-[Write|Create|Make|Give me|Show me] a [person|profile|contact] in {form}[ format|].
-[Data|Record|Profile] of a person ({form}):
-The person's [profile|record|data] in {form}:
-""",
-    "order": """
-The following is [an order|a record of an order|an order of a shop] in {form} format.
-[This is|Here is|Below is] [a record|the data] of an order[ in {form}|].
-[Order|New order|Order data|Record|Order record|Shop order]:
-[Write|Create|Make|Give me|Show me] an order in {form}[ format|].
-[Data|Record|Details] of an order ({form}):
-The order[ in {form}|]:
-""",
-}
-HEADING = {kind: table.strip().splitlines() for kind, table in HEADINGS.items()}
-# Keys that decide one another, and keys that can change alone.
+TABLES = read("records")
+HEADING = {kind: TABLES[f"headings: {kind}"] for kind in ("character", "person", "order")}
+# Keys that decide one another.
 LINKED = {
     "character": ("class", "armor", "weapon", "items"),
     "person": ("city", "country", "language", "job", "workplace"),
     "order": ("item", "category", "color", "material"),
 }
-FREE = {
-    "name",
-    "age",
-    "phone",
-    "hobby",
-    "quantity",
-    "status",
-    "payment",
-    "price",
-    "customer",
-    "order",
-    "level",
-    "gold",
-    "strength",
-}
+FREE = frozenset(TABLES["free keys"].words())
 KINDS = ("character", "character", "person", "order")
 LINES_FORM = ("text", "key and value", "plain text", "list")
-# What follows from what: a key of a record, and the key that decides it.
-ARMOR_QUESTIONS = """
-What armor does {a_class} [wear|have|use]?
-[Which|What kind of] armor [does {a_class} wear|is right for {a_class}|has {a_class}]?
-What does {a_class} wear[ in a fight|]?
-What is the armor of {a_class}?
-Class: {class}. [What armor|Which armor|Armor]?
-what armor does {a_class} wear[?|]
-""".strip().splitlines()
-WEAPON_QUESTIONS = """
-What weapon does {a_class} [carry|use|have|fight with]?
-[Which|What kind of] weapon [does {a_class} carry|is right for {a_class}|has {a_class}]?
-What does {a_class} fight with?
-What is the weapon of {a_class}?
-Class: {class}. [What weapon|Which weapon|Weapon]?
-what weapon does {a_class} use[?|]
-""".strip().splitlines()
-ARMOR_SENTENCES = """
-[A|Every|The] {class} wears {armor} armor
-[Most|All] {class}s wear {armor}
-The armor of {a_class} is {armor}
-{A_class} [goes into a fight|fights|comes] in {armor} armor
-In the game, {a_class} [wears|has|needs] {armor} armor
-""".strip().splitlines()
-WEAPON_SENTENCES = """
-[A|Every|The] {class} [carries|fights with|holds|uses] {a_weapon}
-The weapon of {a_class} is {a_weapon}
-[Most|All] {class}s [carry|fight with|use] {a_weapon}
-In the game, {a_class} [carries|has|needs] {a_weapon}
-A hero with {a_weapon} [may be|is often] {a_class}
-""".strip().splitlines()
-NOUNS = """password|code|word|name|ticket|room|number|key|street|town|ship|horse|dog|river|team|file|song|color|day|seat|box|
-user|owner|guest|winner|friend|teacher|box number|bill|gate|train|bus|house|village|king|queen|island|star|book|title|group"""
-NOUN = NOUNS.replace("\n", "").split("|")
+ARMOR_QUESTIONS, WEAPON_QUESTIONS = TABLES["armor questions"], TABLES["weapon questions"]
+ARMOR_SENTENCES, WEAPON_SENTENCES = TABLES["armor sentences"], TABLES["weapon sentences"]
 
 
 def some_keys(thing: Entity, rng: random.Random) -> list[str]:
@@ -284,7 +212,7 @@ def changed_record(rng: random.Random) -> str:
 
 def copying(rng: random.Random) -> str:
     """Pairs of a noun and a word that means nothing, and questions on them."""
-    nouns = rng.sample(NOUN, rng.randint(1, 6))
+    nouns = rng.sample(TABLES["nouns"], rng.randint(1, 6))
     pairs = [(noun, made_word(rng)) for noun in nouns]
     form = rng.random()
     if form < 0.3:

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from embedded_model import forms
 from embedded_model.phrases import Item, a, capital, expand, rounds
-from embedded_model.tables import sentiment as tables
-from embedded_model.tables import sentiment_goods, sentiment_places, sentiment_plain, sentiment_turns
-from embedded_model.tables.sentiment import ANSWERS, NEGATIVE, NEUTRAL, POSITIVE
-from embedded_model.tables.sentiment_held_out import LAYOUTS as HELD_OUT_LAYOUTS
-from embedded_model.tables.sentiment_held_out import REVIEWS
+from embedded_model.tables import read
+
+TABLES: Final = read("sentiment")
+POSITIVE, NEGATIVE, NEUTRAL = "positive", "negative", "neutral"
+ANSWERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "label": {POSITIVE: "positive", NEGATIVE: "negative", NEUTRAL: "neutral"},
+    "Label": {POSITIVE: "Positive", NEGATIVE: "Negative", NEUTRAL: "Neutral"},
+    "yes": {POSITIVE: "Yes", NEGATIVE: "No"},
+    "low yes": {POSITIVE: "yes", NEGATIVE: "no"},
+    "no": {POSITIVE: "No", NEGATIVE: "Yes"},
+    "good": {POSITIVE: "good", NEGATIVE: "bad"},
+    "happy": {POSITIVE: "happy", NEGATIVE: "unhappy"},
+    "liked": {POSITIVE: "liked", NEGATIVE: "disliked"},
+}
+TURNS: Final = (
+    ", but ", ", but ", ", but ", ". But ", ". However, ", ", however, ", ". Still, ", ", yet ", ", yet ", ". Even so, ",
+    ". Nevertheless, ", ", but in the end ", ", and still ", ". Despite that, ", ", but overall ", ". All the same, ",
+)  # fmt: skip
+ALTHOUGH: Final = ("although", "even though", "though", "while")
+LINKS: Final = (". ", ". ", ". ", ". ", " and ", ", and ", "! ", "; ", ", ")
+OPENINGS: Final = (
+    "Honestly, ", "To be honest, ", "Well, ", "Wow, ", "Hm, ", "So, ", "Update: ", "My opinion: ", "I must say: ",
+)  # fmt: skip
+HELD_OUT_LAYOUTS: Final = (
+    # The first five are layouts of the training text; it never uses the others.
+    "Review: <r>\nSentiment:",
+    "Text: <r>\nLabel:",
+    f"{forms.USER}Is this review positive or negative?\n<r>{forms.END}{forms.ASSISTANT}",
+    "Question: What is the sentiment of this review? <r>\nAnswer:",
+    "Customer: <r>\nSentiment:",
+    "Here is a review: <r>\nThe review is",
+    "Read the review. Is it positive or negative?\nReview: <r>\nAnswer:",
+    "Customer opinion: <r>\nTone of the review:",
+    f"{forms.USER}Here is what a customer wrote: <r> Is it positive or negative?{forms.END}{forms.ASSISTANT}",
+    'A customer wrote: "<r>"\nThe sentiment of the customer is',
+)
 
 
 @dataclass(slots=True)
@@ -34,41 +65,31 @@ class Domain:
     clauses: dict[str, list[str]] = field(default_factory=lambda: {POSITIVE: [], NEGATIVE: []})
 
 
-def parse_domains(text: str) -> list[Domain]:
-    """The domains of a table as DOMAINS_TEXT."""
-    domains: list[Domain] = []
-    for line in text.strip().split("\n"):
-        mark, rest = line[0], line[2:]
-        if mark == "#":
-            domains.append(Domain(rest.split(", ")))
-        elif mark == "=":
-            domains[-1].aspects.append(Aspect(*(column.split(", ") for column in rest.split(" | "))))
-        else:
-            domains[-1].clauses[POSITIVE if mark == "+" else NEGATIVE].append(rest)
-    return domains
+def domains(sections: Mapping[str, Sequence[str]]) -> list[Domain]:
+    """The domains of a file: `=` marks the parts of a thing, `+` and `-` clauses that praise and that blame it."""
+    found: list[Domain] = []
+    for things, lines in sections.items():
+        domain = Domain(things.split(", "))
+        for line in lines:
+            mark, rest = line[0], line[2:]
+            if mark == "=":
+                domain.aspects.append(Aspect(*(column.split(", ") for column in rest.split(" | "))))
+            else:
+                domain.clauses[{"+": POSITIVE, "-": NEGATIVE}[mark]].append(rest)
+        found.append(domain)
+    return found
 
 
-GOOD: Final = tables.GOOD_TEXT.split()
-BAD: Final = tables.BAD_TEXT.split()
+GOOD, BAD, VERY = (TABLES[table].words() for table in ("good", "bad", "very"))
+SYSTEMS: Final = TABLES["systems"]
+_BY_HAND: Final = [read("sentiment_goods"), read("sentiment_places"), read("sentiment_turns"), read("sentiment_plain")]
 WRITTEN: Final = {
-    POSITIVE: [
-        line
-        for table in (sentiment_goods, sentiment_places, sentiment_turns, sentiment_plain)
-        for line in table.POSITIVE_TEXT.strip().split("\n")
-    ],
-    NEGATIVE: [
-        line
-        for table in (sentiment_goods, sentiment_places, sentiment_turns, sentiment_plain)
-        for line in table.NEGATIVE_TEXT.strip().split("\n")
-    ],
-    NEUTRAL: sentiment_plain.NEUTRAL_TEXT.strip().split("\n"),
+    sign: [review for table in _BY_HAND for review in table.get(sign, ())] for sign in (POSITIVE, NEGATIVE, NEUTRAL)
 }
 """Whole reviews by sign, as patterns."""
-PRAISE: Final = sentiment_plain.PRAISE_TEXT.strip().split("\n")
-BLAME: Final = sentiment_plain.BLAME_TEXT.strip().split("\n")
-DOMAINS: Final = parse_domains(tables.DOMAINS_TEXT)
-LAYOUTS: Final = [line.replace("\\n", "\n").split("|", 1) for line in tables.LAYOUTS_TEXT.strip().split("\n")]
-CHATS: Final = [line.replace("\\n", "\n").split("|", 1) for line in tables.CHAT_QUESTIONS]
+PRAISE, BLAME = _BY_HAND[-1]["praise"], _BY_HAND[-1]["blame"]
+DOMAINS: Final = domains(read("review_domains"))
+LAYOUTS, CHATS = TABLES["layouts"].rows(2), TABLES["chat questions"].rows(2)
 OPPOSITE: Final = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 
 
@@ -97,7 +118,7 @@ def thing_fields(domain: Domain, rng: random.Random) -> dict[str, str]:
         "is": "are" if plural else "is",
         "was": ("were" if past else "are") if plural else ("was" if past else "is"),
         "werent": ("weren't" if past else "aren't") if plural else ("wasn't" if past else "isn't"),
-        "very": rng.choice(tables.VERY),
+        "very": rng.choice(VERY),
     }
 
 
@@ -109,7 +130,9 @@ def aspect_clause(sign: str, domain: Domain, rng: random.Random, fields: dict[st
     own, general = (aspect.good, GOOD) if (sign == POSITIVE) != negate else (aspect.bad, BAD)
     adjectives = own if rng.random() < 0.65 else general
     adjective = rng.choice(adjectives)
-    patterns = tables.ASPECT if not negate else tables.ASPECT_NOT_BAD if sign == POSITIVE else tables.ASPECT_NOT_GOOD
+    patterns = (
+        TABLES["aspect"] if not negate else TABLES["aspect not bad"] if sign == POSITIVE else TABLES["aspect not good"]
+    )
     other = rng.choice(domain.aspects)
     second_noun = rng.choice(other.nouns)
     second = rng.choice(other.good if aspect.good is own or adjectives is GOOD else other.bad)
@@ -129,7 +152,9 @@ def aspect_clause(sign: str, domain: Domain, rng: random.Random, fields: dict[st
 def thing_clause(sign: str, rng: random.Random, fields: dict[str, str], *, negate: bool) -> str:
     """A clause on the thing as a whole; negate: by denying the opposite."""
     adjective = rng.choice(GOOD if (sign == POSITIVE) != negate else BAD)
-    patterns = tables.THING if not negate else tables.THING_NOT_BAD if sign == POSITIVE else tables.THING_NOT_GOOD
+    patterns = (
+        TABLES["thing"] if not negate else TABLES["thing not bad"] if sign == POSITIVE else TABLES["thing not good"]
+    )
     phrase = f"{adjective} {fields['thing']}"
     words = {"adj": adjective, "a_adj_thing": f"a {phrase}" if adjective.startswith("use") else a(phrase)}
     return expand(rng.choice(patterns), rng, fields | words)
@@ -139,14 +164,14 @@ def turned(sign: str, rng: random.Random, fields: dict[str, str]) -> str:
     """A clause that sets what was expected against what came."""
     one, other = rng.choice(GOOD), rng.choice(BAD)
     adjective, denied = (one, other) if sign == POSITIVE else (other, one)
-    return expand(rng.choice(tables.TURNED), rng, fields | {"adj": adjective, "other": denied})
+    return expand(rng.choice(TABLES["turned"]), rng, fields | {"adj": adjective, "other": denied})
 
 
 def clause(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str]) -> str:
     """One clause of the sign, without a capital or a full stop."""
     kind = rng.random()
     if sign == NEUTRAL:
-        text = expand(rng.choice(tables.NEUTRAL_CLAUSES), rng, fields)
+        text = expand(rng.choice(TABLES["neutral clauses"]), rng, fields)
     elif kind < 0.08:
         text = expand(f"{{it}} {{was}} {rng.choice(PRAISE if sign == POSITIVE else BLAME)}", rng, fields)
     elif kind < 0.20:
@@ -162,7 +187,7 @@ def clause(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str]
     elif kind < 0.76:
         text = expand(rng.choice(domain.clauses[sign]), rng, fields)
     else:
-        text = expand(rng.choice(tables.GOOD_CLAUSES if sign == POSITIVE else tables.BAD_CLAUSES), rng, fields)
+        text = expand(rng.choice(TABLES["good clauses"] if sign == POSITIVE else TABLES["bad clauses"]), rng, fields)
     return text
 
 
@@ -170,7 +195,9 @@ def concession(sign: str, domain: Domain, rng: random.Random, fields: dict[str, 
     """What stands before the "but" of a review of the sign: often something mild."""
     if rng.random() < 0.45:
         words = {"good": rng.choice(GOOD), "bad": rng.choice(BAD)}
-        return expand(rng.choice(tables.DESPITE_BAD if sign == POSITIVE else tables.DESPITE_GOOD), rng, fields | words)
+        return expand(
+            rng.choice(TABLES["despite bad"] if sign == POSITIVE else TABLES["despite good"]), rng, fields | words
+        )
     return clause(OPPOSITE[sign], domain, rng, fields)
 
 
@@ -206,34 +233,34 @@ def review(sign: str, domain: Domain, rng: random.Random) -> Review:
     said: list[str] = []
 
     def say(which: str) -> str:
-        while (text := clause(which, domain, rng, fields | {"very": rng.choice(tables.VERY)})) in said:
+        while (text := clause(which, domain, rng, fields | {"very": rng.choice(VERY)})) in said:
             pass
         said.append(text)
         return text
 
-    opening = rng.choice(tables.OPENINGS) if rng.random() < 0.08 else ""
+    opening = rng.choice(OPENINGS) if rng.random() < 0.08 else ""
     end = rng.choice((".", ".", ".", ".", "!", ""))
     if rng.random() < 0.5:
         return written(sign, rng)
     if sign == NEUTRAL:
         if rng.random() < 0.35:
             first, second = rng.sample((POSITIVE, NEGATIVE), 2)
-            closing = expand(rng.choice(tables.NEUTRAL_CLOSINGS), rng, fields)
+            closing = expand(rng.choice(TABLES["neutral closings"]), rng, fields)
             text = f"{say(first)}, but {say(second)}{rng.choice(('. ', ', '))}{closing}."
         else:
             text = ". ".join(say(NEUTRAL) for _ in range(rng.choice((1, 1, 2)))) + "."
         return Review(tidy(opening + text, rng), sign, 3)
     mixed = rng.random() < 0.25
     if mixed and rng.random() < 0.25:
-        text = f"{rng.choice(tables.ALTHOUGH)} {concession(sign, domain, rng, fields)}, {say(sign)}"
+        text = f"{rng.choice(ALTHOUGH)} {concession(sign, domain, rng, fields)}, {say(sign)}"
     elif mixed:
-        text = concession(sign, domain, rng, fields) + rng.choice(tables.TURNS) + say(sign)
+        text = concession(sign, domain, rng, fields) + rng.choice(TURNS) + say(sign)
         if rng.random() < 0.4:
             text += ". " + say(sign)
     else:
         text = say(sign)
         for _ in range(rng.choice((0, 0, 1, 1, 1, 2, 3))):
-            text += rng.choice(tables.LINKS) + say(sign)
+            text += rng.choice(LINKS) + say(sign)
     stars = (4 if mixed else 5) if sign == POSITIVE else (2 if mixed else 1)
     return Review(tidy(opening + text + end, rng), sign, stars)
 
@@ -258,7 +285,7 @@ def starred(one: Review, rng: random.Random) -> str:
 
 def lettered(one: Review, rng: random.Random) -> str:
     """A question with lettered answers on one review."""
-    question = rng.choice(tables.LETTERED_QUESTIONS)
+    question = rng.choice(TABLES["lettered questions"])
     names = [POSITIVE, NEGATIVE, NEUTRAL] if one.sign == NEUTRAL or rng.random() < 0.5 else [POSITIVE, NEGATIVE]
     wrong = tuple(name for name in names if name != one.sign)
     asked = rng.choice((f"{question} {one.text}", f"{question}\n{one.text}", f"Review: {one.text}\n{question}"))
@@ -279,7 +306,7 @@ def chat(reviews: list[Review], rng: random.Random) -> str:
     answers, question = draw_layout(CHATS, reviews, rng)
     if answers is ANSWERS["label"] and rng.random() < 0.5:
         bare = rng.random() < 0.6
-        system = f"{forms.SYSTEM}{expand(rng.choice(tables.SYSTEMS), rng)}{forms.END}"
+        system = f"{forms.SYSTEM}{expand(rng.choice(TABLES['systems']), rng)}{forms.END}"
         turns = [(one.text if bare else question.replace("<r>", one.text), answers[one.sign]) for one in reviews]
         talk = (f"{forms.USER}{asked}{forms.END}{forms.ASSISTANT}{answer}{forms.END}" for asked, answer in turns)
         return (system + "".join(talk)).rstrip("\n")
@@ -305,16 +332,17 @@ def document(reviews: list[Review], rng: random.Random) -> str:
 def documents(rng: random.Random) -> Iterator[str]:
     """Reviews, composed for every domain equally often or written by hand, alone or a few below one another, each with its sentiment."""
     signs = rounds([POSITIVE] * 9 + [NEGATIVE] * 9 + [NEUTRAL] * 3, rng)
-    domains = rounds(DOMAINS, rng)
+    topics = rounds(DOMAINS, rng)
     while True:
         number = 1 if rng.random() < 0.78 else rng.randint(2, 5)
-        yield document([review(next(signs), next(domains), rng) for _ in range(number)], rng)
+        yield document([review(next(signs), next(topics), rng) for _ in range(number)], rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Reviews written by hand, in layouts of the training text and in layouts that it never uses."""
     layouts = rounds(HELD_OUT_LAYOUTS, rng)
-    for turn, (sign, text) in enumerate(REVIEWS):
+    reviews = [(sign, text) for sign, section in read("sentiment_held_out").items() for text in section]
+    for turn, (sign, text) in enumerate(reviews):
         prompt = next(layouts).replace("<r>", text)
         three = sign == NEUTRAL or rng.random() < 0.25
         others = [name for name in (POSITIVE, NEGATIVE, NEUTRAL) if name != sign and (three or name != NEUTRAL)]
