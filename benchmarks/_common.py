@@ -33,29 +33,35 @@ from selectrie.version import __version__
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _BUSY_SHARE = 0.2
-"""Of all cores, by others; a spinning ggml thread is a whole core."""
+"""Share of all cores that others may use; a spinning ggml thread is a whole core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Bounds of figures, by the figure's name. Either bound is still met; NaN meets none; True counts as 1."""
+    """Bounds of figures, by the figure's name. A figure that equals its bound meets it;
+    NaN never does; True counts as 1.
+    """
 
     at_most: Mapping[str, float] = field(default_factory=dict)
     at_least: Mapping[str, float] = field(default_factory=dict)
 
     def joined(self, other: Targets) -> Targets:
-        """These bounds and those of other figures."""
+        """Return these bounds and those of other figures."""
         return Targets({**self.at_most, **other.at_most}, {**self.at_least, **other.at_least})
 
     def without(self, word: str) -> Targets:
-        """These bounds but those of figures whose names hold a word: of what could not be measured here."""
+        """Return these bounds without those of figures whose names contain a word: what
+        could not be measured here.
+        """
         return Targets(
             {name: bound for name, bound in self.at_most.items() if word not in name},
             {name: bound for name, bound in self.at_least.items() if word not in name},
         )
 
     def verdicts(self, figures: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """For each bound: name, relation, bound, figure, whether it is met. `KeyError` for a figure that is not there."""
+        """Return name, relation, bound, figure, and whether it is met, for each bound.
+        Raises `KeyError` for a missing figure.
+        """
         signed = [("<=", name, bound) for name, bound in self.at_most.items()]
         signed += [(">=", name, bound) for name, bound in self.at_least.items()]
         return [
@@ -80,16 +86,16 @@ class Figures:
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, name: str, *seconds: float) -> None:
-        """One more repeat of a way."""
+        """Add one more repeat of a way."""
         self.seconds.setdefault(name, []).append(sum(seconds))
 
     def median(self, name: str) -> float:
-        """Median seconds of a way."""
+        """Return the median seconds of a way."""
         return median(self.seconds[name])
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """A parser with the options every benchmark takes: `--json`, `--under-load`."""
+    """Return a parser with the options every benchmark takes: `--json`, `--under-load`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object of all figures as the last line")
     parser.add_argument("--under-load", action="store_true", help="run although the machine is busy")
@@ -97,7 +103,9 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory, versions and commit: what figures are worth nothing without."""
+    """Describe the machine: processor, cores, memory, versions and commit. Figures mean
+    nothing without them.
+    """
     return {
         "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
@@ -112,9 +120,10 @@ def machine() -> dict[str, Any]:
 
 
 def refuse_under_load(*, allowed: bool = False) -> None:
-    """End the program where other work keeps the cores busy: what is measured then is that work.
+    """End the program if other work keeps the cores busy, because the figures would
+    measure that work.
 
-    allowed: go on all the same, after a shorter look and saying so.
+    allowed: continue nevertheless, after a shorter look, and say so.
     """
     busy = _busy_share(0.1 if allowed else 1.0)
     if busy <= _BUSY_SHARE:
@@ -170,7 +179,9 @@ def _commit() -> str:
 
 
 def _busy_share(watch_s: float) -> float:
-    """Share of all cores' time not idle during `watch_s`; by the load average where /proc/stat is missing."""
+    """Return the share of all cores' time not idle during `watch_s`, or take it from
+    the load average if /proc/stat is missing.
+    """
     if not Path("/proc/stat").exists():
         return os.getloadavg()[0] / (os.cpu_count() or 1)
     before = _processor_times()

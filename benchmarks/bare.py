@@ -1,7 +1,9 @@
-"""llama.cpp without selectrie: what the benchmarks compare with, and the floor under it.
+"""llama.cpp without selectrie: what the benchmarks compare with, and the lower bound of
+its time.
 
-A context with the settings of `precision="exact"` (no flash attention, float32 K/V cache) or of "fast" (llama.cpp's own), one
-batch to fill, one decode to time. Nothing here is clever; every function says which rows it evaluates.
+A context has the settings of `precision="exact"` (no flash attention, float32 K/V
+cache) or of "fast" (llama.cpp's own), one batch to fill, and one decode to time.
+Nothing here is clever; every function says which rows it evaluates.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def _silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Rows of one `llama_decode`: how many, how many of them with logits, and the sequences they are dealt to in turn."""
+    """The rows of one `llama_decode`: how many there are, how many have logits, and the
+    sequences to which they are assigned in turn.
+    """
 
     n_rows: int
     n_wanted: int
@@ -64,13 +68,15 @@ class Bare:
         self.decode_s = 0.0
 
     def close(self) -> None:
-        """Free batch, context and model."""
+        """Free the batch, the context and the model."""
         llama_cpp.llama_batch_free(self.batch)
         llama_cpp.llama_free(self.context)
         llama_cpp.llama_model_free(self.model)
 
     def tokenize(self, text: str, *, bos: bool = False) -> list[int]:
-        """Tokens of plain text; `bos` adds what the model says it wants."""
+        """Return the tokens of plain text; `bos` adds the tokens that the model asks
+        for.
+        """
         data = text.encode()
         buffer = (llama_cpp.llama_token * (len(data) + 8))()
         n = llama_cpp.llama_tokenize(self.vocabulary, data, len(data), buffer, len(buffer), bos, False)
@@ -96,7 +102,9 @@ class Bare:
         sequences: Sequence[Sequence[int]],
         wanted: Sequence[bool],
     ) -> None:
-        """Lay out a batch: row i has a token, a position, the sequences it belongs to, and is wanted or not."""
+        """Lay out a batch: each row has a token, a position, the sequences it belongs
+        to, and whether its logits are wanted.
+        """
         n = self.batch.n_tokens = len(tokens)
         assert 0 < n <= N_BATCH, n
         np.ctypeslib.as_array(self.batch.token, (n,))[:] = tokens
@@ -107,7 +115,9 @@ class Bare:
             np.ctypeslib.as_array(self.batch.seq_id[i], (len(ids),))[:] = ids
 
     def fill_run(self, tokens: Sequence[int], start: int, sequence: int, n_wanted: int, granule: int = 1) -> None:
-        """Lay out a run of one sequence; its last rows are wanted. Padding rows fill it up to a multiple of `granule`."""
+        """Lay out a run of one sequence; its last rows have logits. Padding rows fill
+        it up to a multiple of `granule`.
+        """
         n, pad = len(tokens), -len(tokens) % granule
         self.fill(
             [*tokens, *[tokens[0]] * pad],
@@ -117,7 +127,9 @@ class Bare:
         )
 
     def decode(self) -> float:
-        """One `llama_decode` of what was laid out; seconds inside it, which are also added to `decode_s`."""
+        """Run one `llama_decode` of the batch; return the seconds inside it, which are
+        also added to `decode_s`.
+        """
         start = time.perf_counter()
         code = llama_cpp.llama_decode(self.context, self.batch)
         seconds = time.perf_counter() - start
@@ -126,7 +138,9 @@ class Bare:
         return seconds
 
     def prompt(self, tokens: Sequence[int], granule: int = 1) -> float:
-        """Evaluate a prompt on an empty memory under sequence 0, the last row wanted; seconds inside `llama_decode`."""
+        """Evaluate a prompt on an empty memory as sequence 0, with logits of the last
+        row; return the seconds inside `llama_decode`.
+        """
         self.clear()
         seconds = 0.0
         for start in range(0, len(tokens), N_BATCH):
@@ -137,8 +151,12 @@ class Bare:
         return seconds
 
     def replay(self, calls: Sequence[Call], context: Sequence[int] = ()) -> list[float]:
-        """Seconds inside `llama_decode` of each of these calls, one after the other, below a context that all sequences
-        share. Every row goes on where its sequence ends, so what the memory holds grows as it did for whoever made them."""
+        """Return the seconds inside `llama_decode` of each of these calls, one after
+        the other.
+
+        The calls run below a context that all sequences share. Every row continues
+        where its sequence ends, so the memory grows as it did in the original calls.
+        """
         sequences = {sequence for call in calls for sequence in call.sequences}
         self.clear()
         if context:
@@ -158,7 +176,9 @@ class Bare:
         return seconds
 
     def logp(self, row: int) -> NDArray[np.float32]:
-        """Log-probabilities after a wanted row of the last decode, by its place in the batch; float32[V], a copy."""
+        """Return the log-probabilities of a row of the last decode, by its place in the
+        batch; float32[V], a copy.
+        """
         pointer = llama_cpp.llama_get_logits_ith(self.context, row)
         logits = np.ctypeslib.as_array(pointer, (self.n_vocabulary,))
         shifted = logits - logits.max()
@@ -166,9 +186,11 @@ class Bare:
 
 
 class Recorder:
-    """Notes the calls that selectrie makes of a model: rows, outputs, seconds inside llama.cpp.
+    """Records the calls that selectrie makes of a model: rows, outputs, seconds inside
+    llama.cpp.
 
-    on_call: called on the model's thread with the number of each call that begins, until the watch ends.
+    on_call: called on the model's thread with the number of each call that begins,
+    until the watch ends.
     """
 
     def __init__(self, model: Model) -> None:
@@ -190,11 +212,13 @@ class Recorder:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Begin anew, and stop asking `on_call` at the end."""
+        """Start a new record, and stop calling `on_call` at the end."""
         self.made, self.decode_s = [], 0.0
         yield
         self.on_call = None
 
     def calls(self, sequences: range) -> list[Call]:
-        """What was made, to be made again with its rows dealt to these sequences."""
+        """Return the calls that were made, to repeat them with their rows assigned to
+        these sequences.
+        """
         return [Call(n_rows, n_wanted, sequences) for n_rows, n_wanted in self.made]

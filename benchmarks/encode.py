@@ -1,7 +1,10 @@
-"""Time to turn 10^5 choices into tokens, behind a short and a long prompt: the work before the first model call.
+"""Time to turn 10^5 choices into tokens, after a short and a long prompt: the work
+before the first model call.
 
-Every vocabulary in the folder that SELECTRIE_TEST_DATA names (`weights/random_real_vocab`), on its lemmas; without it the
-vocabulary of a generated model, on made words. The whole encoding is timed: boundary, tokens, distinct paths.
+The benchmark runs every vocabulary in the folder that SELECTRIE_TEST_DATA names
+(`weights/random_real_vocab`) on its lemmas, or without that folder the vocabulary of a
+generated model on made words. The whole encoding is timed: boundary, tokens, distinct
+paths.
 """
 
 import os
@@ -22,24 +25,28 @@ from selectrie.tokenization.prompts import read_prompt
 from selectrie.core.vocabulary import Vocabulary
 
 MOST_S = 5.0
-"""For 10^5 choices, whatever stands before them."""
+"""Bound for 10^5 choices, whatever the prompt."""
 PROMPT_BYTES = {"short": 24, "long": 20_000}
-"""About 6 and 5 000 tokens."""
+"""Lengths of the prompts: about 6 and 5 000 tokens."""
 
 
 def models() -> list[Path]:
-    """Real vocabularies where they are, else that of a generated model."""
+    """Return the real vocabularies if they are installed, else that of a generated
+    model.
+    """
     folder = data_file("weights/random_real_vocab")
     return sorted(folder.glob("*.gguf")) if folder else [generated_model("tiny", "f32")]
 
 
 def prompt_of(n_bytes: int) -> str:
-    """So many bytes of English, which end with a word."""
+    """Return English text of this many bytes that ends with a word."""
     return (byte_bpe.TEXT * (1 + n_bytes // len(byte_bpe.TEXT)))[:n_bytes].rsplit(" ", 1)[0]
 
 
 def measure(vocabulary: Vocabulary, prompt: str, choices: list[bytes], following: bytes) -> tuple[float, int]:
-    """Seconds to encode the choices, and their tokens. One choice is encoded before: it builds the vocabulary's tables."""
+    """Return the seconds to encode the choices, and their tokens. One choice is encoded
+    before, to build the vocabulary's tables.
+    """
     read = read_prompt(vocabulary, prompt, PromptParams())
     encode_choices(vocabulary, read, choices[:1], following)
     start = time.perf_counter()
@@ -48,7 +55,7 @@ def measure(vocabulary: Vocabulary, prompt: str, choices: list[bytes], following
 
 
 def main() -> int:
-    """Run and report; the exit code."""
+    """Run and report; return the exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--choices", type=int, default=100_000, help="with another number there are no targets")
     options = parser.parse_args()

@@ -74,7 +74,7 @@ SMALL = Sizes({"hellaswag": 40, "arc_easy": 100, "blimp": 300}, {"hellaswag": 40
 
 @dataclass(slots=True)
 class Watch:
-    """Calls of a run: rows, rows wanted, cells held before the call."""
+    """Notes the calls of a run: rows, rows with outputs, cells held before the call."""
 
     calls: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -92,7 +92,9 @@ class Watch:
         return model
 
     def full_batches(self) -> tuple[list[Call], int]:
-        """The same rows and outputs in full batches, and the mean number of cells below them."""
+        """Return the same rows and outputs in full batches, and the mean number of
+        cells below them.
+        """
         rows, wanted = (sum(call[i] for call in self.calls) for i in range(2))
         held = sum(call[0] * call[2] for call in self.calls) // max(1, rows)
         n = -(-rows // N_BATCH)
@@ -102,7 +104,9 @@ class Watch:
 
 
 def ours(llm: Engine, task: TaskItems) -> tuple[float, tuple[WorkUnit, ...], Watch]:
-    """Seconds from items to records, the units, and the calls that were made."""
+    """Return the seconds from items to records, the units, and the calls that were
+    made.
+    """
     watch = Watch()
     model = llm._model
     solo = type(model).new_context
@@ -123,7 +127,7 @@ def ours(llm: Engine, task: TaskItems) -> tuple[float, tuple[WorkUnit, ...], Wat
 
 
 def floor(bare: Bare, watch: Watch) -> float:
-    """Seconds inside bare decodes of the rows of a run in full batches."""
+    """Return the seconds inside bare decodes of the rows of a run in full batches."""
     calls, held = watch.full_batches()
     context = [7919 * (1 + i) % bare.n_vocabulary for i in range(held)]
     return sum(sum(bare.replay([call], context)) for call in calls)
@@ -133,12 +137,12 @@ Pair = tuple[list[int], list[int]]
 
 
 def n_rows(asked: Sequence[Sequence[Pair]]) -> int:
-    """Rows of evaluating every context with every choice."""
+    """Return the number of rows for evaluating every context with every choice."""
     return sum(len(context) + len(rest) - 1 for pairs in asked for context, rest in pairs)
 
 
 def questions(units: Sequence[WorkUnit]) -> list[list[Pair]]:
-    """Context and continuation of every choice of every item."""
+    """Return context and continuation of every choice of every item."""
     found: list[list[Pair]] = []
     for unit in units:
         sequences = unit.sequences
@@ -153,7 +157,7 @@ def questions(units: Sequence[WorkUnit]) -> list[list[Pair]]:
 
 
 def naive(bare: Bare, asked: Sequence[Sequence[Pair]]) -> float:
-    """Every context with every choice, alone."""
+    """Evaluate every context with every choice, each alone."""
     seconds = 0.0
     for pairs in asked:
         for context, rest in pairs:
@@ -174,7 +178,11 @@ def run(bare: Bare, tokens: Sequence[int], start: int, n_wanted: int) -> float:
 
 
 def loop(bare: Bare, asked: Sequence[Sequence[Pair]], *, kept: bool) -> float:
-    """One question at a time: what its choices share once, then each of them below it. kept: what the question before had too stays."""
+    """Evaluate one question at a time: what its choices share once, then each of them
+    below it.
+
+    kept: whether what it shares with the question before stays.
+    """
     seconds, before = 0.0, list[int]()
     bare.clear()
     for pairs in asked:
@@ -194,7 +202,7 @@ def loop(bare: Bare, asked: Sequence[Sequence[Pair]], *, kept: bool) -> float:
 
 
 def common(sequences: Sequence[Sequence[int]]) -> list[int]:
-    """The longest common beginning."""
+    """Return the length of the longest common beginning."""
     result = []
     for column in zip(*sequences, strict=False):
         if len(set(column)) > 1:
@@ -205,7 +213,7 @@ def common(sequences: Sequence[Sequence[int]]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Numbers of a Llama network."""
+    """Sizes of a Llama network."""
 
     vocabulary: int
     width: int
@@ -219,7 +227,7 @@ HALF_B_SHAPE = Shape(vocabulary=151_936, width=896, inner=4864, layers=24, heads
 
 
 def shape_of(path: Path) -> Shape:
-    """The shape of a Llama model in a GGUF file."""
+    """Return the shape of a Llama model in a GGUF file."""
     header = read_header(path)
     names = (
         "embedding_length",
@@ -233,7 +241,9 @@ def shape_of(path: Path) -> Shape:
 
 
 class Harness:
-    """lm-evaluation-harness' `hf` model in float32: of a folder, or random weights of a shape."""
+    """The `hf` model of lm-evaluation-harness in float32: from a folder, or with random
+    weights of a shape.
+    """
 
     def __init__(self, source: Path | Shape, threads: int) -> None:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -265,7 +275,7 @@ class Harness:
         self.model = HFLM(pretrained=network.eval(), tokenizer=tokenizer, batch_size=8)
 
     def seconds(self, asked: Sequence[Sequence[Pair]]) -> float:
-        """Seconds for every choice of these items."""
+        """Return the seconds for every choice of these items."""
         requests = [(("", ""), list(context), list(rest)) for pairs in asked for context, rest in pairs]
         start = time.perf_counter()
         self.model._loglikelihood_tokens(requests, disable_tqdm=True)
@@ -273,7 +283,7 @@ class Harness:
 
 
 def harness(source: Path | Shape | None, threads: int) -> Harness | None:
-    """The harness where it is installed."""
+    """Return the harness if it is installed."""
     if source is None:
         return None
     try:
@@ -284,7 +294,7 @@ def harness(source: Path | Shape | None, threads: int) -> Harness | None:
 
 
 def tasks(names: Sequence[str], sizes: Sizes, most: int | None = None) -> Iterator[tuple[str, TaskItems]]:
-    """The items of each set that is there; most: of a set."""
+    """Yield the items of each set that is available; most: of a set."""
     for name in names:
         path = data_file(SETS[name])
         if path is None:
@@ -298,7 +308,9 @@ def tasks(names: Sequence[str], sizes: Sizes, most: int | None = None) -> Iterat
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One model. label: in the names of its figures. hf: folder or shape of the harness' model."""
+    """One model. label: in the names of its figures. hf: folder or shape of the
+    harness' model.
+    """
 
     label: str
     path: Path
@@ -308,7 +320,7 @@ class Case:
 
 
 def measure(case: Case, options: Any) -> dict[str, Any]:
-    """Items a second of each way on one model, and the ratios."""
+    """Return the items a second of each way on one model, and the ratios."""
     found: dict[str, Any] = {}
     label, sizes = case.label, case.sizes
     names = [name for name in SETS if name in sizes.ours]
@@ -354,7 +366,9 @@ def measure(case: Case, options: Any) -> dict[str, Any]:
 
 
 def targets(figures: dict[str, Any]) -> Targets:
-    """At most 1.10 of the floor; ahead of the naive way, the loop and hf on every set; on MMLU three times the loop."""
+    """Return the targets: at most 1.10 of the floor; ahead of the naive way, the loop
+    and hf on every set; on MMLU three times the loop.
+    """
     at_most = {name: 1.10 for name in figures if name.endswith("_over_floor")}
     ahead = [name for name in figures if name.endswith(("_naive_over_ours", "_loop_over_ours", "_hf_over_ours"))]
     at_least = {name: 3.0 if "mmlu_loop" in name else 1.0 for name in ahead}
@@ -362,7 +376,7 @@ def targets(figures: dict[str, Any]) -> Targets:
 
 
 def cases(*, half_b: bool) -> Iterator[Case]:
-    """The models that are there."""
+    """Yield the models that are available."""
     stories = data_file("weights/stories260K.gguf")
     if stories is not None:
         folder = data_file("weights/stories260K-hf")
@@ -374,7 +388,7 @@ def cases(*, half_b: bool) -> Iterator[Case]:
 
 
 def main() -> int:
-    """Entry point of the script; its exit code."""
+    """Run the script; return its exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="real small weights alone, no targets")
     parser.add_argument("--repeats", type=int, default=3)

@@ -57,7 +57,9 @@ _PROMPTS = iter(range(1, 1_000_000))
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of each: tokens of a sequence, sequences together, requests at once, tokens of prompts."""
+    """How much of each to run: tokens of a sequence, sequences together, requests at
+    once, tokens of prompts.
+    """
 
     n_tokens: int = 32
     n_together: int = 8
@@ -78,7 +80,7 @@ QUICK = Sizes(
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The three that are compared, on one model file, and what was measured."""
+    """The three programs that are compared, on one model file, and the figures."""
 
     bare: Bare
     llm: Engine
@@ -89,16 +91,20 @@ class Bench:
     counts: dict[str, Any] = field(default_factory=dict)
 
     def prompt(self, n_tokens: int) -> str:
-        """A prompt that shares no prefix with any before."""
+        """Return a prompt that shares no prefix with any before."""
         return prompt_text(self.bare, n_tokens, next(_PROMPTS))
 
     def stopping(self, n_tokens: int | None = None) -> StopParams:
-        """By the number of tokens; on random weights a sequence of this length hardly ever ends by itself."""
+        """Stop by the number of tokens; on random weights, a sequence of this length
+        hardly ever ends before.
+        """
         return StopParams(max_tokens=n_tokens or self.sizes.n_tokens)
 
 
 def together(bench: Bench, prompt: str, seed: int) -> None:
-    """Many sequences at once and one after the other, and the decodes that both need. Seconds a token."""
+    """Time many sequences at once and one after the other, and the decodes that both
+    need, in seconds a token.
+    """
     n, stopping, add = bench.sizes.n_together, bench.stopping(), bench.figures.add
     bench.llm.generate(prompt, stopping=bench.stopping(1))  # the prompt is in the cache from here on
     with bench.recorder.watching():
@@ -121,7 +127,9 @@ def together(bench: Bench, prompt: str, seed: int) -> None:
 
 
 def selects(bench: Bench, choices: list[str]) -> None:
-    """Many selections one after the other and at once, cold, and the decodes that were made for them."""
+    """Time many selections one after the other and at once, on an empty cache, and the
+    decodes that were made for them.
+    """
     prompts = [bench.prompt(bench.sizes.prompt) for _ in range(bench.sizes.n_selects)]
     bench.llm.trim()
     calls: list[Call] = []
@@ -145,11 +153,13 @@ def selects(bench: Bench, choices: list[str]) -> None:
 SAMPLING = {
     name: getattr(SamplingParams(), name) for name in ("temperature", "top_k", "top_p", "min_p", "typical_p")
 } | {"repeat_penalty": 1.0}
-"""The default chain by the names of `create_completion`, whose own defaults are others."""
+"""The default chain by the names of `create_completion`, which has other defaults."""
 
 
 def streams(bench: Bench, prompt: str, seed: int) -> None:
-    """One stream here and one of llama-cpp-python, both from an empty cache, and the decodes they need. Seconds a token."""
+    """Time one stream here and one of llama-cpp-python, both on an empty cache, and the
+    decodes they need, in seconds a token.
+    """
     n = bench.sizes.n_tokens
     bench.theirs.reset()
     start = time.perf_counter()
@@ -169,7 +179,9 @@ def streams(bench: Bench, prompt: str, seed: int) -> None:
 
 
 def mixed(bench: Bench, choices: list[str], seed: int) -> None:
-    """Streams and selections that come at once: rows a second, and those of the same calls bare."""
+    """Measure streams and selections that arrive at once: rows a second, and those of
+    the same calls bare.
+    """
     n = bench.sizes.n_mixed
     prompts = [bench.prompt(bench.sizes.prompt) for _ in range(2 * n)]
     bench.llm.trim()
@@ -193,7 +205,9 @@ def mixed(bench: Bench, choices: list[str], seed: int) -> None:
 
 
 def first_token(bench: Bench) -> None:
-    """A short request that comes when the second call for a long prompt has just begun, and that call bare."""
+    """Time a short request that arrives just after the second call for a long prompt
+    has begun, and that call bare.
+    """
     long, short = bench.prompt(bench.sizes.long_prompt), bench.prompt(bench.sizes.short_prompt)
     bench.llm.trim()
     is_under_way = threading.Event()
@@ -217,9 +231,11 @@ def first_token(bench: Bench) -> None:
 
 
 def draft(bench: Bench) -> None:
-    """A text that repeats itself, with and without guesses; model calls and seconds of both.
+    """Generate a text that repeats itself, with and without guesses; note model calls
+    and seconds of both.
 
-    It is the only one allowed, so how often a guess is right does not depend on the weights.
+    No other text is allowed, so how often a guess is right does not depend on the
+    weights.
     """
     prompt, only = f"{next(_PROMPTS)} " + PHRASE * 2, GenerationParams(choices=[PHRASE * 6])
     for name, drafter in (("undrafted", None), ("drafted", LookupDrafter())):
@@ -234,7 +250,7 @@ def draft(bench: Bench) -> None:
 
 
 def run_all(work: list[Coroutine[Any, Any, Any]]) -> None:
-    """All of it at once, until all of it is done."""
+    """Start all of them at once, and wait until all are done."""
 
     async def gathered() -> None:
         await asyncio.gather(*work)
@@ -243,7 +259,9 @@ def run_all(work: list[Coroutine[Any, Any, Any]]) -> None:
 
 
 def lasting_seed(bench: Bench, prompt: str, n: int) -> int:
-    """The first seed from which n sequences reach their full length; n = 1: and that of llama-cpp-python, too."""
+    """Return the first seed from which n sequences reach their full length; if n = 1,
+    also that of llama-cpp-python.
+    """
     for seed in range(0, 100 * n, n):
         drawn = bench.llm.generate(prompt, n=n, seed=seed, stopping=bench.stopping())
         if any(each.finish != "length" for each in drawn):
@@ -257,7 +275,7 @@ def lasting_seed(bench: Bench, prompt: str, n: int) -> int:
 
 
 def ratios(figures: Figures) -> dict[str, float]:
-    """Each way beside what the hardware allows, in the same run."""
+    """Compare each way with what the hardware allows, in the same run."""
     at = figures.median
     found = {
         "together_speed_up": at("single") / at("together"),
@@ -277,7 +295,9 @@ def ratios(figures: Figures) -> dict[str, float]:
 
 
 def measure(bench: Bench, repeats: int) -> None:
-    """Every case in turn, `repeats` times; finding seeds reads the weights from disk before anything is timed."""
+    """Run every case in turn, `repeats` times; finding seeds reads the weights from
+    disk before anything is timed.
+    """
     choices = labels(bench.sizes.n_choices)[1]
     many, one = bench.prompt(bench.sizes.prompt), bench.prompt(bench.sizes.short_prompt)
     many_seed = lasting_seed(bench, many, bench.sizes.n_together)
@@ -292,7 +312,7 @@ def measure(bench: Bench, repeats: int) -> None:
 
 
 def main() -> int:
-    """Entry point of the script; its exit code."""
+    """Run the script; return its exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, help="a GGUF file (default: random weights of the 0.5B shape, in build/)")
     parser.add_argument("--quantisation", default="q8_0", help="of the random weights")
@@ -315,7 +335,7 @@ def main() -> int:
             n_batch=sizes.n_batch,
             n_threads=threads,
             n_threads_batch=threads,
-            flash_attn=True,  # as the other two, who leave it to llama.cpp
+            flash_attn=True,  # like the other two, which leave it to llama.cpp
             verbose=False,
         )
         stack.enter_context(closing(theirs))

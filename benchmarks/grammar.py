@@ -68,7 +68,7 @@ TARGETS = Targets(
         "trie_s": 0.5,
         "beam_first_outside": 0.1,
         "beam_second_outside": 0.1,
-        "copy_over_int": 1.1,  # equal, but for what times this short scatter
+        "copy_over_int": 1.1,  # the true ratio is 1; times this short vary
     }
 )
 VOCABULARY = "weights/random_real_vocab/random-qwen2.gguf"
@@ -86,7 +86,9 @@ TOKEN_DATA = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A vocabulary, as ours and as llama.cpp's pointer, and what was measured: seconds by grammar and way."""
+    """A vocabulary, as ours and as llama.cpp's pointer, and the figures: seconds by
+    grammar and way.
+    """
 
     vocabulary: Vocabulary
     vocab: Any
@@ -96,7 +98,7 @@ class Bench:
 
 
 def timed(figures: Figures, name: str, work: Callable[[], Any]) -> Any:
-    """Do it, and note the seconds."""
+    """Call a function, and note the seconds."""
     start = time.perf_counter()
     result = work()
     figures.add(name, time.perf_counter() - start)
@@ -104,7 +106,8 @@ def timed(figures: Figures, name: str, work: Callable[[], Any]) -> Any:
 
 
 def ours(bench: Bench, name: str, grammar: str, seed: int) -> list[Text]:
-    """Draw texts of so many tokens in all, timing first look-ups; then look the same states up again.
+    """Draw texts of this many tokens in all and time first look-ups; then look up the
+    same states again.
 
     Returns the texts: tokens, and whether the state before each was new.
     """
@@ -139,7 +142,9 @@ def ours(bench: Bench, name: str, grammar: str, seed: int) -> list[Text]:
 
 
 def of_llama_cpp(bench: Bench, name: str, grammar: str, texts: list[Text]) -> None:
-    """The sampler of llama.cpp along the texts, on all tokens; taking a token is not timed."""
+    """Time the sampler of llama.cpp along the texts, on all tokens; accepting a token
+    is not timed.
+    """
     data = np.zeros(bench.vocabulary.n_tokens, dtype=TOKEN_DATA)
     data["id"] = np.arange(len(data))
     pointer = data.ctypes.data_as(llama_cpp.llama_token_data_p)
@@ -149,14 +154,14 @@ def of_llama_cpp(bench: Bench, name: str, grammar: str, texts: list[Text]) -> No
         for token, _ in text:
             data["logit"] = 0
             timed(bench.figures, f"{name}_llama_cpp", partial(llama_cpp.llama_sampler_apply, sampler, array))
-            if data["logit"][token] != 0:  # it lets no character end another way: see the tests
+            if data["logit"][token] != 0:  # it allows no character to end in another way: see the tests
                 break
             llama_cpp.llama_sampler_accept(sampler, token)
         llama_cpp.llama_sampler_free(sampler)
 
 
 def of_llguidance(bench: Bench, name: str, grammar: str, texts: list[Text]) -> None:
-    """Masks of llguidance along the texts, twice."""
+    """Time masks of llguidance along the texts, twice."""
     try:
         matcher = llguidance.LLMatcher(bench.tokenizer, llguidance.grammar_from("gbnf", grammar), log_level=0)
     except ValueError:
@@ -172,12 +177,14 @@ def of_llguidance(bench: Bench, name: str, grammar: str, texts: list[Text]) -> N
 
 
 def copies(bench: Bench) -> None:
-    """Copies of a state inside a JSON text, of an int and of a matcher there, and the steps that begin with a copy."""
+    """Time copies of a state inside a JSON text, of an int and of a matcher there, and
+    the steps that begin with a copy.
+    """
     add, text = bench.figures.add, b'{"a": [1, '
     automaton = GrammarAutomaton(Machine(compiled(read_gbnf(installed_grammar("json")))), bench.vocabulary)
     state, token = automaton.walk(automaton.start(), text), bench.vocabulary.pieces.index(b"2")
     automaton.advance(state, token)
-    plain = 10**6  # as a state, no number that CPython holds once for all
+    plain = 10**6  # like a state, and unlike the numbers of which CPython holds one object for all
     ways: dict[str, Callable[[], Any]] = {
         "copy_int": partial(deepcopy, plain),
         "copy_state": partial(deepcopy, state),
@@ -196,7 +203,9 @@ def copies(bench: Bench) -> None:
 
 
 def beams(llm: Engine, figures: Figures, beam: BeamSearchParams) -> dict[str, int]:
-    """Searches under grammars that nobody has seen, and again. Returns how many steps and rows they took."""
+    """Time searches under grammars that were never used before, and again. Returns how
+    many steps and rows they took.
+    """
     made: dict[str, Callable[[], Grammar]] = {
         "beam": lambda: Grammar.from_gbnf(installed_grammar("json")),
         "beam_schema": lambda: Grammar.from_json_schema(SCHEMA),
@@ -218,11 +227,13 @@ def beams(llm: Engine, figures: Figures, beam: BeamSearchParams) -> dict[str, in
 
 
 def searched(path: Path, figures: Figures, *, repeats: int, threads: int, beam: BeamSearchParams) -> dict[str, Any]:
-    """Beam searches on a model file, and the shares of their time outside `llama_decode`."""
+    """Run beam searches on a model file; return the shares of their time outside
+    `llama_decode`.
+    """
     settings = LlamaOptions(n_ctx=4096, n_batch=512, n_threads=threads, precision=Precision.FAST)
     counts: dict[str, int] = {}
     with closing(Engine(open_model(path, settings))) as llm:
-        beams(llm, Figures(), replace(beam, max_tokens=2))  # what is made once for a model and its vocabulary
+        beams(llm, Figures(), replace(beam, max_tokens=2))  # made once for a model and its vocabulary
         for _ in range(repeats):
             counts = beams(llm, figures, beam)
     names = [name for name in figures.seconds if name.startswith("beam") and not name.endswith("_outside_decode")]
@@ -231,7 +242,9 @@ def searched(path: Path, figures: Figures, *, repeats: int, threads: int, beam: 
 
 
 def copied(figures: Figures) -> dict[str, float]:
-    """Seconds of copies and steps, and what a state's copy is to that of an int and of a matcher."""
+    """Return the seconds of copies and steps, and the ratio of a state's copy to that
+    of an int and of a matcher.
+    """
     names = [name for name in figures.seconds if name.startswith(("copy", "advance"))]
     found = {f"{name}_s": figures.median(name) for name in names}
     found["copy_over_int"] = found["copy_state_s"] / found["copy_int_s"]
@@ -240,7 +253,7 @@ def copied(figures: Figures) -> dict[str, float]:
 
 
 def opened(path: Path) -> tuple[Vocabulary, Any]:
-    """The vocabulary of a model file, read without its weights."""
+    """Return the vocabulary of a model file, read without its weights."""
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     log.install()
@@ -252,21 +265,21 @@ def opened(path: Path) -> tuple[Vocabulary, Any]:
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> Any:
-    """The vocabulary as llguidance wants it."""
+    """Return the vocabulary in the form that llguidance needs."""
     from selectrie.grammar.llguidance.matcher import _tokenizer
 
     return _tokenizer(vocabulary)
 
 
 def grammars(folder: Path | None) -> dict[str, str]:
-    """GBNF texts by name: those of a folder, else a few of our own."""
+    """Return GBNF texts by name: those of a folder, else the installed ones."""
     if folder is None:
         return {name: installed_grammar(name) for name in ("json", "c-expression", "sql-select", "list")}
     return {path.stem.replace("-", "_"): path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.gbnf"))}
 
 
 def summary(figures: Figures, names: list[str]) -> dict[str, Any]:
-    """Medians by grammar, and over all grammars."""
+    """Return the medians by grammar, and over all grammars."""
     ways = ("first", "later", "llama_cpp", "llguidance_first", "llguidance_later", "token", "setup")
     found: dict[str, Any] = {}
     for way in ways:
@@ -282,7 +295,7 @@ def summary(figures: Figures, names: list[str]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Entry point of the script; its exit code."""
+    """Run the script; return its exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a made vocabulary, few tokens, nothing is checked")
     parser.add_argument("--repeats", type=int, default=3)

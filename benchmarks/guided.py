@@ -1,7 +1,9 @@
-"""The other side of `benchmarks/templates.py`: guidance in a process of its own, under an interpreter that has it.
+"""The other side of `benchmarks/templates.py`: guidance in a separate process, under an
+interpreter that has it installed.
 
-guidance 0.3 wants exactly one old version of llguidance, which selectrie cannot work with, so the two do not
-stand in one environment. This module is imported by its path, and imports nothing of selectrie.
+guidance 0.3 requires exactly one old version of llguidance, which selectrie cannot work
+with, so the two cannot share an environment. This module is imported by its path, and
+imports nothing of selectrie.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from typing import Any
 
 
 def serve() -> None:
-    """Answer orders, JSON a line on stdin: load a model, fill a page from an empty cache."""
+    """Answer orders, one JSON object a line on stdin: load a model, fill a page on an
+    empty cache.
+    """
     import guidance
     from guidance import models
 
-    warnings.simplefilter("ignore")  # of chat templates that are not used
+    warnings.simplefilter("ignore")  # about chat templates that are not used
     out, sys.stdout = sys.stdout, sys.stderr
     model: Any = None
     for line in sys.stdin:
@@ -38,7 +42,9 @@ def serve() -> None:
 
 
 def _filled(model: Any, page: list[tuple[str, str, list[str]]], end: str) -> dict[str, Any]:
-    """Seconds, rows and calls of one page, and what was chosen. page: text, name and options of each slot."""
+    """Return seconds, rows and calls of one page, and what was chosen. page: text, name
+    and options of each slot.
+    """
     from guidance import select
 
     engine = model._interpreter.engine
@@ -72,7 +78,9 @@ def _filled(model: Any, page: list[tuple[str, str, list[str]]], end: str) -> dic
 
 
 class Guided:
-    """guidance under another interpreter; orders go through its pipes, so that both sides can be timed in turn."""
+    """guidance under another interpreter. Orders go through its pipes, so that both
+    sides can be timed in turn.
+    """
 
     def __init__(self, python: Path) -> None:
         repository = str(Path(__file__).parent.parent)
@@ -86,7 +94,7 @@ class Guided:
         )
 
     def load(self, path: Path, *, n_ctx: int, n_threads: int) -> str:
-        """Load a model as selectrie's `fast` does; the version of guidance."""
+        """Load a model as selectrie's `fast` does; return the version of guidance."""
         options = {"n_ctx": n_ctx, "n_threads": n_threads, "n_threads_batch": n_threads, "flash_attn": True}
         return str(self._ask({"do": "load", "path": str(path), "options": options})["version"])
 
@@ -95,7 +103,9 @@ class Guided:
         return self._ask({"do": "fill", "page": page, "end": end})
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        """One order's answer. `RuntimeError` where the process has ended instead."""
+        """Return the answer to one order. Raises `RuntimeError` if the process has
+        ended instead.
+        """
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin, stdout
         stdin.write(json.dumps(order) + "\n")

@@ -1,14 +1,16 @@
-"""Large sets of choices: time, peak memory, and how much of the trie best-first search evaluates.
+"""Large sets of choices: time, peak memory, and how much of the trie best-first search
+evaluates.
 
-Each search runs in a process of its own, because peak memory is a property of a process:
+Each search runs in a separate process, because peak memory is a property of a process:
 
 - 10^4 words, exhaustive and best-first; 10^5 words, best-first (a vocabulary of 512 makes five rows of a word)
 - 128 044 lemmas after a sentence that a model of children's stories can finish, closed by a full stop: few nodes should do
 - 33 909 cities, which such a model knows nothing about: best-first should cost no more than exhaustive scoring
 - 10^6 texts as a list and as a grammar made of it: the grammar should cost what the list does, and answer the same
 
-Labels and trained weights are read from the folder that SELECTRIE_TEST_DATA names; without it the first case runs on made
-words and random weights, and the others are left out by name: what they show depends on what the model knows.
+Labels and trained weights are read from the folder that SELECTRIE_TEST_DATA names.
+Without it, the first case runs on made words and random weights, and the report names
+the others as left out: what they show depends on what the model knows.
 """
 
 import os
@@ -40,9 +42,10 @@ MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 class Case:
     """One set and the searches to time on it.
 
-    following: text after the choice, or nothing. methods: of search; "as_grammar" is the same choices as a grammar made of
-    them. targets: by figure, the case's name left off. real: only of the trained weights and labels. combined: choices are
-    pairs of words.
+    following: text after the choice, or nothing. methods: of search; "as_grammar"
+    searches the same choices as a grammar made of them. targets: by figure, without the
+    name of the case. real: whether it runs only on the trained weights and labels.
+    combined: whether choices are pairs of words.
     """
 
     file: str
@@ -98,7 +101,9 @@ WEIGHTS = "weights/stories260K.gguf"
 
 
 def measure(case: Case, method: str, threads: int) -> dict[str, Any]:
-    """Figures of one search, after one that warms up on two choices. Peaks are those of this process so far."""
+    """Measure one search, after another one that warms up on two choices. Peaks are
+    those of this process so far.
+    """
     choices = chosen_texts(case)
     model = data_file(WEIGHTS) or generated_model("tiny", "f32")
     with selectrie.load(model, n_threads=threads) as llm:
@@ -132,7 +137,7 @@ def measure(case: Case, method: str, threads: int) -> dict[str, Any]:
 
 
 def chosen_texts(case: Case) -> list[str]:
-    """The choices of a case."""
+    """Return the choices of a case."""
     if not case.combined:
         return words(case.n, case.file)
     n_first = math.isqrt(case.n)
@@ -142,7 +147,9 @@ def chosen_texts(case: Case) -> list[str]:
 
 
 def measured(name: str, case: Case, threads: int) -> dict[str, Any]:
-    """Figures of all searches of a case, each from a process of its own."""
+    """Return the figures of all searches of a case, each measured in a separate
+    process.
+    """
     figures: dict[str, Any] = {}
     for method in case.methods:
         command = [sys.executable, str(Path(__file__).resolve()), "--inside", method, "--case", name]
@@ -159,13 +166,13 @@ def measured(name: str, case: Case, threads: int) -> dict[str, Any]:
 
 
 def named(name: str, targets: Targets) -> Targets:
-    """The targets of a case under the names of the report."""
+    """Return the targets of a case under the names of the report."""
     at_most = {f"{name}_{key}": bound for key, bound in targets.at_most.items()}
     return Targets(at_most, {f"{name}_{key}": bound for key, bound in targets.at_least.items()})
 
 
 def main() -> int:
-    """Entry point of the script; its exit code."""
+    """Run the script; return its exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--case", choices=tuple(CASES), action="append", help="only this one; may be repeated")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -1,4 +1,6 @@
-"""A page of 12 selects over about 600 tokens, as a template, and as pieces of text for whoever fills it by hand."""
+"""A page of 12 selects over about 600 tokens, as a template, and as pieces of text for
+filling it by hand.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A slot: the text before it, from the last slot on; its name and options. The text after it begins the next one's."""
+    """A slot: the text between the slot before it and this one, its name and its
+    options. The text after it belongs to the next slot.
+    """
 
     text: str
     name: str
@@ -63,7 +67,7 @@ them. Whoever fills it in writes one line after every question, and nothing else
 
 
 def _questions() -> tuple[Question, ...]:
-    """Two answered questions before each open one."""
+    """Return two answered questions before each open one."""
     text, made = _HEAD, []
     for number, (asked, name, options) in enumerate(_OPEN):
         answered = "".join(
@@ -79,16 +83,16 @@ END = "\n"
 
 
 def template() -> str:
-    """The page in the language of templates."""
+    """Return the page in the language of templates."""
     slots = [f"{question.text}<<select '{question.name}' options={question.name}_options>>" for question in QUESTIONS]
     return "".join(slots) + END
 
 
 def values() -> dict[str, list[str]]:
-    """What the template is rendered with."""
+    """Return what the template is rendered with."""
     return {f"{question.name}_options": list(question.options) for question in QUESTIONS}
 
 
 def following(number: int) -> str:
-    """The text after a slot, up to the next one."""
+    """Return the text after a slot, up to the next one."""
     return QUESTIONS[number + 1].text if number + 1 < len(QUESTIONS) else END

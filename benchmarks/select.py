@@ -30,11 +30,12 @@ from benchmarks.bare import PADDING, Bare
 from benchmarks.workload import Workload, generated_model, labels, prompt_text, workload
 
 GRANULE = 8
-"""Rows of a call are padded to a multiple of this in `precision="exact"`."""
+"""In `precision="exact"`, rows of a call are padded to a multiple of this."""
 NAIVE_STEP = 8
 TOLERANCE = 0.15
-"""Nats by which two ways may differ on random q8_0 weights, for they lay rows and cells out differently: 0.02 a row, and
-a label has up to 7 tokens."""
+"""Nats by which two ways may differ on random q8_0 weights: they lay rows and cells out
+differently, which moves a row by 0.02, and a label has up to 7 tokens.
+"""
 TARGETS = Targets(
     at_most={
         "cold_over_floor": 1.10,
@@ -51,7 +52,9 @@ Scores = dict[int, float]
 
 
 def naive(bare: Bare, work: Workload, offset: int) -> tuple[float, Scores]:
-    """Prompt and label in one decode, label after label; seconds for all, scaled up from every eighth."""
+    """Evaluate prompt and label in one decode, label after label; return the seconds
+    for all, scaled up from every eighth.
+    """
     n_shared, scores = len(work.context), {}
     start = time.perf_counter()
     for i in range(offset % NAIVE_STEP, len(work.paths), NAIVE_STEP):
@@ -64,7 +67,9 @@ def naive(bare: Bare, work: Workload, offset: int) -> tuple[float, Scores]:
 
 
 def cached_loop(bare: Bare, work: Workload, granule: int) -> tuple[float, float, Scores]:
-    """The prompt once, then a decode a label with all its tokens; seconds of the prompt, seconds of the loop."""
+    """Evaluate the prompt once, then decode each label with all its tokens; return the
+    seconds of the prompt and of the loop.
+    """
     n_shared, scores = len(work.context), {}
     start = time.perf_counter()
     bare.prompt(work.context, granule)
@@ -80,7 +85,9 @@ def cached_loop(bare: Bare, work: Workload, granule: int) -> tuple[float, float,
 
 
 def one_batch(bare: Bare, work: Workload) -> tuple[float, float, Scores]:
-    """The prompt once, then the labels side by side in one decode, all tokens but each last; seconds of both."""
+    """Evaluate the prompt once, then the labels side by side in one decode, all tokens
+    but each last; return the seconds of both.
+    """
     n_shared, scores = len(work.context), {}
     start = time.perf_counter()
     bare.prompt(work.context)
@@ -102,7 +109,9 @@ def one_batch(bare: Bare, work: Workload) -> tuple[float, float, Scores]:
 
 
 def floor(bare: Bare, work: Workload) -> tuple[float, float]:
-    """Seconds inside the two `llama_decode` calls that no way of scoring the labels can do without."""
+    """Return the seconds inside the two `llama_decode` calls that every way of scoring
+    the labels needs.
+    """
     prompt_s = bare.prompt(work.context)
     tokens, positions, branches = work.inner()
     bare.copy(0, range(1, 1 + max(map(max, branches))), len(work.context))
@@ -113,7 +122,7 @@ def floor(bare: Bare, work: Workload) -> tuple[float, float]:
 def selection(
     llm: selectrie.Engine, work: Workload, search: selectrie.SearchParams, *, cold: bool
 ) -> tuple[float, selectrie.Selection]:
-    """One select, on an empty cache or on what is there; its seconds."""
+    """Run one select, on an empty cache or on the cache as it is; return its seconds."""
     if cold:
         llm.trim()
     start = time.perf_counter()
@@ -122,13 +131,17 @@ def selection(
 
 
 def check(scores: Scores, expected: Scores, name: str) -> None:
-    """A way that computes other numbers is not a way to compare with."""
+    """Check that the ways compute the same numbers: otherwise their times cannot be
+    compared.
+    """
     worst = max(abs(score - expected[i]) for i, score in scores.items())
     assert worst <= TOLERANCE, f"{name} differs by {worst:.3f} nats"
 
 
 def side_by_side(bare: Bare, llm: selectrie.Engine, work: Workload, repeats: int) -> tuple[Figures, dict[str, int]]:
-    """Every way in turn, `repeats` times; and what selectrie says it cost."""
+    """Run every way in turn, `repeats` times; return the figures and what selectrie
+    says it cost.
+    """
     figures, cost = Figures(), dict[str, int]()
     for repeat in range(repeats):
         prompt_s, loop_s, expected = cached_loop(bare, work, GRANULE)
@@ -165,7 +178,9 @@ def side_by_side(bare: Bare, llm: selectrie.Engine, work: Workload, repeats: int
 def full_cache(
     bare: Bare, llm: selectrie.Engine, work: Workload, figures: Figures, *, n_ctx: int, repeats: int
 ) -> None:
-    """The warm selection alone in the cache, beside a cache full of other prompts, and after trimming."""
+    """Time the warm selection alone in the cache, beside a cache full of other prompts,
+    and after trimming.
+    """
     long = max(256, min(1024, n_ctx // 4))
     others = [prompt_text(bare, long, number) for number in range(1, 1 + (n_ctx - 1024) // long)]
     for _ in range(repeats):
@@ -180,7 +195,7 @@ def full_cache(
 
 
 def ratios(figures: Figures) -> dict[str, float]:
-    """Each way beside selectrie, in the same run."""
+    """Compare each way with selectrie, in the same run."""
     at = figures.median
     cold, warm = at("exhaustive_cold"), at("exhaustive_warm")
     return {
@@ -203,7 +218,7 @@ def ratios(figures: Figures) -> dict[str, float]:
 
 
 def main() -> int:
-    """Entry point of the script; its exit code."""
+    """Run the script; return its exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--model", type=Path, help="a GGUF file (default: random weights of --shape, made in build/)")
     parser.add_argument("--shape", default="0.5b", choices=("tiny", "wide", "0.5b"), help="tiny: a quick look")

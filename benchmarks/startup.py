@@ -1,6 +1,8 @@
-"""Time to begin: a bare interpreter, `import selectrie`, and `selectrie --help`, each a process of its own.
+"""Time to begin: a bare interpreter, `import selectrie`, and `selectrie --help`, each
+in a separate process.
 
-Figures are medians over interleaved runs, after one that writes the compiled files and reads them from disk.
+Figures are medians over interleaved runs, after one that writes the compiled files and
+reads them from disk.
 """
 
 import os
@@ -22,12 +24,14 @@ COMMANDS = {
     "select_help": ("-m", "selectrie.cli", "select", "--help"),
 }
 TARGETS = Targets(at_most={"import_over_bare_s": 0.150, "help_s": 0.400})
-"""What an import adds to a bare interpreter; and what a user waits for the help, the interpreter included."""
+"""Bounds: what an import adds to a bare interpreter; and how long a user waits for the
+help, the interpreter included.
+"""
 
 
 def seconds(arguments: tuple[str, ...]) -> float:
-    """Wall time of one interpreter with these arguments, from start to end."""
-    # Not in this folder: with `-m` its `select.py` would stand for the standard library's.
+    """Return the wall time of one interpreter with these arguments, from start to end."""
+    # Not in this folder: with `-m`, its `select.py` would replace the standard library's.
     root = Path(__file__).resolve().parent.parent
     start = time.perf_counter()
     subprocess.run([sys.executable, *arguments], cwd=root, check=True, stdout=subprocess.DEVNULL)
@@ -35,7 +39,7 @@ def seconds(arguments: tuple[str, ...]) -> float:
 
 
 def main() -> int:
-    """Run and report; the exit code."""
+    """Run and report; return the exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10)
     options = parser.parse_args()

@@ -12,7 +12,8 @@ A page of about 600 tokens with 12 slots (`questionnaire`), on the embedded mode
   under an interpreter that has it; skipped by name where none does. It decides token by token, so it may choose something
   else: `agrees` says how many slots it chooses alike
 
-`rows_over_bound`: rows of the page over the tokens of the page, the inner nodes of losing branches and two a slot. Seconds are medians
+`rows_over_bound`: rows of the page over the tokens of the page, the inner nodes of
+losing branches and two a slot. Seconds are medians
 over interleaved repeats. `--json` prints one object of figures as the last line. With a model of your own nothing is checked.
 """
 
@@ -48,11 +49,11 @@ TARGETS = Targets(
 )
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PLACE = ROOT / "build" / "guidance" / "bin" / "python"
-"""Where `make build/guidance` puts it."""
+"""Where `make build/guidance` installs it."""
 
 
 def page(llm: selectrie.Engine, template: selectrie.Template) -> tuple[float, selectrie.Page]:
-    """The whole page on an empty cache, and its seconds."""
+    """Render the whole page on an empty cache; return its seconds."""
     llm.trim()
     start = time.perf_counter()
     made = llm.render(template, questionnaire.values())
@@ -60,7 +61,9 @@ def page(llm: selectrie.Engine, template: selectrie.Template) -> tuple[float, se
 
 
 def again(llm: selectrie.Engine, made: selectrie.Page, step: int) -> tuple[float, int]:
-    """A select on the text so far at every `step`-th slot, the cache empty each time: seconds and rows, scaled to all slots."""
+    """Run a select on the text so far at every `step`-th slot, the cache empty each
+    time; return seconds and rows, scaled to all slots.
+    """
     text, seconds, n_rows = "", 0.0, 0
     for number, question in enumerate(QUESTIONS):
         text += question.text
@@ -74,7 +77,9 @@ def again(llm: selectrie.Engine, made: selectrie.Page, step: int) -> tuple[float
 
 
 def selects(llm: selectrie.Engine) -> tuple[float, int]:
-    """A select at each slot, with whatever the cache keeps of those before: seconds and rows."""
+    """Run a select at each slot, with what the cache keeps of those before; return
+    seconds and rows.
+    """
     llm.trim()
     text, seconds, n_rows = "", 0.0, 0
     for number, question in enumerate(QUESTIONS):
@@ -85,7 +90,7 @@ def selects(llm: selectrie.Engine) -> tuple[float, int]:
 
 
 def select(llm: selectrie.Engine, text: str, number: int) -> tuple[float, selectrie.Selection]:
-    """One slot as a select of its own: seconds, and what was chosen."""
+    """Run one slot as a separate select; return its seconds and what was chosen."""
     following = questionnaire.following(number)
     start = time.perf_counter()
     chosen = llm.select(text, QUESTIONS[number].options, terminator="text", following=following)
@@ -93,7 +98,9 @@ def select(llm: selectrie.Engine, text: str, number: int) -> tuple[float, select
 
 
 def guidance_at(python: Path | None) -> Path | None:
-    """An interpreter that has guidance: the one named, this one, or that of `build/guidance`."""
+    """Return an interpreter that has guidance: the one named, this one, or that of
+    `build/guidance`.
+    """
     if python is not None:
         return python
     if importlib.util.find_spec("guidance") is not None:
@@ -102,7 +109,9 @@ def guidance_at(python: Path | None) -> Path | None:
 
 
 def rows_bound(made: selectrie.Page, n_tokens: int) -> int:
-    """Rows that a page may take: its tokens, inner nodes of the branches that lost, and two a slot."""
+    """Return the rows that a page may take: its tokens, inner nodes of the branches
+    that lost, and two a slot.
+    """
     n_losing = 0
     for question in QUESTIONS:
         selection = made.selections[question.name]
@@ -115,7 +124,7 @@ def rows_bound(made: selectrie.Page, n_tokens: int) -> int:
 
 @dataclass(slots=True)
 class Bench:
-    """One model, loaded by each side, and what was measured of it."""
+    """One model, loaded by each side, and its figures."""
 
     llm: selectrie.Engine
     exact: selectrie.Engine | None
@@ -125,7 +134,7 @@ class Bench:
     counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, template: selectrie.Template) -> None:
-        """Every way once, and what each cost."""
+        """Run every way once; return what each cost."""
         seconds, made = page(self.llm, template)
         self._note("page", seconds, made.cost.rows)
         self.figures.add("page_outside_decode", seconds - made.cost.decode_s)
@@ -156,7 +165,7 @@ class Bench:
 
 
 def measure(path: Path, python: Path | None, repeats: int, threads: int, *, is_random: bool) -> dict[str, Any]:
-    """All figures of one model."""
+    """Return all figures of one model."""
     template, facts = selectrie.Template(questionnaire.template()), dict[str, Any](model=path.name)
     with ExitStack() as stack:
 
@@ -179,7 +188,7 @@ def measure(path: Path, python: Path | None, repeats: int, threads: int, *, is_r
 
 
 def ratios(figures: Figures, counts: dict[str, int]) -> dict[str, float]:
-    """Each way beside the page, in the same run."""
+    """Compare each way with the page, in the same run."""
     at = figures.median
     found = {
         "rows_over_bound": counts["page_rows"] / counts["rows_bound"],
@@ -195,7 +204,7 @@ def ratios(figures: Figures, counts: dict[str, int]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Entry point of the script; its exit code."""
+    """Run the script; return its exit code."""
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument(
         "--model", type=Path, help="a GGUF file (default: the embedded model, and random weights in build/)"

@@ -22,20 +22,26 @@ MOST_BYTES_PER_NODE = 64
 
 
 def targets(sizes: list[int]) -> Targets:
-    """Bounds of the sizes measured. `accumulate` and `restrict` have none: they are a part of a selection's time."""
+    """Return the bounds of the sizes measured. `accumulate` and `restrict` have none,
+    because they are a part of a selection's time.
+    """
     build = {f"n{n}_build_s": MOST_BUILD_S[n] for n in sizes if n in MOST_BUILD_S}
     return Targets(at_most=build | {f"n{n}_bytes_per_node": MOST_BYTES_PER_NODE for n in sizes})
 
 
 def labels(n: int, rng: np.random.Generator) -> tuple[IntArray, OffsetArray]:
-    """A set of n sequences of 1 to 8 tokens, token frequencies by Zipf's law, as labels of a large catalogue have them."""
+    """Return n sequences of 1 to 8 tokens, token frequencies by Zipf's law, like the
+    labels of a large catalogue.
+    """
     lengths = rng.integers(1, 9, size=n)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     return (rng.zipf(1.2, size=int(offsets[-1])) % N_VOCABULARY).astype(np.int32), offsets
 
 
 def measure(tokens: IntArray, offsets: OffsetArray) -> tuple[TokenTrie, float, int]:
-    """The trie, the best of three build times in seconds, and the peak of the memory a build takes, in bytes."""
+    """Return the trie, the best of three build times in seconds, and the peak of the
+    memory a build takes, in bytes.
+    """
     best = np.inf
     for _ in range(3):
         start = time.perf_counter()
@@ -49,7 +55,7 @@ def measure(tokens: IntArray, offsets: OffsetArray) -> tuple[TokenTrie, float, i
 
 
 def main() -> int:
-    """Run and report; the exit code."""
+    """Run and report; return the exit code."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--most", type=int, default=SIZES[-1], help="leave larger sets out: a quick look")
     options = parser.parse_args()

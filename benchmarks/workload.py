@@ -1,4 +1,6 @@
-"""What is chosen, and after which prompt: real labels where they are, labels of the same shape where not."""
+"""Prompts and choices: real labels if they are installed, else labels of the same
+shape.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,18 @@ NOUNS = (
 
 
 def data_file(name: str) -> Path | None:
-    """A file of the folder that SELECTRIE_TEST_DATA names, or None where there is none."""
+    """Return a file of the folder that SELECTRIE_TEST_DATA names, or None if there is
+    none.
+    """
     folder = os.environ.get("SELECTRIE_TEST_DATA", "")
     path = Path(folder) / name
     return path if folder and path.exists() else None
 
 
 def labels(n: int = 64) -> tuple[str, list[str]]:
-    """Where the labels come from, and the first n of them, a leading space before each: intents of 1 to 6 words."""
+    """Return the source of the labels, and the first n of them, a leading space before
+    each: intents of 1 to 6 words.
+    """
     path = data_file("labels/banking77_labels.txt")
     if path is None:
         return "64 made labels", [f" {verb} {noun}" for verb in VERBS for noun in NOUNS][:n]
@@ -47,7 +53,9 @@ def labels(n: int = 64) -> tuple[str, list[str]]:
 
 
 def words(n: int, file: str = LEMMAS) -> list[str]:
-    """So many lines of a file of the test data, evenly spread over it, or made words; a leading space before each."""
+    """Return this many lines of a file of the test data, evenly spread over it, or made
+    words; a leading space before each.
+    """
     path = data_file(file)
     if path is None:
         made = (
@@ -60,7 +68,9 @@ def words(n: int, file: str = LEMMAS) -> list[str]:
 
 
 def generated_model(shape: str, quantisation: str, tokenizer: Path | None = None) -> Path:
-    """A model with random weights in `build/`, made when it is not there; with the tokenizer of another file, or a made one."""
+    """Return a model with random weights in `build/`, made if it is missing, with the
+    tokenizer of another file or a made one.
+    """
     name = f"random-{shape}-{quantisation}" + (f"-{tokenizer.stem}" if tokenizer else "")
     path = ROOT / "build" / f"{name}.gguf"
     if not path.exists():
@@ -73,7 +83,8 @@ def generated_model(shape: str, quantisation: str, tokenizer: Path | None = None
 class Workload:
     """A prompt and choices, as text and as tokens.
 
-    context: tokens shared by the prompt and every prompt + choice. paths: what follows it, one a choice.
+    context: tokens shared by the prompt and every prompt + choice. paths: what follows
+    it, one a choice.
     """
 
     prompt: str
@@ -82,10 +93,12 @@ class Workload:
     paths: list[list[int]]
 
     def inner(self) -> tuple[list[int], list[int], list[list[int]]]:
-        """The trie's inner nodes, depth-first: token, position in the text, and the branches each is part of.
+        """Return the inner nodes of the trie, depth-first: token, position in the text,
+        and the branches each belongs to.
 
-        These are the rows that must be evaluated: distinct proper prefixes of the paths. A branch is a leaf of the
-        tree of inner nodes; branches are numbered from 1, because the prompt is sequence 0.
+        These are the rows that must be evaluated: distinct proper prefixes of the
+        paths. A branch is a leaf of the tree of inner nodes; branches are numbered from
+        1, because the prompt is sequence 0.
         """
         prefixes = sorted({tuple(path[:depth]) for path in self.paths for depth in range(1, len(path))})
         parents = {prefix[:-1] for prefix in prefixes}
@@ -99,7 +112,9 @@ class Workload:
 
 
 def prompt_text(bare: Bare, n_tokens: int, number: int) -> str:
-    """About n tokens of English that begin with a number, so that no two prompts share a prefix."""
+    """Return about n tokens of English that begin with a number, so that no two prompts
+    share a prefix.
+    """
     words = byte_bpe.TEXT.split()
     words = (words[number % len(words) :] + words) * (1 + n_tokens // len(words))
     n_words = n_tokens // 2

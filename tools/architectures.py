@@ -13,7 +13,9 @@ import gguf
 import numpy as np
 
 LOGIT_DEVIATION = 2.5
-"""Of the raw logits, in nats: the best of 500 tokens then has a probability of about 0.15."""
+"""Standard deviation of the raw logits, in nats: the best of 500 tokens then has a
+probability of about 0.15.
+"""
 EPSILON = 1e-6
 CONVOLUTION = 4
 STATE = 16
@@ -22,7 +24,9 @@ WINDOW = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of a model. tied: the output matrix is the embedding. add_bos: `<|begin|>` goes before every prompt."""
+    """Sizes of a model. tied: whether the output matrix is the embedding. add_bos:
+    whether `<|begin|>` goes before every prompt.
+    """
 
     architecture: str
     layers: int
@@ -37,11 +41,13 @@ class Shape:
 
     @property
     def head(self) -> int:
-        """Width of a head."""
+        """Return the width of a head."""
         return self.width // self.heads
 
     def has_attention(self, layer: int) -> bool:
-        """Every third layer of a hybrid, no layer of a recurrent model, every layer of the others."""
+        """Tell whether a layer has attention: every third layer of a hybrid, no layer
+        of a recurrent model, every layer of the others.
+        """
         return self.architecture != "mamba" and (self.architecture != "lfm2" or layer % 3 == 2)
 
 
@@ -53,14 +59,17 @@ SHAPES = {
     "recurrent": Shape("mamba", 3, 64, 0, 0, 0, 512, 1024),
     "hybrid": Shape("lfm2", 6, 64, 4, 2, 128, 512, 1024),
 }
-"""wide: rows are multiples of 256, as the K formats need. 0.5b: the sizes of Qwen2-0.5B."""
+"""wide has rows that are multiples of 256, as the K formats need. 0.5b has the sizes of
+Qwen2-0.5B.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Random weights, normal or in blocks. precise: kept at float32 whatever the quantisation. mean: of float32 ones.
+    """A tensor of random weights, normal or in blocks.
 
-    fine: the part that q4_k_m gives six bits.
+    precise: whether they are kept at float32 whatever the quantisation. mean: the mean
+    of float32 weights. fine: whether they are in the part that q4_k_m gives six bits.
     """
 
     name: str
@@ -76,12 +85,14 @@ def _ones(name: str, n: int) -> Tensor:
 
 
 def _matrix(name: str, rows: int, columns: int, *, fine: bool = False) -> Tensor:
-    """A matrix of unit gain, so that every layer adds about as much to the residual stream."""
+    """Return a matrix of unit gain, so that every layer adds about as much to the
+    residual stream.
+    """
     return Tensor(name, (rows, columns), 1 / np.sqrt(columns), fine=fine)
 
 
 def tensors(sizes: Shape) -> Iterator[Tensor]:
-    """Every tensor of a model, in file order."""
+    """Yield every tensor of a model, in file order."""
     deviation = LOGIT_DEVIATION / np.sqrt(sizes.width)
     yield Tensor("token_embd.weight", (sizes.vocabulary, sizes.width), deviation, fine=sizes.tied)
     for layer in range(sizes.layers):
@@ -131,7 +142,11 @@ def _convolution(sizes: Shape) -> Iterator[Tensor]:
 
 
 def _mamba(sizes: Shape) -> Iterator[Tensor]:
-    """Step sizes are about softplus(-1) = 0.3 and decay rates about -1: the state forgets over a few tokens."""
+    """Yield the tensors of a Mamba block.
+
+    Step sizes are about softplus(-1) = 0.3 and decay rates about -1, so the state
+    forgets within a few tokens.
+    """
     inner, rank = 2 * sizes.width, sizes.width // 16
     yield _matrix("ssm_in.weight", 2 * inner, sizes.width)
     yield Tensor("ssm_conv1d.weight", (inner, CONVOLUTION), 1 / np.sqrt(CONVOLUTION), precise=True)

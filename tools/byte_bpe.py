@@ -1,7 +1,8 @@
 """A byte-level BPE vocabulary, learned deterministically from the text in this file.
 
-It is real in every respect that matters to a reader of tokens: all 256 bytes, merges with ranks, control tokens, two
-end-of-generation tokens and a chat template. Layout: bytes, learned merges, synthetic merges, control tokens.
+A reader of tokens cannot tell it from a real one: it has all 256 bytes, merges with
+ranks, control tokens, two end-of-generation tokens and a chat template. Its layout is
+bytes, learned merges, synthetic merges, control tokens.
 """
 
 from __future__ import annotations
@@ -49,36 +50,42 @@ five six seven eight nine ten. Which of these words comes next? Choose the best 
 
 
 def byte_characters() -> list[str]:
-    """The printable character that stands for each byte in a GPT-2 style vocabulary: itself, or 256 + its rank."""
+    """Return the printable character that represents each byte in a GPT-2 style
+    vocabulary: itself, or 256 + its rank.
+    """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = iter(range(256, 512))
     return [chr(byte if byte in printable else next(hidden)) for byte in range(256)]
 
 
 def spell(text: str) -> str:
-    """Text in the characters of the vocabulary."""
+    """Return the text in the characters of the vocabulary."""
     characters = byte_characters()
     return "".join(characters[byte] for byte in text.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class ByteBpe:
-    """tokens: spelling of each id. merges: "left right" by rank. n_real: ids below it are text, the rest control."""
+    """A vocabulary. tokens: spelling of each id. merges: "left right" by rank. n_real:
+    ids below it are text, the rest control.
+    """
 
     tokens: tuple[str, ...]
     merges: tuple[str, ...]
     n_real: int
 
     def id(self, token: str) -> int:
-        """Id of a control token."""
+        """Return the id of a control token."""
         return self.tokens.index(token)
 
 
 def build(n_vocabulary: int) -> ByteBpe:
-    """A vocabulary of exactly `n_vocabulary` entries (at least 256 bytes and the control tokens).
+    """Build a vocabulary of exactly `n_vocabulary` entries (at least 256 bytes and the
+    control tokens).
 
-    Merges are learned until every word of the text is one token; what is left is filled with such tokens and a few
-    letters behind them, reachable from text like any other.
+    Merges are learned until every word of the text is one token. The remaining entries
+    are such tokens with a few letters behind them, which text can reach like any other
+    token.
     """
     n_real = n_vocabulary - len(CONTROL)
     tokens = dict.fromkeys(byte_characters())
@@ -97,7 +104,9 @@ def build(n_vocabulary: int) -> ByteBpe:
 
 
 def _merges() -> Iterator[tuple[str, str]]:
-    """Learned merges, then each learned token with each suffix, then with one and with two letters behind it."""
+    """Yield the learned merges, then each learned token with each suffix, then with
+    one and with two letters behind it.
+    """
     pairs = list(_learned())
     yield from pairs
     learned = [left + right for left, right in pairs]
@@ -108,7 +117,9 @@ def _merges() -> Iterator[tuple[str, str]]:
 
 
 def _learned() -> Iterator[tuple[str, str]]:
-    """Byte-pair merges of the text, most frequent first, ties by spelling, until each word is one token."""
+    """Learn byte-pair merges of the text, most frequent first, ties by spelling, until
+    each word is one token.
+    """
     counts = Counter(re.findall(r" ?[A-Za-z]+| ?[^\sA-Za-z]+", " ".join(TEXT.split())))
     words = [list(spell(word)) for word in counts]
     weight = list(counts.values())

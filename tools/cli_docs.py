@@ -1,8 +1,8 @@
-"""Write `docs/cli.md`: the help of every command of ours as it is, between the words of
-the page.
+"""Write `docs/cli.md`: the help of every command, unchanged, between the words of the
+page.
 
-`python tools/cli_docs.py` writes the page; a test compares it with what `page()` gives
-now.
+`python tools/cli_docs.py` writes the page; a test compares the page with what `page()`
+returns.
 """
 
 from __future__ import annotations
@@ -112,26 +112,27 @@ OF_OTHERS = {
     "(https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md);\nwhat `--model_args` takes here "
     "is described under\n[Benchmarks](evaluation.md#lm-evaluation-harness).",
 }
-"""What stands in place of a command's help where another program prints it, which may
-be of any version, or not be installed."""
+"""Replaces the help of commands whose help another program prints: it may have any
+version, or not be installed.
+"""
 
 
 def help_of(*command: str) -> str:
-    """What `selectrie COMMAND --help` prints at 80 columns."""
+    """Return what `selectrie COMMAND --help` prints at 80 columns."""
     result = CliRunner().invoke(app, [*command, "--help"], prog_name="selectrie", terminal_width=80)
     lines = (line.rstrip() for line in result.output.splitlines())
     return "\n".join(lines).strip()
 
 
 def _below(group: object) -> Iterator[tuple[str, ...]]:
-    """The words of every command of a group, and of those below it."""
+    """Yield the words of every command of a group, and of those below it."""
     for name, inner in getattr(group, "commands", {}).items():
         yield (name,)
         yield from ((name, *words) for words in _below(inner))
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     commands = [(), *_below(get_command(app))]
     sections = (f"## {' '.join(('selectrie', *names))}\n\n{_said_of(names)}\n" for names in commands)
     return "\n".join((INTRODUCTION, *sections))

@@ -1,8 +1,8 @@
-"""Which tests reach a line of the sources, and what each costs: one run of the suite
-under coverage, a test file at a time.
+"""Record which tests reach a line of the sources, and what each test costs.
 
-A part of the map is made again when the sources, the test file or what all tests share
-has changed, so that a run that was interrupted goes on where it was.
+The suite runs once under coverage, one test file at a time. A part of the map is made
+again if the sources, the test file or what all tests share has changed, so an
+interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from typing import Any
 from reached import AT_IMPORT, shared
 
 FORMAT = b"1"
-"""Of the map; another one makes all of it again."""
+"""Version of the map; a map of another version is made again from scratch."""
 OWN = ("mutants", "mutations", "mutant_places", "coverage_map", "reached")
-"""Tools that the map is made by and no test depends on but their own."""
+"""Tools that make the map; only their own tests depend on them."""
 SOURCES = ("*.py", "*.json", "*.toml", "*.lark", "*.gbnf")
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test that may run. file: where it stands. own_s: CPU seconds of itself; file_s: of
-    importing its file; fixtures: of those that it shares with others of the file."""
+    """A test that may run.
+
+    file: where the test is. own_s: CPU seconds of the test itself. file_s: CPU seconds
+    of importing its file. fixtures: CPU seconds of the fixtures that it shares with
+    other tests of the file.
+    """
 
     name: str
     file: str
@@ -39,12 +43,12 @@ class Test:
 
     @property
     def alone_s(self) -> float:
-        """Of itself and its fixtures."""
+        """CPU seconds of the test and its fixtures."""
         return self.own_s + sum(self.fixtures.values())
 
 
 def digest_of(*contents: bytes) -> str:
-    """Of some bytes, one after the other."""
+    """Return the digest of some bytes, one after the other."""
     digest = blake2b(digest_size=12)
     for content in contents:
         digest.update(len(content).to_bytes(8, "big") + content)
@@ -52,7 +56,7 @@ def digest_of(*contents: bytes) -> str:
 
 
 def digest_of_files(paths: Iterable[Path], root: Path) -> str:
-    """Of what files hold and how they are called."""
+    """Return the digest of the names and the contents of files."""
     return digest_of(
         *(part for path in sorted(paths) for part in (str(path.relative_to(root)).encode(), path.read_bytes()))
     )
@@ -60,7 +64,7 @@ def digest_of_files(paths: Iterable[Path], root: Path) -> str:
 
 @dataclass
 class Part:
-    """The map of one test file. data, answer: files of coverage and of `reached`."""
+    """The map of one test file. data, answer: files that coverage and `reached` write."""
 
     file: str
     data: Path
@@ -76,7 +80,7 @@ class Part:
         return said
 
     def contexts(self, path: str, line: int) -> set[str]:
-        """Contexts in which a line was run."""
+        """Return the contexts in which a line was run."""
         from coverage.numbits import num_in_numbits
 
         with closing(sqlite3.connect(self.data)) as data:
@@ -89,8 +93,11 @@ class Part:
             return {context for context, bits in rows if num_in_numbits(line, bits)}
 
     def tests(self, contexts: set[str], *, at_import: bool) -> Iterator[Test]:
-        """Tests that run in one of the contexts; at_import: all, where the file's own
-        import is one of them."""
+        """Yield the tests that run in one of the contexts.
+
+        at_import: whether to yield all tests if one of the contexts is the import of
+        the file itself.
+        """
         every = at_import and AT_IMPORT in contexts
         for name, said in self.said["tests"].items():
             if every or name in contexts or any(shared(fixture) in contexts for fixture in said["fixtures"]):
@@ -99,15 +106,18 @@ class Part:
 
 
 class CoverageMap:
-    """All parts. digest: of everything that the map was made from."""
+    """All parts of the map. digest: identifies everything that the map was made from."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
         self.digest = digest_of(*(part.answer.name.encode() for part in parts))
 
     def tests_of(self, path: str, lines: Iterable[int]) -> list[Test]:
-        """Tests that reach the first of the lines that any test reaches; where it runs
-        while test files are imported alone, all tests of these."""
+        """Return the tests that reach the first of the lines that any test reaches.
+
+        If that line runs only while test files are imported, these are all tests of
+        those files.
+        """
         for line in dict.fromkeys(lines):
             contexts = [(part, part.contexts(path, line)) for part in self._parts]
             for at_import in (False, True):
@@ -117,7 +127,7 @@ class CoverageMap:
 
 
 def parts_of(root: Path, folder: Path) -> list[Part]:
-    """A part for each test file below `tests`."""
+    """Return a part for each test file below `tests`."""
     common = [
         path for path in (root / "tests").rglob("*") if path.suffix == ".py" and not path.name.startswith("test_")
     ]
@@ -133,8 +143,11 @@ def parts_of(root: Path, folder: Path) -> list[Part]:
 
 
 def in_order(tests: Iterable[Test], limit_s: float) -> list[Test]:
-    """Tests by the time that one needs alone, rounded up to a power of two, so that a file's
-    own stay together where they can; as many as fit into a time. The rest is left out."""
+    """Order tests by the time that one needs alone, rounded up to a power of two, so
+    that tests of one file stay together where possible.
+
+    Tests that do not fit into the given time are left out.
+    """
     ordered = sorted(tests, key=lambda test: (_power(test.alone_s), test.file_s, test.file, test.alone_s))
     kept: list[Test] = []
     left_s, paid = limit_s, set[tuple[str, str]]()

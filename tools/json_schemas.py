@@ -1,16 +1,20 @@
-"""How much of JSON Schema do grammars carry over, and is every text of theirs valid?
+"""How much of JSON Schema becomes a grammar, and is every text of such a grammar valid?
 
     python tools/json_schemas.py --suite FOLDER --schemas FILE.jsonl
     python tools/json_schemas.py --verdicts [FOLDER]
 
-FOLDER holds JSON-Schema-Test-Suite's files of draft 2020-12; FILE one `{"id": ..., "schema": ...}` a line. Printed are
-the share of schemas that become a grammar, reasons for the rest, texts drawn by random walks and by twisting valid ones,
-how many of them `jsonschema` calls invalid (0, or the exit status is 1), and how many valid instances the grammar refuses.
+FOLDER holds the files of JSON-Schema-Test-Suite for draft 2020-12, and FILE has one
+`{"id": ..., "schema": ...}` a line. The script prints the share of schemas that become
+a grammar and the reasons for the rest. It draws texts by random walks and by twisting
+valid ones, and prints how many of them `jsonschema` calls invalid (0, or the exit
+status is 1) and how many valid instances the grammar refuses.
 
---verdicts compares verdicts on instances with those that are given, by llguidance alone, too: `wild_schemas.jsonl` and
-`json_schema_test_suite` of the FOLDER (without it, those of SELECTRIE_TEST_DATA). A verdict is about
-`json.dumps(instance, ensure_ascii=False)` with the keys in the schema's order. The exit status is 1 where an invalid
-instance is accepted, or a valid one refused that llguidance alone accepts.
+--verdicts compares verdicts on instances with those that the FOLDER gives in
+`wild_schemas.jsonl` and `json_schema_test_suite` (without FOLDER, those of
+SELECTRIE_TEST_DATA), also for llguidance alone. A verdict is about
+`json.dumps(instance, ensure_ascii=False)` with the keys in the schema's order. The exit
+status is 1 if an invalid instance is accepted, or if a valid one is refused that
+llguidance alone accepts.
 """
 
 from __future__ import annotations
@@ -43,7 +47,9 @@ ODD = (b"\\", b"-", b"0", b".", b"e", b"u", b"\xc2", b"\xf0", b",", b"{", b"[")
 
 
 def piece_vocabulary(pieces: Iterable[bytes] = ()) -> Vocabulary:
-    """The 256 bytes, these pieces, and one token that ends a text."""
+    """Return a vocabulary of the 256 bytes, these pieces, and one token that ends a
+    text.
+    """
     own = sorted(set(pieces) - {b""} - {bytes([byte]) for byte in range(256)})
     every = (*(bytes([byte]) for byte in range(256)), *own, b"")
     return Vocabulary(
@@ -59,7 +65,7 @@ def piece_vocabulary(pieces: Iterable[bytes] = ()) -> Vocabulary:
 
 
 def strings_of(value: object) -> Iterator[str]:
-    """Every string in a JSON value, names included."""
+    """Yield every string in a JSON value, names included."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -72,7 +78,9 @@ def strings_of(value: object) -> Iterator[str]:
 
 
 def pieces_for(schema: object) -> set[bytes]:
-    """Beginnings of what a walk should meet: names and strings of the schema, plain, as members and with escapes."""
+    """List beginnings of what a walk should meet: names and strings of the schema,
+    plain, as members and with escapes.
+    """
     found: set[bytes] = set()
     for text in strings_of(schema):
         if len(text) <= 24 and not any("\ud800" <= c <= "\udfff" for c in text):
@@ -83,22 +91,24 @@ def pieces_for(schema: object) -> set[bytes]:
 
 
 def automaton_of(schema: Any, vocabulary: Vocabulary) -> Any:
-    """Return the automaton of a schema, in both layouts of `json.dumps` and any between
-    them.
+    """Return the automaton of a schema, in both layouts of `json.dumps` and any
+    between them.
 
-    `GrammarError` where it is not carried over.
+    Raises `GrammarError` if the schema does not become a grammar.
     """
     return read_schema(schema, route="llguidance", spacing="optional").automaton(vocabulary)
 
 
 def allowed_ids(automaton: Any, state: int) -> list[int]:
-    """The tokens that may come next."""
+    """Return the tokens that may come next."""
     allowed = automaton.allowed(state)
     return (np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist()
 
 
 def walk(automaton: Any, vocabulary: Vocabulary, rng: random.Random, most: int = MOST_TOKENS) -> bytes | None:
-    """A text by random allowed tokens, one of several tempers; None where it did not end in `most` tokens."""
+    """Return a text of random allowed tokens, drawn by one of several tempers, or None
+    if it did not end within `most` tokens.
+    """
     state, text = automaton.start(), b""
     temper = rng.choice(("any", "any", "plain", "odd", "short"))
     patience = rng.choice((4, 15, 60))
@@ -126,13 +136,15 @@ def _chosen(ids: list[int], vocabulary: Vocabulary, rng: random.Random, temper: 
 
 
 def accepts(automaton: Any, text: bytes) -> bool:
-    """Is the text one of the grammar?"""
+    """Tell whether the grammar accepts the text."""
     state = automaton.walk(automaton.start(), text)
     return state >= 0 and bool(automaton.can_end(state))
 
 
 def _multiple_of(_validator: Any, step: Any, number: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
-    """By decimals, as they are written: in doubles 0.07 is no multiple of 0.01."""
+    """Divide by decimals, as they are written: in doubles, 0.07 is not a multiple of
+    0.01.
+    """
     if isinstance(number, int | float) and not isinstance(number, bool):
         exact = Fraction(Decimal(repr(number))) / Fraction(Decimal(repr(step)))
         if exact.denominator != 1:
@@ -140,13 +152,17 @@ def _multiple_of(_validator: Any, step: Any, number: Any, _schema: Any) -> Itera
 
 
 def validator_of(schema: Any) -> Any:
-    """The validator of the schema's own draft, 2020-12 where it names none; formats are checked, multiples by decimals."""
+    """Return the validator of the schema's own draft, or of 2020-12 if it names none;
+    formats are checked, multiples by decimals.
+    """
     kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     return jsonschema.validators.extend(kind, {"multipleOf": _multiple_of})(schema, format_checker=kind.FORMAT_CHECKER)
 
 
 def is_valid(validator: Any, text: bytes) -> bool:
-    """Is it JSON, and valid? What the oracle cannot decide raises."""
+    """Tell whether the text is JSON and valid. Raises what the oracle raises if it
+    cannot decide.
+    """
     try:
         value = json.loads(text.decode())
     except ValueError:
@@ -155,7 +171,9 @@ def is_valid(validator: Any, text: bytes) -> bool:
 
 
 def twisted(text: bytes, strings: list[str], rng: random.Random) -> Iterator[bytes]:
-    """Texts close to one: a member renamed, repeated, left out; a value changed; a name or number spelled otherwise."""
+    """Yield texts close to one: a member renamed, repeated or left out; a value
+    changed; a name or number spelled differently.
+    """
     plain = text.decode()
     tokens = re.findall(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|[{}\[\],:]|true|false|null|\s+', plain)
     places = [i for i, token in enumerate(tokens) if token[0] not in "{}[],: \n\r\t"]
@@ -196,7 +214,9 @@ def twisted(text: bytes, strings: list[str], rng: random.Random) -> Iterator[byt
 
 @dataclass(slots=True)
 class Tally:
-    """What was found. invalid: (schema's name, text) of each text that is not valid. reasons: of schemas not carried over."""
+    """Counts what was found. invalid: (schema's name, text) of each text that is not
+    valid. reasons: of schemas without a grammar.
+    """
 
     schemas: int = 0
     carried: int = 0
@@ -211,7 +231,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A schema with what to try on it: instances, and which of them are valid."""
+    """A schema and what to try on it: instances, and which of them are valid."""
 
     name: str
     schema: Any
@@ -219,7 +239,7 @@ class Case:
 
 
 def suite_cases(folder: Path) -> list[Case]:
-    """The groups of JSON-Schema-Test-Suite."""
+    """Return the groups of JSON-Schema-Test-Suite."""
     return [
         Case(
             f"{path.stem}: {group['description']}",
@@ -232,12 +252,12 @@ def suite_cases(folder: Path) -> list[Case]:
 
 
 def real_cases(path: Path) -> list[Case]:
-    """Schemas, one a line."""
+    """Return the schemas of a file that has one a line."""
     return [Case(one["id"], one["schema"]) for one in map(json.loads, path.read_text().splitlines())]
 
 
 def examine(case: Case, tally: Tally, *, walks: int, seed: int = 0) -> None:
-    """Adds what one schema shows to the tally."""
+    """Add what one schema shows to the tally."""
     tally.schemas += 1
     vocabulary = piece_vocabulary(pieces_for(case.schema))
     try:
@@ -275,13 +295,13 @@ def examine(case: Case, tally: Tally, *, walks: int, seed: int = 0) -> None:
 
 
 def reason_of(error: GrammarError) -> str:
-    """The keyword of the message, or its beginning."""
+    """Return the keyword that the message names, or its beginning."""
     keyword = re.match(r"([$\w]+(?: or \w+)?) at #", error.reason)
     return keyword[1] if keyword else error.reason.split(":")[0][:60]
 
 
 def report(title: str, tally: Tally) -> Iterator[str]:
-    """Lines about a tally."""
+    """Yield lines about a tally."""
     yield f"{title}: {tally.carried} of {tally.schemas} schemas carried over ({tally.carried / tally.schemas:.0%})"
     yield f"  {tally.produced} texts from {tally.walks} walks, {tally.twists} more by twisting; invalid: {len(tally.invalid)}"
     if tally.valid_instances:
@@ -293,8 +313,12 @@ def report(title: str, tally: Tally) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Verdicts:
-    """What was found on instances. reasons: of schemas refused. wide, narrow: names of schemas with instances that are
-    accepted though invalid, refused though valid; lost: valid ones that llguidance alone accepts where it refuses the invalid ones."""
+    """Counts what was found on instances.
+
+    reasons: of schemas refused. wide: names of schemas with instances that are accepted
+    though invalid; narrow: with instances that are refused though valid. lost: valid
+    instances that llguidance alone accepts where it refuses the invalid ones.
+    """
 
     schemas: int = 0
     refused: int = 0
@@ -308,7 +332,9 @@ class Verdicts:
 
 
 def ordered(value: Any, names: dict[str, int]) -> Any:
-    """A value with the keys of its objects in an order, and those that it does not have behind them."""
+    """Return a value with the keys of its objects in an order; keys outside the order
+    come last.
+    """
     if isinstance(value, dict):
         keys = sorted(value, key=lambda key: names.get(key, len(names)))
         return {key: ordered(value[key], names) for key in keys}
@@ -316,12 +342,14 @@ def ordered(value: Any, names: dict[str, int]) -> Any:
 
 
 def names_in_order(schema: Any) -> dict[str, int]:
-    """The names of properties of a schema in the order in which they are first named, references followed in place."""
+    """Return the names of properties of a schema in the order in which they are first
+    named, references followed in place.
+    """
     return {name: i for i, name in enumerate(dict.fromkeys(names_of(schema, schema, set())))}
 
 
 def names_of(part: Any, root: Any, followed: set[str]) -> Iterator[str]:
-    """The names of properties that a part of a schema names."""
+    """Yield the names of properties that a part of a schema names."""
     for one in part if isinstance(part, list) else ():
         yield from names_of(one, root, followed)
     for key, one in part.items() if isinstance(part, dict) else ():
@@ -339,14 +367,14 @@ def names_of(part: Any, root: Any, followed: set[str]) -> Iterator[str]:
 
 
 def target_of(reference: str, root: Any) -> Any:
-    """What a reference to a place of the schema points to, or None."""
+    """Return what a reference to a place of the schema points to, or None."""
     for step in reference.split("/")[1:]:
         root = root.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(root, dict) else None
     return root if reference.startswith("#") else None
 
 
 def objects_in(value: object) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value."""
+    """Yield every object in a JSON value."""
     if isinstance(value, dict):
         yield value
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -354,13 +382,13 @@ def objects_in(value: object) -> Iterator[dict[str, Any]]:
 
 
 def spellings(schema: Any, value: Any) -> list[bytes]:
-    """The instance as it stands, and with its keys in the schema's order."""
+    """Return the instance unchanged, and with its keys in the schema's order."""
     texts = [json.dumps(one, ensure_ascii=False) for one in (value, ordered(value, names_in_order(schema)))]
     return [text.encode("utf-8", "surrogatepass") for text in dict.fromkeys(texts)]
 
 
 def examine_verdicts(case: Case, found: Verdicts) -> None:
-    """Adds what one schema says about its instances."""
+    """Add what one schema says about its instances."""
     found.schemas += 1
     found.instances += len(case.instances)
     vocabulary = piece_vocabulary()
@@ -387,7 +415,10 @@ def examine_verdicts(case: Case, found: Verdicts) -> None:
 
 
 def alone_on(case: Case, vocabulary: Vocabulary) -> Any:
-    """Whether llguidance alone accepts a text; nothing where it does not read the schema."""
+    """Return a function that tells whether llguidance alone accepts a text.
+
+    It returns False for every text if llguidance does not read the schema.
+    """
     options = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
     try:
         schema = case.schema if isinstance(case.schema, dict) else {"allOf": [case.schema]}
@@ -399,7 +430,9 @@ def alone_on(case: Case, vocabulary: Vocabulary) -> Any:
 
 
 def verdicts_on(folder: Path) -> int:
-    """Prints what the schemas of a folder say about their instances; 1 where that is wrong."""
+    """Print what the schemas of a folder say about their instances; return 1 if that
+    is wrong.
+    """
     wrong = 0
     wild = [json.loads(line) for line in (folder / "wild_schemas.jsonl").read_text().splitlines()]
     cases = {
@@ -433,7 +466,7 @@ def _counts(counter: Counter[str]) -> str:
 
 
 def main() -> int:
-    """Runs what was asked for; 1 where a text was invalid."""
+    """Run what was asked for; return 1 if a text was invalid."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", type=Path, help="folder of JSON-Schema-Test-Suite's files")
     parser.add_argument("--schemas", type=Path, help="schemas, one a line")

@@ -1,8 +1,10 @@
-"""Run the tests on several builds of llama.cpp, whose kernels round differently. `make test-kernels TESTS=tests/backends`.
+"""Run the tests on several builds of llama.cpp, whose kernels round differently: `make
+test-kernels TESTS=tests/backends`.
 
-Tolerances are measured on the machine at hand, so what passes on one processor could fail on another. The builds
-stand in for other processors: the installed one, one for any x86-64 with AVX2, and one without vector extensions
-beyond SSE. They lie in `build/kernels` and are compiled where they are missing, in 5 to 15 minutes each.
+Tolerances are measured on the machine at hand, so a test that passes on one processor
+could fail on another. The builds represent other processors: the installed one, one for
+any x86-64 with AVX2, and one without vector extensions beyond SSE. They are in
+`build/kernels`, and missing ones are compiled, in 5 to 15 minutes each.
 """
 
 from __future__ import annotations
@@ -33,16 +35,18 @@ _SHOW = "import llama_cpp; print(llama_cpp.llama_print_system_info().decode().st
 
 
 class SameKernelsError(Exception):
-    """Two builds have the same kernels, so one of them proves nothing."""
+    """Says that two builds have the same kernels, so one of them proves nothing."""
 
 
 def builds(machine: str) -> tuple[str, ...]:
-    """Names of the builds for a processor: `baseline` exists on x86-64 alone."""
+    """Return the names of the builds for a processor: `baseline` exists on x86-64
+    alone.
+    """
     return tuple(OFF) if machine.lower() in {"x86_64", "amd64"} else tuple(OFF)[:2]
 
 
 def require_different(infos: Mapping[str, str]) -> None:
-    """Raise `SameKernelsError` where two builds print the same system info."""
+    """Raise `SameKernelsError` if two builds print the same system info."""
     seen: dict[str, str] = {}
     for name, info in infos.items():
         if info in seen:
@@ -51,7 +55,9 @@ def require_different(infos: Mapping[str, str]) -> None:
 
 
 def made(name: str) -> Path:
-    """The folder of a build that is not the installed one; compiled where it is missing or of another version."""
+    """Return the folder of a build other than the installed one, and compile it if it
+    is missing or of another version.
+    """
     folder, stamp = FOLDER / name, FOLDER / f"{name}.json"
     wanted = {"llama-cpp-python": version("llama-cpp-python"), "off": list(OFF[name])}
     if stamp.exists() and json.loads(stamp.read_text()) == wanted:
@@ -68,14 +74,16 @@ def made(name: str) -> Path:
 
 
 def environment(name: str) -> dict[str, str]:
-    """Of a process that runs on a build."""
+    """Return the environment of a process that runs on a build."""
     path = os.environ.get("PYTHONPATH", "")
     before = [] if name == INSTALLED else [str(made(name))]
     return os.environ | {"PYTHONPATH": os.pathsep.join([*before, *([path] if path else [])])}
 
 
 def main(tests: Sequence[str]) -> int:
-    """Show what the builds are, and run the tests on each; 1 where any of them failed."""
+    """Show what the builds are, and run the tests on each; return 1 if any of them
+    failed.
+    """
     names = builds(platform.machine())
     if len(names) < len(OFF):
         print(f"# {platform.machine()} is no x86-64: {' and '.join(names)} alone")

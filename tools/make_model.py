@@ -37,10 +37,11 @@ def make_model(
     seed: int = 1,
     tokenizer: Path | None = None,
 ) -> Path:
-    """Write the model and return its path. tokenizer: a GGUF whose tokenizer it gets instead of a made one.
+    """Write the model and return its path.
 
-    Raises ValueError for an unknown shape or quantisation, where rows do not fill whole blocks of the format, and for a
-    tokenizer of another size than the shape's.
+    tokenizer: a GGUF whose tokenizer the model gets instead of a made one. Raises
+    ValueError for an unknown shape or quantisation, if rows do not fill whole blocks of
+    the format, and for a tokenizer of another size than the shape's.
     """
     if shape not in SHAPES:
         raise ValueError(f"shape={shape!r}: expected one of {', '.join(SHAPES)}")
@@ -81,7 +82,7 @@ def _add_tokenizer(writer: gguf.GGUFWriter, sizes: Shape) -> None:
 
 
 def _copy_tokenizer(writer: gguf.GGUFWriter, sizes: Shape, source: Path) -> None:
-    """All that the header of another file says about its tokenizer."""
+    """Copy everything that the header of another file says about its tokenizer."""
     fields = {name: one for name, one in gguf.GGUFReader(source).fields.items() if name.startswith("tokenizer.")}
     n_tokens = len(fields["tokenizer.ggml.tokens"].data)
     if n_tokens != sizes.vocabulary:
@@ -92,8 +93,10 @@ def _copy_tokenizer(writer: gguf.GGUFWriter, sizes: Shape, source: Path) -> None
 
 
 def _format(tensor: Tensor, quantisation: str) -> gguf.GGMLQuantizationType:
-    """The format of a tensor. q4_k_m mixes two as llama.cpp does: six bits for the output, and for values and `ffn_down`
-    of half the layers.
+    """Return the format of a tensor.
+
+    q4_k_m mixes two formats as llama.cpp does: six bits for the output, and for values
+    and `ffn_down` of half the layers.
     """
     if tensor.precise:
         return gguf.GGMLQuantizationType.F32
@@ -111,7 +114,9 @@ def _weights(tensor: Tensor, kind: gguf.GGMLQuantizationType, rng: np.random.Gen
 
 
 def _write_tensors(writer: gguf.GGUFWriter, sizes: Shape, quantisation: str, seed: int) -> None:
-    """Header, then one tensor at a time: never more than one matrix in memory."""
+    """Write the header, then one tensor at a time, so that memory never holds more than
+    one matrix.
+    """
     tensors = [(tensor, _format(tensor, quantisation)) for tensor in architectures.tensors(sizes)]
     for tensor, kind in tensors:
         block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
@@ -125,7 +130,7 @@ def _write_tensors(writer: gguf.GGUFWriter, sizes: Shape, quantisation: str, see
 
 
 def main() -> None:
-    """Entry point of the script."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("path", type=Path, help="file to write")
     parser.add_argument("--shape", default="tiny", choices=tuple(SHAPES))

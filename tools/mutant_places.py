@@ -1,4 +1,6 @@
-"""Where a mutant runs: a copy of the sources, and one process at a time that imports it."""
+"""Run mutants: each place is a copy of the sources, and one process at a time imports
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _TOOLS = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """limit_s: CPU seconds of a mutant; wall_s: seconds that it may wait."""
+    """Limits of a mutant. limit_s: CPU seconds that it may use; wall_s: seconds that it
+    may wait.
+    """
 
     root: Path
     jobs: int
@@ -45,14 +49,18 @@ class Place:
             shutil.copy(options.root / "pyproject.toml", folder)
 
     def write(self, path: str, content: bytes) -> None:
-        """A file of the copy; what Python compiled it to goes, since times are seconds there."""
+        """Write a file of the copy and remove its compiled form, because modification
+        times are whole seconds there.
+        """
         file = self.sources / path
         for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
             compiled.unlink()
         file.write_bytes(content)
 
     def run(self, what: str, request: dict[str, Any], limit_s: float | None, wall_s: float | None) -> int | None:
-        """Run `reached` with a request; its exit code, or None where it waited too long."""
+        """Run `reached` with a request; return its exit code, or None if it waited too
+        long.
+        """
         shutil.rmtree(self._temporary, ignore_errors=True)
         self._temporary.mkdir(exist_ok=True)
         told, log = self._folder / "request.json", self._folder / "log"
@@ -61,7 +69,7 @@ class Place:
             "PYTHONPATH": os.pathsep.join(self._path()),
             "TMPDIR": str(self._temporary),
             "OMP_NUM_THREADS": "1",
-            "COVERAGE_CORE": "ctrace",  # the one that knows contexts
+            "COVERAGE_CORE": "ctrace",  # the one that supports contexts
         }
         command = [sys.executable, str(_TOOLS / "reached.py"), what, str(told)]
         with log.open("wb") as output:
@@ -80,7 +88,7 @@ class Place:
                 _end(child)
 
     def pytest_arguments(self) -> list[str]:
-        """What makes pytest import the copy."""
+        """Return the arguments that make pytest import the copy."""
         path = shlex.join(self._path())
         return ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={path}", f"--basetemp={self._temporary}/pytest"]
 
@@ -88,13 +96,16 @@ class Place:
         return [str(self.sources), str(self._options.root / "tools"), str(_TOOLS)]
 
     def last_words(self) -> str:
-        """The end of what the last process printed."""
+        """Return the end of what the last process printed."""
         return (self._folder / "log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
 
 def _ended(child: subprocess.Popen[bytes], wall_s: float | None) -> int | None:
-    """The exit code; None where the process has waited for so many seconds. That it is
-    stopped, or another has its processor, does not count."""
+    """Return the exit code, or None if the process has waited for this many seconds.
+
+    Time in which the process is stopped, or another one uses its processor, does not
+    count.
+    """
     waited = 0
     while wall_s is None or waited < wall_s:
         with suppress(subprocess.TimeoutExpired):
@@ -104,7 +115,9 @@ def _ended(child: subprocess.Popen[bytes], wall_s: float | None) -> int | None:
 
 
 def _waits(pid: int) -> bool:
-    """Whether no thread of a process could run now. True where the system does not say."""
+    """Tell whether no thread of a process could run now; return True if the system does
+    not say.
+    """
     states = set()
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(OSError):
@@ -113,7 +126,7 @@ def _waits(pid: int) -> bool:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """The process and whatever it started."""
+    """End the process and everything it started."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -1,15 +1,15 @@
-"""Do the tests notice when the code is wrong? `make mutants`, or `python tools/mutants.py`.
+"""Check that the tests notice wrong code: `make mutants`, or `python tools/mutants.py`.
 
-Draws single changes of the sources (`mutations`) with a seed, and runs each against the
-tests that reach its line (`coverage_map`), cheapest first, until one fails. What no test
-notices is shown at the end, to be judged by hand: a gap in the tests, or a change that
-makes no other program.
+The script draws single changes of the sources (`mutations`) with a seed, and runs each
+against the tests that reach its line (`coverage_map`), cheapest first, until one fails.
+The changes that no test notices are shown at the end, to be judged by hand: they are a
+gap in the tests, or they do not change what the program does.
 
-A change is made in a copy of the sources and runs in a process of its own, which may use
-`--limit` CPU seconds, whatever else the machine does, and wait for `--wall` seconds.
-Every verdict is written to `build/mutants/results.jsonl` at once, and holds as long as
-the changed file does not change, that of a survivor as long as no test does either; so
-what was interrupted goes on with the next mutant.
+Each change is made in a copy of the sources and runs in a separate process, which may
+use `--limit` CPU seconds, whatever else the machine does, and wait for `--wall`
+seconds. Every verdict is written to `build/mutants/results.jsonl` at once. It stays
+valid until the changed file changes, and the verdict of a survivor also until a test
+changes, so an interrupted run continues with the next mutant.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ from mutations import Mutant, drawn
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARE_OF_TESTS = 0.85
-"""Of the CPU limit: no test is begun after it, so that one which does not end is told
-from one which came late."""
+"""Share of the CPU limit after which no further test begins. This distinguishes a test
+that does not end from one that began late.
+"""
 KILLED, SURVIVED, UNREACHED, TIMEOUT = "killed", "survived", "no test reaches it", "timeout"
 
 
 def make_part(part: Part, place: Place) -> str | None:
-    """Make the map of one test file; a sentence where that failed."""
+    """Make the map of one test file; return a sentence about the failure if there is
+    one.
+    """
     part.data.parent.mkdir(parents=True, exist_ok=True)
     raw, answer = (file.with_name(f"{file.name}.new") for file in (part.data, part.answer))
     raw.unlink(missing_ok=True)
@@ -62,8 +65,11 @@ def make_part(part: Part, place: Place) -> str | None:
 
 
 def judged(mutant: Mutant, options: Options, reach: CoverageMap, place: Place) -> dict[str, Any]:
-    """Run a mutant against its tests. by: the test that noticed; left_out: how many tests
-    that reach it there was no time for."""
+    """Run a mutant against its tests.
+
+    by: the test that noticed the change; left_out: how many tests that reach it did not
+    fit into the time.
+    """
     reaching = reach.tests_of(mutant.path, (mutant.line, mutant.statement))
     if not reaching:
         return {"verdict": UNREACHED}
@@ -92,11 +98,12 @@ def judged(mutant: Mutant, options: Options, reach: CoverageMap, place: Place) -
 def verdict(
     said: Sequence[dict[str, Any]], status: int | None, usual: dict[str, float], limit_s: float
 ) -> dict[str, Any]:
-    """What a process's progress and its end (None: it waited too long) mean.
+    """Return what a process's progress and its end (None: it waited too long) mean.
 
-    usual: CPU seconds of each test without the change. A process that the CPU limit ended
-    hangs where its last test took three times as long, and a second more; else it is one
-    that all tests before let live."""
+    usual: CPU seconds of each test without the change. If the CPU limit ended a
+    process, it counts as hanging if its last test took three times as long as usual,
+    and a second more; otherwise it counts as a survivor of all tests before.
+    """
     begun = [line["test"] for line in said if "test" in line]
     if failed := next((line for line in said if "failed" in line), None):
         return {"verdict": KILLED, "by": failed["failed"], "why": failed["why"], "run": len(begun)}
@@ -112,7 +119,7 @@ def verdict(
 
 
 class Results:
-    """The file of verdicts, a line each."""
+    """The file of verdicts, one a line."""
 
     def __init__(self, file: Path, tests: str, limit_s: float) -> None:
         self._file, self._tests, self._limit_s = file, tests, limit_s
@@ -121,7 +128,7 @@ class Results:
         self._known = {said["key"]: said for line in lines if (said := _said(line))}
 
     def known(self, key: str) -> dict[str, Any] | None:
-        """What was found before and holds still."""
+        """Return an earlier verdict that is still valid."""
         said = self._known.get(key)
         if said is None or said["verdict"] in (KILLED, TIMEOUT):
             return said
@@ -129,7 +136,9 @@ class Results:
         return said if said["tests"] == self._tests and (not left_out or said["limit_s"] >= self._limit_s) else None
 
     def add(self, key: str, mutant: Mutant, found: dict[str, Any]) -> dict[str, Any]:
-        """Write a verdict down. The first line end ends a line that a killed process left torn."""
+        """Write a verdict down. The first line break ends a line that a killed process
+        left unfinished.
+        """
         what = {
             "file": mutant.path,
             "line": mutant.line,
@@ -153,7 +162,7 @@ def _said(line: bytes) -> dict[str, Any]:
 
 
 def key_of(mutant: Mutant, root: Path) -> str:
-    """Of the file it changes and of the change."""
+    """Return the key of a mutant: the digest of the file it changes and of the change."""
     change = f"{mutant.path} {mutant.start} {mutant.end} {mutant.text}"
     return digest_of((root / "src" / mutant.path).read_bytes(), change.encode())
 
@@ -161,7 +170,7 @@ def key_of(mutant: Mutant, root: Path) -> str:
 def work(
     tasks: Iterable[Any], do: Callable[[Any, Place], Any], options: Options, done: Callable[[Any, Any], None]
 ) -> None:
-    """Do each task in one of the places; `done` is told in this thread."""
+    """Do each task in one of the places; call `done` in this thread."""
     tasks = list(tasks)
     with (
         tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder,
@@ -188,7 +197,7 @@ def work(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the map, judge the mutants, print what survived."""
+    """Make the map, judge the mutants, and print the survivors."""
     chosen = _parser().parse_args(arguments)
     options = Options(chosen.root.resolve(), chosen.jobs, chosen.limit, chosen.wall)
     mutants = drawn(options.root / "src", chosen.without, chosen.count, chosen.seed, chosen.only)
@@ -224,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summary(mutants: Sequence[Mutant], found: dict[Mutant, dict[str, Any]]) -> list[str]:
-    """How many met which end, and each that no test noticed."""
+    """Return how many mutants met which end, and each that no test noticed."""
     counts = Counter(found[mutant]["verdict"] for mutant in mutants)
     lines = [f"# {len(mutants)} mutants: " + ", ".join(f"{n} {what}" for what, n in counts.most_common())]
     if counts[TIMEOUT]:

@@ -2,10 +2,10 @@
 round, a constant moved by one, a statement left out.
 
 Sites are found in the syntax tree and replaced by their exact range in the source, so
-the rest of a file stays as it is. Only what stands in the body of a function is changed:
-what runs once at import is reached by every test and by none in particular. Texts,
-docstrings, annotations, decorators, defaults, logging, and what a `raise` says stay as
-they are.
+the rest of a file does not change. Only the bodies of functions are changed: every test
+reaches what runs once at import, and none tests it in particular. Texts, docstrings,
+annotations, decorators, defaults, logging, and the arguments of `raise` are not
+changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 Change = tuple[str, ast.expr | ast.stmt, str]
-"""The kind of a change, the node whose range is replaced, and by what text."""
+"""The kind of a change, the node whose range is replaced, and the text that replaces
+it.
+"""
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -50,16 +52,21 @@ _PAIRS = (("min", "max"), ("any", "all"), ("minimum", "maximum"), ("argmin", "ar
 _TWINS = dict([*_PAIRS, *((right, left) for left, right in _PAIRS)])
 _ABOUT_TYPES = frozenset({"isinstance", "issubclass", "cast"})
 _UNORDERED = _ABOUT_TYPES | {"min", "max", "union", "intersection", "minimum", "maximum", "logaddexp"}
-"""Functions whose arguments are not swapped: that means nothing, or changes nothing."""
+"""Functions whose arguments are not swapped, because that means nothing or changes
+nothing.
+"""
 _LOGGERS = frozenset({"log", "_log", "logger", "_logger", "logging", "warnings"})
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of a file. path: below the folder of sources. start, end: bytes of the
-    file that `text` replaces. line, statement: where the changed node begins, and the
-    statement it belongs to. name: what tells it from all other mutants, whatever lines
-    stand above it."""
+    """One change of a file.
+
+    path: below the folder of sources. start, end: bytes of the file that `text`
+    replaces. line, statement: where the changed node begins, and the statement it
+    belongs to. name: differs from that of every other mutant, whatever lines are above
+    it.
+    """
 
     path: str
     line: int
@@ -73,11 +80,11 @@ class Mutant:
     name: str
 
     def applied(self, source: bytes) -> bytes:
-        """The file with the change."""
+        """Return the file with the change."""
         return source[: self.start] + self.text.encode() + source[self.end :]
 
     def is_sound(self, source: bytes) -> bool:
-        """Whether the changed file is Python."""
+        """Tell whether the changed file is Python."""
         try:
             ast.parse(self.applied(source))
         except SyntaxError:
@@ -86,11 +93,13 @@ class Mutant:
 
 
 def drawn(sources: Path, without: Iterable[str], count: int, seed: int, only: str = "") -> list[Mutant]:
-    """`count` mutants of the files whose path below a folder begins with `only`, by file
-    and line.
+    """Draw `count` mutants of the files whose path below a folder begins with `only`,
+    by file and line.
 
-    Those whose digest with the seed is least: a change of one file moves no mutant of
-    another into the draw or out of it, but for the last few."""
+    These are the mutants with the smallest digests of seed and mutant, so a change of
+    one file does not move mutants of other files into the draw or out of it, except for
+    the last few.
+    """
     left_out = tuple(without)
     files = {
         relative: path.read_bytes()
@@ -109,7 +118,7 @@ def drawn(sources: Path, without: Iterable[str], count: int, seed: int, only: st
 
 
 def mutants_of(path: str, source: bytes) -> Iterator[Mutant]:
-    """Every mutant of a file, in the order of the syntax tree."""
+    """Yield every mutant of a file, in the order of the syntax tree."""
     starts = [0]
     for line in source.split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
@@ -126,7 +135,9 @@ def mutants_of(path: str, source: bytes) -> Iterator[Mutant]:
 
 
 def _changes(tree: ast.AST, within: str = "") -> Iterator[tuple[str, ast.stmt, Change]]:
-    """Of every function that stands in no other: its name, the statement, the change."""
+    """Yield the name, the statement and the change for every function that is not
+    inside another one.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
@@ -146,7 +157,7 @@ def _below(node: ast.AST, statement: ast.stmt) -> Iterator[tuple[ast.stmt, Chang
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """What is looked at below a node."""
+    """Yield the nodes below a node that may be changed."""
     match node:
         case ast.JoinedStr() | ast.Raise() | ast.Assert():
             return
@@ -219,7 +230,9 @@ def _of_expression(node: ast.AST) -> Iterator[Change]:
 
 
 def _of_call(node: ast.Call) -> Iterator[Change]:
-    """Its function's twin, and two neighbours among its arguments swapped."""
+    """Yield the call with the opposite function, and with two neighbouring arguments
+    swapped.
+    """
     function = node.func
     if twin := _TWINS.get(_called(node)):
         owner = f"({ast.unparse(function.value)})." if isinstance(function, ast.Attribute) else ""
@@ -233,7 +246,7 @@ def _of_call(node: ast.Call) -> Iterator[Change]:
 
 
 def _of_slice(node: ast.Slice) -> Iterator[Change]:
-    """Its first element left out, and its last."""
+    """Yield the slice without its first element, and without its last."""
     if node.step is not None:
         return
     lower, upper = (None if bound is None else ast.unparse(bound) for bound in (node.lower, node.upper))
@@ -246,7 +259,7 @@ def _negated(node: ast.expr) -> str:
 
 
 def _called(node: ast.Call) -> str:
-    """The last name of what is called; empty where it has none."""
+    """Return the last name of what is called, or an empty string if it has none."""
     function = node.func
     return getattr(function, "id", getattr(function, "attr", ""))
 

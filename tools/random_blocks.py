@@ -1,7 +1,9 @@
-"""Random weights in the block formats of ggml, written directly: no quantiser runs, so half a billion take seconds.
+"""Random weights in the block formats of ggml, written directly: without a quantiser,
+half a billion weights take seconds.
 
-Every function returns uint8[rows, bytes] for float weights of shape [rows, columns], mean 0 and the standard deviation
-asked for. Block layouts: ggml-common.h of llama.cpp (`block_q8_0`, `block_q4_0`, `block_q4_K`, `block_q6_K`).
+Every function returns uint8[rows, bytes] for float weights of shape [rows, columns],
+mean 0 and the requested standard deviation. Block layouts: ggml-common.h of llama.cpp
+(`block_q8_0`, `block_q4_0`, `block_q4_K`, `block_q6_K`).
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ def _random(rng: np.random.Generator, blocks: int, n_bytes: int) -> Bytes:
 
 
 def f32(rng: np.random.Generator, rows: int, columns: int, deviation: float) -> NDArray[np.float32]:
-    """Normal weights."""
+    """Return normal weights."""
     return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(deviation)
 
 
 def f16(rng: np.random.Generator, rows: int, columns: int, deviation: float) -> NDArray[np.float16]:
-    """Normal weights, rounded."""
+    """Return normal weights, rounded."""
     return f32(rng, rows, columns, deviation).astype(np.float16)
 
 

@@ -1,8 +1,8 @@
-"""A process of `tools/mutants.py`: which tests of a file reach which lines, or whether
-chosen tests pass.
+"""Find which tests of a file reach which lines, or whether chosen tests pass: a process
+of `tools/mutants.py`.
 
-`python -m reached map REQUEST` runs one test file under coverage; `python -m reached run
-REQUEST` runs chosen tests until the first that fails. The request is a file of JSON.
+`python -m reached map REQUEST` runs one test file under coverage; `python -m reached
+run REQUEST` runs chosen tests until one fails. The request is a JSON file.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ from typing import Any
 import pytest
 
 MOST_BYTES = 6 << 30
-"""Of a process's data: a change may make a loop that gathers for ever."""
+"""Limit of a process's data: a change may cause a loop that collects data forever."""
 LONGEST_FILE_BYTES = 1 << 30
 AT_IMPORT = ""
 """The context of lines that run while test files are collected."""
 
 
 def cpu_s() -> float:
-    """Processor time of this process and of its children that have ended."""
+    """Return the processor time of this process and of its children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def limit(cpu_limit_s: float | None) -> None:
-    """Bound what this process may use, and each that it starts. Beyond the CPU seconds
-    it is ended by SIGXCPU."""
+    """Limit what this process, and each process that it starts, may use.
+
+    SIGXCPU ends it after these CPU seconds.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LONGEST_FILE_BYTES, LONGEST_FILE_BYTES))
@@ -42,14 +44,16 @@ def limit(cpu_limit_s: float | None) -> None:
 
 
 def shared(name: str) -> str:
-    """The context of lines that a fixture for more than one test runs."""
+    """Return the context of lines that a fixture for more than one test runs."""
     return f"fixture {name}"
 
 
 class Mapping:
-    """Plugin: a context for each test and for each fixture that tests share, and what
-    each costs in CPU seconds. A fixture's lines are not counted to the test that happens
-    to come first."""
+    """Plugin that gives each test, and each fixture that tests share, a context, and
+    measures what each costs in CPU seconds.
+
+    The lines of a shared fixture do not count for the test that happens to come first.
+    """
 
     def __init__(self, coverage: Any) -> None:
         self._coverage = coverage
@@ -100,7 +104,9 @@ class Mapping:
         self._passed[report.nodeid] = report.passed and self._passed.get(report.nodeid, True)
 
     def found(self) -> dict[str, Any]:
-        """Tests that passed, what they cost, and the shared fixtures that they use."""
+        """Return the tests that passed, what they cost, and the shared fixtures that
+        they use.
+        """
         tests = {name: said for name, said in self.tests.items() if self._passed.get(name)}
         for said in tests.values():
             said["fixtures"] = [name for name in said["fixtures"] if name in self.fixtures]
@@ -114,8 +120,9 @@ class Mapping:
 
 
 class Chosen:
-    """Plugin: runs the tests that were chosen, in their order, and writes down where it
-    is, so that whoever kills the process knows."""
+    """Plugin that runs the chosen tests in their order and writes down its progress, so
+    that it is known after the process is killed.
+    """
 
     def __init__(self, tests: list[str], soft_s: float, progress: Path) -> None:
         self._place = {name: i for i, name in enumerate(tests)}
@@ -127,7 +134,7 @@ class Chosen:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
-        """A failing property is not shrunk: that it fails is enough."""
+        """Turn shrinking off: it is enough that a property fails."""
         from hypothesis import Phase, settings
 
         settings.register_profile("until_it_fails", phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False)
@@ -168,7 +175,9 @@ def _last_line(report: Any) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what a request says; its answer is written where it says, or into its progress."""
+    """Do what a request says, and write the answer to the file or the progress that it
+    names.
+    """
     what, request = arguments[0], json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
     limit(request["limit_s"])
     if what == "run":

@@ -1,12 +1,13 @@
-"""Every number of about 200 results to the last bit, to see whether a change of code changed one.
+"""Print every number of about 200 results to the last bit, to see whether a change of
+code changed one.
 
     python tools/result_bits.py > before.json
     python tools/result_bits.py --check before.json
 
-The models are a fake, the model that comes with selectrie, and the small weights in the folder that
-SELECTRIE_TEST_DATA names, each with one thread. Results have names that are theirs alone: what
-selectrie calls things stands in the tables below, and nowhere else. Floats are written by `float.hex()`.
-Equal bits are promised on one machine and one build only.
+The models are a fake, the model that comes with selectrie, and the small weights in the
+folder that SELECTRIE_TEST_DATA names, each with one thread. The names of results are
+used only here; only the tables below contain the names that selectrie uses. Floats are
+written by `float.hex()`. Equal bits are promised on one machine and one build only.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PUBLIC = {
     "stop": "StopParams",
     "template": "Template",
 }
-"""Names of `selectrie` by what they are here."""
+"""Public names of `selectrie`, by the names used here."""
 
 COST = {"rows": "rows"}
 TOKEN = {"id": "id", "logp": "logp"}
@@ -121,7 +122,9 @@ RECORDS = (
     ("choices", SELECTION),
     ("is_greedy", SCORED_TEXT),
 )
-"""How a record is read, by an attribute that no other kind before it has."""
+"""How to read each kind of record, recognised by an attribute that no kind before it
+has.
+"""
 
 MEASURED = {
     "logp": "logp",
@@ -139,12 +142,12 @@ Bits = dict[str, object]
 
 
 def record(name: str, *args: Any, **options: Any) -> Any:
-    """A record of selectrie by the name that it has here."""
+    """Return a record of selectrie by the name that it has here."""
     return getattr(selectrie, PUBLIC[name])(*args, **options)
 
 
 def bits(value: object) -> object:
-    """A value as JSON: floats by their bits, tuples as lists."""
+    """Return a value as JSON: floats by their bits, tuples as lists."""
     if isinstance(value, bool) or value is None or isinstance(value, (int, str)):
         return value
     if isinstance(value, bytes):
@@ -155,7 +158,9 @@ def bits(value: object) -> object:
 
 
 def read(value: Any, fields: Any) -> object:
-    """The named fields of a record; where they stand in a list, of each record in a sequence."""
+    """Return the named fields of a record, or of each record in a sequence if the
+    fields are in a list.
+    """
     if value is None:
         return None
     if isinstance(fields, list):
@@ -169,7 +174,7 @@ def read(value: Any, fields: Any) -> object:
 
 
 def shown(result: Any) -> object:
-    """A result as JSON, whatever its kind."""
+    """Return a result of any kind as JSON."""
     if isinstance(result, (list, tuple)):
         return [shown(one) for one in result]
     for attribute, fields in RECORDS:
@@ -192,7 +197,9 @@ Work = Iterator[tuple[str, Callable[[], object]]]
 
 
 def selections(llm: Any, prompt: str, texts: list[str], long: list[str]) -> Work:
-    """Sets of choices: terminators, rules, priors, boundaries, searches, batches."""
+    """Yield calls with sets of choices: terminators, rules, priors, boundaries, searches,
+    batches.
+    """
     for end in ("none", "eog", "unless-continued"):
         yield f"select.{end}", lambda end=end: llm.select(prompt, texts, terminator=end)
     yield "select.following", lambda: llm.select(prompt, texts, following=".")
@@ -222,7 +229,10 @@ def selections(llm: Any, prompt: str, texts: list[str], long: list[str]) -> Work
 
 
 def several_tasks(llm: Any, prompt: str, texts: list[str]) -> Work:
-    """Requests of more than one task: which of those share a call is decided by time, and weights give other bits then."""
+    """Yield calls that make requests of more than one task.
+
+    Time decides which tasks share a call, and real weights then give other bits.
+    """
     content_free = record("rule", "calibrated", content_free=("a", "b"))
     yield "select.pmi", lambda: llm.select(prompt, texts, rule="pmi")
     yield "select.calibrated", lambda: llm.select(prompt, texts, rule=content_free)
@@ -234,7 +244,7 @@ def several_tasks(llm: Any, prompt: str, texts: list[str]) -> Work:
 
 
 def grammars(llm: Any, prompt: str, pattern: str) -> Work:
-    """The texts of a grammar: searched, drawn, and by a beam."""
+    """Yield calls for the texts of a grammar: searched, drawn, and by a beam."""
     grammar = record_class("grammar").from_regex(pattern)
     search = record("search", max_tokens=6, budget_nodes=60)
     yield "grammar.select", lambda: llm.select(prompt, grammar=grammar, search=search)
@@ -264,12 +274,12 @@ def grammars(llm: Any, prompt: str, pattern: str) -> Work:
 
 
 def record_class(name: str) -> Any:
-    """A class of selectrie by the name that it has here."""
+    """Return a class of selectrie by the name that it has here."""
     return getattr(selectrie, PUBLIC[name])
 
 
 def generations(llm: Any, prompt: str, texts: list[str]) -> Work:
-    """Sequences: drawn, greedy, penalised, healed, among choices, two prompts."""
+    """Yield calls for sequences: drawn, greedy, penalised, healed, among choices, two prompts."""
     stop = record("stop", max_tokens=8)
     yield "generate", lambda: llm.generate(prompt, seed=3, stopping=stop)
     yield (
@@ -298,7 +308,7 @@ def generations(llm: Any, prompt: str, texts: list[str]) -> Work:
 
 
 def pages(llm: Any, prompt: str, texts: list[str], pattern: str) -> Work:
-    """Templates: slots, loops, joint blocks that are listed."""
+    """Yield calls that render templates: slots, loops, joint blocks that are listed."""
     options = list(dict.fromkeys(one.strip() for one in texts))[:3]
     slots = f"{prompt} <<select 'one' options=options>> <<gen 'two' max_tokens=4>> <<gen 'three' regex='{pattern}' max_tokens=4>>"
     loop = f"{prompt}<<#each options>> <<this>> <<select 'kind' options=options temperature=0.8>><</each>>"
@@ -313,7 +323,7 @@ def pages(llm: Any, prompt: str, texts: list[str], pattern: str) -> Work:
 
 
 def evaluations(llm: Any, prompt: str, texts: list[str]) -> Work:
-    """Items of benchmarks."""
+    """Yield calls that evaluate items of benchmarks."""
     items = [
         evaluation.Item(prompt[: len(prompt) - i], tuple(text.strip() for text in texts[:3]), (i % 3,))
         for i in range(4)
@@ -323,7 +333,7 @@ def evaluations(llm: Any, prompt: str, texts: list[str]) -> Work:
 
 
 def work(llm: Any, prompt: str, texts: list[str], long: list[str], pattern: str) -> Work:
-    """Everything that one model is asked."""
+    """Yield everything that one model is asked."""
     yield "tolerance", lambda: llm.tolerance
     yield from selections(llm, prompt, texts, long)
     yield from grammars(llm, prompt, pattern)
@@ -338,7 +348,7 @@ WORDS = [f" {a} {b}" for a in ("red", "green", "big", "little") for b in ("car",
 
 
 def models() -> Iterator[tuple[str, Any, tuple[str, list[str], list[str], str]]]:
-    """Name of each model, an engine, and what it is asked."""
+    """Yield the name of each model, an engine, and what it is asked."""
     tiny = [" cat", " cats", " car", " a", "a", " bat", " b"]
     many = [f" {a}{b}" for a in ("cat", "bat", "car", "b") for b in ("", "s", " a", " cat", "us")]
     yield "fake", record("engine", testing.HashModel(7)), ("a cat", tiny, many, " (a|b|ca)( cat| bat){1,3}")
@@ -355,18 +365,18 @@ def models() -> Iterator[tuple[str, Any, tuple[str, list[str], list[str], str]]]
 
 
 def results() -> Bits:
-    """Every result by its name."""
+    """Return every result by its name."""
     found: Bits = {}
     for model, llm, asked in models():
         with llm:
             for name, answer in work(llm, *asked):
-                llm.trim()  # where cells lie must not depend on how earlier requests were batched
+                llm.trim()  # the places of cells must not depend on how earlier requests were batched
                 found[f"{model}.{name}"] = answered(answer)
     return found
 
 
 def answered(answer: Callable[[], object]) -> object:
-    """A result as JSON; of a request that is refused, its error's code."""
+    """Return a result as JSON, or the error code if the request is refused."""
     try:
         return shown(answer())
     except SelectrieError as error:
@@ -374,12 +384,12 @@ def answered(answer: Callable[[], object]) -> object:
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
-    """Names of results that are not equal, or in one of the two only."""
+    """Return the names of results that differ, or that only one of the two has."""
     return sorted(name for name in {*before, *after} if before.get(name, ...) != after.get(name, ...))
 
 
 def first_difference(before: object, after: object, place: str = "") -> str:
-    """Where two results differ first, and how."""
+    """Say where two results differ first, and how."""
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         pairs = [(str(key), before[key], after[key]) for key in before]
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
@@ -394,8 +404,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", metavar="FILE", type=Path, help="compare with what was printed before")
     options = parser.parse_args(arguments)
-    sys.setswitchinterval(60)  # else chance decides which tasks of a request are evaluated in one call
-    with tempfile.TemporaryDirectory() as home:  # no self-check of an earlier run is taken over
+    sys.setswitchinterval(60)  # otherwise chance decides which tasks of a request are evaluated in one call
+    with tempfile.TemporaryDirectory() as home:  # so that the self-check of an earlier run is not reused
         os.environ["HOME"] = home
         found = json.loads(json.dumps(results()))
     if options.check is None:

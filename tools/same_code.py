@@ -1,16 +1,16 @@
-"""Whether two trees hold the same code up to a table of names.
+"""Check whether two trees have the same code up to a table of names.
 
     python tools/same_code.py OLD NEW --names names.txt
 
 OLD and NEW are folders. Each line of the table is `old new`, and may end with patterns
-of the files that it holds for: `old new src/a/*.py tests/*.py`; without one, it holds
-everywhere. `#` begins a comment.
+of the files that it applies to: `old new src/a/*.py tests/*.py`; without a pattern, it
+applies everywhere. `#` begins a comment.
 
 Every `*.py` of one tree is compared with the file of the same path in the other. The
-syntax trees are equal but for identifiers, and words of strings, that the table allows
-to differ. The order of imports, and of the entries of `__all__` and `_HOME`, is free;
-so is where the lines of docstrings end.
-Within one function, one class body or one module, two names must not become one.
+syntax trees must be equal except for identifiers, and words of strings, that the table
+allows to differ. The order of imports, and of the entries of `__all__` and `_HOME`, may
+differ, and so may the line breaks of docstrings. Within one function, one class body or
+one module, two names must not become one.
 
 Exits with 0 and the number of files compared, or with 1 and every difference.
 """
@@ -35,7 +35,7 @@ class Table:
     """Which name may become which, by file."""
 
     def __init__(self, text: str) -> None:
-        """Read the lines of a table. Raises `ValueError` for one that is none."""
+        """Read the lines of a table. Raises `ValueError` for a malformed line."""
         self._patterns: dict[tuple[str, str], list[str]] = {}
         for number, line in enumerate(text.splitlines(), 1):
             words = line.partition("#")[0].split()
@@ -46,7 +46,9 @@ class Table:
             self._patterns.setdefault((words[0], words[1]), []).extend(words[2:] or ["*"])
 
     def allows(self, path: str) -> Callable[[str, str], bool]:
-        """Return whether in this file the first name may be the second."""
+        """Return a function that tells whether in this file the first name may be the
+        second.
+        """
         pairs = {pair for pair, patterns in self._patterns.items() if any(fnmatch(path, one) for one in patterns)}
         return lambda old, new: old == new or (old, new) in pairs
 
@@ -64,7 +66,7 @@ class Comparison:
         return self.differences
 
     def _scope(self, old: ast.AST, new: ast.AST, line: int) -> None:
-        """Compare what has variables of its own."""
+        """Compare what has a scope: a function, a class body or a module."""
         names: dict[str, str] = {}
         self._fields(old, new, line, names)
 
@@ -158,7 +160,7 @@ def _entries(node: ast.Assign) -> list[list[str]]:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Return the names that imports, and strings of a sorted list, have."""
+    """Yield the names that imports, and strings of a sorted list, have."""
     for one in ast.walk(node):
         if isinstance(one, ast.alias):
             yield one.name
@@ -197,7 +199,7 @@ def compare(old: Path, new: Path, table: Table) -> tuple[int, list[str]]:
 
 
 def _python_files(root: Path) -> Iterator[Path]:
-    """Yield the sources below a folder; hidden folders hold none."""
+    """Yield the sources below a folder, except those in hidden folders."""
     for path in root.rglob("*.py"):
         if not any(part.startswith(".") for part in path.relative_to(root).parts):
             yield path
