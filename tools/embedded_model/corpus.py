@@ -1,6 +1,8 @@
-"""Write the training corpus: three courses, each with documents of every topic in its shares, shuffled, from one seed.
+"""Write the training corpus: three courses, each with documents of every topic in its
+shares, shuffled, from one seed.
 
-`python -m embedded_model.corpus` in `tools/`; documents are separated by a NUL character, which none contains.
+Run `python -m embedded_model.corpus` in `tools/`. Documents are separated by a NUL
+character, which none of them contains.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ SHARES: Mapping[str, int] = {
     "stories": 7,
     "conversation": 11,
 }
-"""Of the characters of the corpus, in parts of their sum."""
+"""Share of each topic in the characters of the corpus, in parts of their sum."""
 TOPICS = tuple(topic for topic in SHARES if topic != "drills")
-"""Those with held-out questions."""
+"""Topics that have held-out questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,14 @@ COURSES = (
 
 
 def documents(course: Course) -> list[str]:
-    """The documents of a course. The same course gives the same documents."""
+    """Return the documents of a course. The same course gives the same documents."""
     chosen = [document for topic in course.shares for document in _of_topic(topic, course)]
     random.Random(f"{course.seed} order").shuffle(chosen)
     return chosen
 
 
 def held_out(topic: str, seed: int = COURSES[0].seed) -> list[Item]:
-    """The held-out questions of a topic."""
+    """Return the held-out questions of a topic."""
     return list(_module(topic).held_out(random.Random(f"{seed} held out {topic}")))
 
 
@@ -82,12 +84,12 @@ def _module(topic: str):  # noqa: ANN202 - a module with `documents` and `held_o
 
 
 def read(index: int) -> list[str]:
-    """The documents of a course as written."""
+    """Return the documents of a course as written."""
     return corpus_file(index).read_text(encoding="utf-8").split(SEPARATOR)
 
 
 def main() -> None:
-    """Entry point of the script."""
+    """Run the script."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     digest = hashlib.sha256()
     for index, course in enumerate(COURSES):

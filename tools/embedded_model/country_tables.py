@@ -1,4 +1,6 @@
-"""Tables of the topic of countries: the countries themselves, and the words in which one asks for them."""
+"""Tables of the topic of countries: the countries, and the patterns of questions about
+them.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,11 @@ COUNTRIES = tuple(_rows())
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:
-    """What one can ask of a country. c: the country, C: the same to begin a sentence, p and P: possessive, k: the capital,
-    d: the adjective."""
+    """Patterns of questions about a country.
+
+    {c} is the country, {C} the same to begin a sentence, {p} and {P} the possessive,
+    {k} the capital, {d} the adjective.
+    """
 
     questions: tuple[str, ...]
     statements: tuple[str, ...]
@@ -48,7 +53,7 @@ TABLES = read("countries_patterns")
 
 
 def _table(title: str) -> tuple[str, ...]:
-    """A table with the phrases that its patterns share filled in."""
+    """Return a table with the phrases that its patterns share filled in."""
     trip, nation = TABLES["trip"][0], TABLES["nation"][0]
     return tuple(pattern.replace("<trip>", trip).replace("<nation>", nation) for pattern in TABLES[title])
 
@@ -71,7 +76,7 @@ LAYOUTS = {
     "plain": "<p>",
     "chat": f"{forms.USER}<p>{forms.END}{forms.ASSISTANT}",
 }
-"""How a held-out question stands on the page; the tables call the layouts by these names."""
+"""Layouts of held-out questions, by the names that the tables use."""
 HELD_OUT = {"capital": 104, "country": 84, "continent": 72, "language": 72}
 """How many held-out questions each relation gets."""
 OF_RELATION = {"capital": CAPITAL, "country": COUNTRY, "continent": CONTINENT, "language": LANGUAGE}

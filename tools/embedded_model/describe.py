@@ -18,7 +18,7 @@ SPELLING = {key: value.split() for key, value in (line.split(": ") for line in T
 
 
 def keyed(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Lines of `key: pattern`, grouped by key."""
+    """Return lines of `key: pattern`, grouped by key."""
     found: dict[str, list[str]] = {}
     for line in lines:
         key, pattern = line.split(": ", 1)
@@ -35,7 +35,7 @@ PLAIN_KEY = {f"a_{key}": key for key in ("job", "item", "class", "race", "weapon
 
 
 def statement(thing: Entity, key: str, rng: random.Random, subject: str) -> str:
-    """A sentence that states one value."""
+    """Return a sentence that states one value."""
     words = {**thing.words, "S": subject}
     if subject == thing.words[SUBJECT[thing.kind]]:
         words["His"] = f"{subject}'s"
@@ -43,7 +43,7 @@ def statement(thing: Entity, key: str, rng: random.Random, subject: str) -> str:
 
 
 def opening(thing: Entity, rng: random.Random) -> tuple[str, list[str]]:
-    """A first sentence, and the keys whose values it gives, in its order."""
+    """Return a first sentence, and the keys whose values it gives, in its order."""
     braces = {key: f"{{{key}}}" for key in thing.words}
     pattern = expand(rng.choice(OPENING[thing.kind]), rng, braces)
     keys = [PLAIN_KEY.get(key, key) for key in FIELD.findall(pattern)]
@@ -51,7 +51,9 @@ def opening(thing: Entity, rng: random.Random) -> tuple[str, list[str]]:
 
 
 def prose(thing: Entity, rng: random.Random, more: int = 2) -> tuple[str, list[str]]:
-    """One to `more` + 1 sentences about the thing, and the keys that they mention, in their order."""
+    """Return one to `more` + 1 sentences about the thing, and the keys that they
+    mention, in their order.
+    """
     sentences, keys = [], []
     first, keys = opening(thing, rng)
     sentences.append(first)
@@ -66,7 +68,7 @@ def prose(thing: Entity, rng: random.Random, more: int = 2) -> tuple[str, list[s
 
 
 def describe(thing: Entity, keys: Sequence[str], rng: random.Random) -> str:
-    """A sentence for every key: the record in prose."""
+    """Return a sentence for every key: the record in prose."""
     name = thing.words[SUBJECT[thing.kind]]
     sentences, named = [], False
     for key in keys:
@@ -82,7 +84,7 @@ def describe(thing: Entity, keys: Sequence[str], rng: random.Random) -> str:
 
 
 def question(thing: Entity, key: str, rng: random.Random) -> str:
-    """A question that the value of the key answers."""
+    """Return a question that the value of the key answers."""
     subject = thing.words[SUBJECT[thing.kind]]
     words = {**thing.words, "who": rng.choice((subject, thing.words["first"])), "label": LABELS.get(key, key)}
     generic = (rng.random() < 0.25 and key != "items") or key not in QUESTION[thing.kind]
@@ -94,7 +96,7 @@ def question(thing: Entity, key: str, rng: random.Random) -> str:
 
 
 def answer(thing: Entity, key: str, rng: random.Random, sentences: float = 0.15) -> str:
-    """The value asked for, now and then as a sentence."""
+    """Return the value asked for, now and then as a sentence."""
     if rng.random() < sentences and key in STATEMENT[thing.kind]:
         subject = rng.choice((thing.words[SUBJECT[thing.kind]], thing.words["He"]))
         return statement(thing, key, rng, subject)
@@ -104,7 +106,9 @@ def answer(thing: Entity, key: str, rng: random.Random, sentences: float = 0.15)
 
 
 def spelled(keys: Iterable[str], rng: random.Random, style: str) -> dict[str, str]:
-    """How each key is written, in one style: snake, title, camel, upper or words."""
+    """Return how each key is written, in one style: snake, title, camel, upper or
+    words.
+    """
     names = {}
     for key in keys:
         name = rng.choice(SPELLING.get(key, [key]))
@@ -121,7 +125,7 @@ def spelled(keys: Iterable[str], rng: random.Random, style: str) -> dict[str, st
 
 
 def dump(record: object, rng: random.Random) -> str:
-    """JSON: on one line, compact or indented."""
+    """Return the record as JSON: on one line, compact or indented."""
     form = rng.random()
     if form < 0.5:
         return json.dumps(record)
@@ -131,7 +135,7 @@ def dump(record: object, rng: random.Random) -> str:
 
 
 def as_json(thing: Entity, keys: Sequence[str], rng: random.Random, *, plain: bool = False) -> str:
-    """The values of the keys as a JSON object; plain: with the keys as they are."""
+    """Return the values of the keys as a JSON object; plain: with the keys as they are."""
     style = rng.choice(("snake", "snake", "snake", "snake", "camel", "title"))
     names = {key: key for key in keys} if plain else spelled(keys, rng, style)
     record: dict[str, Value] = {names[key]: thing.values[key] for key in keys}
@@ -139,7 +143,7 @@ def as_json(thing: Entity, keys: Sequence[str], rng: random.Random, *, plain: bo
 
 
 def as_lines(thing: Entity, keys: Sequence[str], rng: random.Random, *, plain: bool = False) -> str:
-    """The values of the keys, one a line (or all on one), each behind its key."""
+    """Return the values of the keys, one a line (or all on one), each behind its key."""
     style = rng.choice(("title", "title", "title", "words", "snake", "upper"))
     names = {key: key for key in keys} if plain else spelled(keys, rng, style)
     layout = rng.choice(("{0}: {1}",) * 6 + ("- {0}: {1}", "* {0}: {1}", "{0} = {1}", "{0} - {1}", "{0}={1}"))

@@ -52,7 +52,7 @@ MONTHS, DAYS = TABLES["months"].words(), TABLES["days"].words()
 
 
 def made_name(rng: random.Random, *, female: bool) -> str:
-    """A name of syllables, which hardly ever comes twice."""
+    """Return a name of syllables, which hardly ever comes twice."""
     name = rng.choice(ONSETS) + rng.choice(NUCLEI) + rng.choice(MIDDLES)
     if rng.random() < 0.25:
         name += rng.choice(NUCLEI) + rng.choice(MIDDLES)
@@ -60,7 +60,9 @@ def made_name(rng: random.Random, *, female: bool) -> str:
 
 
 def made_word(rng: random.Random) -> str:
-    """A word of syllables or a code of digits and letters: something that can only be copied."""
+    """Return a word of syllables or a code of digits and letters: something that can
+    only be copied.
+    """
     form = rng.random()
     if form < 0.5:
         return made_name(rng, female=rng.random() < 0.5)
@@ -71,7 +73,7 @@ def made_word(rng: random.Random) -> str:
 
 
 def full_name(rng: random.Random, *, female: bool) -> str:
-    """A person's name: usual or made, with or without a last name."""
+    """Return a person's name: usual or made, with or without a last name."""
     first = made_name(rng, female=female) if rng.random() < 0.35 else rng.choice(FEMALE if female else MALE)
     if rng.random() < 0.4:
         return first
@@ -80,23 +82,23 @@ def full_name(rng: random.Random, *, female: bool) -> str:
 
 
 def hero_name(rng: random.Random, *, female: bool) -> str:
-    """The name of a character, mostly made."""
+    """Return the name of a character, mostly made."""
     first = rng.choice(FEMALE if female else MALE) if rng.random() < 0.25 else made_name(rng, female=female)
     return f"{first} {rng.choice(BYNAMES[0])}{rng.choice(BYNAMES[1])}" if rng.random() < 0.2 else first
 
 
 def with_article(noun: str) -> str:
-    """The noun as one carries it: `a rope`, but `arrows`."""
+    """Return the noun with the article that it takes: `a rope`, but `arrows`."""
     return noun if noun.endswith("s") and not noun.endswith(("ss", "cross")) else a(noun)
 
 
 def text(value: Value) -> str:
-    """A value as a sentence or a line writes it."""
+    """Return a value as a sentence or a line writes it."""
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def entity(kind: str, values: dict[str, Value], *, name: str, female: bool) -> Entity:
-    """The words of the values beside them."""
+    """Return an entity with the words of its values."""
     words = {key: text(value) for key, value in values.items()}
     pronouns = ("she", "her", "her") if female else ("he", "his", "him")
     words |= {"he": pronouns[0], "his": pronouns[1], "him": pronouns[2]}
@@ -115,7 +117,7 @@ def entity(kind: str, values: dict[str, Value], *, name: str, female: bool) -> E
 
 
 def person(rng: random.Random) -> Entity:
-    """Somebody with a home, a job and a hobby."""
+    """Return somebody with a home, a job and a hobby."""
     female = rng.random() < 0.5
     name = full_name(rng, female=female)
     city, country, language = rng.choice(CITIES)
@@ -127,7 +129,7 @@ def person(rng: random.Random) -> Entity:
 
 
 def order(rng: random.Random) -> Entity:
-    """An order of one item."""
+    """Return an order of one item."""
     female = rng.random() < 0.5
     customer = full_name(rng, female=female)
     item, category, colors, materials = rng.choice(ITEMS)
@@ -144,7 +146,7 @@ def order(rng: random.Random) -> Entity:
 
 
 def character(rng: random.Random, role: str | None = None) -> Entity:
-    """A hero of a game: of the given class, or of any."""
+    """Return a hero of a game: of the given class, or of any."""
     female = rng.random() < 0.5
     name = hero_name(rng, female=female)
     role = role or rng.choice(CLASSES)[0]
@@ -168,7 +170,7 @@ def character(rng: random.Random, role: str | None = None) -> Entity:
 
 
 def event(rng: random.Random) -> Entity:
-    """Something that takes place, and who is responsible for it."""
+    """Return something that takes place, and who is responsible for it."""
     female = rng.random() < 0.5
     name = full_name(rng, female=female)
     day, month = rng.randint(1, 28), rng.choice(MONTHS)

@@ -37,7 +37,7 @@ class Accuracy:
 
     @staticmethod
     def of(kind: str, right: Sequence[tuple[bool, bool]]) -> Accuracy:
-        """right: (joint, greedy) for each question."""
+        """Count the answers. right: (joint, greedy) for each question."""
         n = len(right)
         joint, greedy = (sum(column) / n for column in zip(*right, strict=True))
         return Accuracy(kind, n, joint, greedy, sum(a and not b for a, b in right))
@@ -45,7 +45,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """Of a text, cut in windows that each begin anew."""
+    """Perplexity of a text, cut into windows that each begin anew."""
 
     name: str
     n_bytes: int
@@ -54,24 +54,26 @@ class Perplexity:
 
     @property
     def per_token(self) -> float:
-        """Exp of the mean of -log p a token."""
+        """Return exp of the mean of -log p a token."""
         return math.exp(self.nats / self.n_tokens)
 
     @property
     def bits_per_byte(self) -> float:
-        """Does not depend on the tokenizer."""
+        """Return bits a byte, which do not depend on the tokenizer."""
         return self.nats / self.n_bytes / math.log(2)
 
 
 def read_items(folder: Path = HELD_OUT) -> list[Item]:
-    """Every held-out question."""
+    """Return every held-out question."""
     lines = (line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text(encoding="utf-8").splitlines())
     records = map(json.loads, lines)
     return [Item(**(record | {"choices": tuple(record["choices"])})) for record in records]
 
 
 def answers(llm: selectrie.Engine, items: Iterable[Item]) -> Iterator[tuple[Item, selectrie.Selection]]:
-    """The selection for each item, in batches of those with the same text after the choice."""
+    """Yield the selection for each item, in batches of those with the same text after
+    the choice.
+    """
     groups: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         groups[item.following].append(item)
@@ -85,7 +87,7 @@ def answers(llm: selectrie.Engine, items: Iterable[Item]) -> Iterator[tuple[Item
 def accuracies(
     llm: selectrie.Engine, items: Iterable[Item], on_wrong: Callable[[Item, selectrie.Selection], None] | None = None
 ) -> list[Accuracy]:
-    """By kind; on_wrong is called with each wrong answer."""
+    """Return the accuracies by kind; on_wrong is called with each wrong answer."""
     found: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
     for item, answer in answers(llm, items):
         found[item.kind].append((answer.index == item.gold, answer.greedy_index == item.gold))
@@ -95,7 +97,7 @@ def accuracies(
 
 
 def together(rows: Sequence[Accuracy], kinds: Sequence[str], name: str = "all facts") -> Accuracy:
-    """Several kinds as one."""
+    """Return the accuracy of several kinds taken together."""
     chosen = [row for row in rows if row.kind in kinds]
     n = sum(row.n for row in chosen)
     joint, greedy = (sum(getattr(row, which) * row.n for row in chosen) / n for which in ("joint", "greedy"))
@@ -103,13 +105,15 @@ def together(rows: Sequence[Accuracy], kinds: Sequence[str], name: str = "all fa
 
 
 def table(rows: Sequence[Accuracy]) -> list[Accuracy]:
-    """The lines of the card: facts, all facts together, the rest."""
+    """Return the lines of the card: facts, all facts together, the rest."""
     facts = [row for kind in FACTS for row in rows if row.kind == kind]
     return [*facts, together(rows, FACTS), *sorted((row for row in rows if row not in facts), key=lambda row: row.kind)]
 
 
 def perplexity(llm: selectrie.Engine, name: str, texts: Iterable[str]) -> Perplexity:
-    """Of texts that are each short enough for the model's context."""
+    """Measure the perplexity of texts that are each short enough for the model's
+    context.
+    """
     n_bytes = n_tokens = 0
     nats = 0.0
     for text in texts:
@@ -121,8 +125,11 @@ def perplexity(llm: selectrie.Engine, name: str, texts: Iterable[str]) -> Perple
 
 
 def unseen_documents(n: int = 400) -> list[str]:
-    """Documents from the corpus's generators under another seed, none of which the corpus contains, chats left out. Their
-    facts it does contain."""
+    """Return documents from the generators of the corpus under another seed, without
+    chats.
+
+    The corpus does not contain any of them, but it does contain their facts.
+    """
     seen = {text for course in corpus.COURSES for text in corpus.documents(course)}
     other = replace(corpus.COURSES[0], seed=corpus.COURSES[-1].seed + 1, n_characters=1_000_000)
     fresh = [text for text in corpus.documents(other) if text not in seen and "<|" not in text]
@@ -130,13 +137,13 @@ def unseen_documents(n: int = 400) -> list[str]:
 
 
 def windows(text: str, n: int = 40) -> list[str]:
-    """N evenly spaced pieces of a text."""
+    """Return n evenly spaced pieces of a text."""
     step = max(WINDOW_CHARACTERS, len(text) // n)
     return [text[start : start + WINDOW_CHARACTERS] for start in range(0, len(text), step)]
 
 
 def main() -> None:
-    """Entry point of the script."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?", type=Path, default=EMBEDDED)
     parser.add_argument("--text", nargs="*", type=Path, default=[], help="plain English, for perplexity")

@@ -81,7 +81,9 @@ def _add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
 
 
 def _tensors(weights: dict[str, NDArray[np.float32]], config: Config) -> list[tuple[str, NDArray[np.float32]]]:
-    """Tensors by llama.cpp's names; the output matrix is the embedding and is not written."""
+    """Return the tensors by llama.cpp's names, without the output matrix, which is the
+    embedding.
+    """
     tensors = [("token_embd.weight", weights["embedding.weight"]), ("output_norm.weight", weights["norm.weight"])]
     for i in range(config.n_layer):
         for ours, theirs in BLOCK_TENSORS.items():
@@ -90,7 +92,7 @@ def _tensors(weights: dict[str, NDArray[np.float32]], config: Config) -> list[tu
 
 
 def main() -> None:
-    """Entry point of the script."""
+    """Run the script."""
     import torch  # of the group `train`; `export` itself does without
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -102,7 +104,7 @@ def main() -> None:
         raise ValueError(f"{CHECKPOINT}: was trained on other tokens or another tokenizer; delete it and train again")
     weights = {name: tensor.float().numpy() for name, tensor in state["model"].items()}
     options.path.parent.mkdir(parents=True, exist_ok=True)
-    part = options.path.with_suffix(".part")  # somebody may have the old file mapped
+    part = options.path.with_suffix(".part")  # another process may have the old file mapped
     export(part, weights, Config(), TOKENIZER, options.format)
     part.replace(options.path)
     content = options.path.read_bytes()

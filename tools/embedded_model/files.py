@@ -1,4 +1,4 @@
-"""Where the pieces of the embedded model lie."""
+"""Paths of the files of the embedded model."""
 
 from __future__ import annotations
 
@@ -14,19 +14,24 @@ EMBEDDED = REPOSITORY / "src" / "selectrie" / "assets" / "embedded.gguf"
 
 
 def corpus_file(course: int) -> Path:
-    """Documents of a course, between NUL characters."""
+    """Return the path of the documents of a course, which NUL characters separate."""
     return BUILD / f"corpus-{course}.txt"
 
 
 def token_files(course: int) -> tuple[Path, Path, Path]:
-    """Of a course: uint16 tokens, document after document; bool, which of them belong to answers; int64, where each document
-    begins among them, and where the last one ends.
+    """Return the paths of the tokens of a course.
+
+    The files hold: uint16 tokens, document after document; bool, which of them belong
+    to answers; int64, where each document begins among them, and where the last one
+    ends.
     """
     return BUILD / f"tokens-{course}.npy", BUILD / f"answers-{course}.npy", BUILD / f"starts-{course}.npy"
 
 
 def inputs_digest() -> str:
-    """Of what a training reads: the tokenizer and the tokens of every course."""
+    """Return the digest of what a training reads: the tokenizer and the tokens of every
+    course.
+    """
     digest = hashlib.sha256(TOKENIZER.read_bytes())
     for path in sorted(BUILD.glob("*.npy")):
         digest.update(path.read_bytes())

@@ -26,18 +26,22 @@ ANSWER: Final = re.compile(
 
 
 def answers(document: str) -> list[tuple[int, int]]:
-    """Where in a document answers stand: turns of the assistant, and what a short line ends in behind a colon or a question."""
+    """Return where the answers in a document are: turns of the assistant, and the end
+    of a short line after a colon or a question.
+    """
     return [match.span(match.lastindex) for match in ANSWER.finditer(document)]
 
 
 def chat(turns: list[tuple[str, str]], rng: random.Random) -> str:
-    """A conversation of (user, assistant) turns in ChatML, half of the time behind a system message."""
+    """Return a conversation of (user, assistant) turns in ChatML, half of the time
+    behind a system message.
+    """
     system = f"{SYSTEM}{expand(rng.choice(SYSTEM_LINES), rng)}{END}" if rng.random() < 0.5 else ""
     return system + "".join(f"{USER}{user}{END}{ASSISTANT}{answer}{END}" for user, answer in turns)
 
 
 def question_answer(question: str, answer: str, rng: random.Random) -> str:
-    """A question and its answer in one of the layouts people use."""
+    """Return a question and its answer in one of the layouts people use."""
     return expand(rng.choice(QUESTION_ANSWER), rng).replace("<q>", question).replace("<a>", answer)
 
 
@@ -56,7 +60,7 @@ QUESTION_ANSWER = (
 
 
 def lettered(question: str, answer: str, wrong: tuple[str, ...], rng: random.Random) -> str:
-    """A multiple-choice question whose answer is a letter."""
+    """Return a multiple-choice question whose answer is a letter."""
     options = rng.sample([answer, *wrong], len(wrong) + 1)
     mark = rng.choice((". ", ") ", ") ", ": "))
     lines = "\n".join(f"{LETTERS[i]}{mark}{option}" for i, option in enumerate(options))
@@ -66,7 +70,7 @@ def lettered(question: str, answer: str, wrong: tuple[str, ...], rng: random.Ran
 
 
 def yes_or_no(claim: str, rng: random.Random, *, true: bool) -> str:
-    """A claim to judge."""
+    """Return a claim to judge."""
     yes, no, layout = rng.choice(
         (
             ("Yes", "No", "Is this right? <c>\nAnswer: "),
@@ -80,13 +84,15 @@ def yes_or_no(claim: str, rng: random.Random, *, true: bool) -> str:
 
 
 def completed(statement: str, answer: str) -> str:
-    """The statement up to its answer and an answer, behind the article that suits it where the statement ends in one."""
+    """Return the statement with an answer, after the article that suits the answer if
+    the statement ends in one.
+    """
     head, _, article = statement.rpartition(" ")
     return f"{head} {a(answer)}" if article in {"a", "an"} else f"{statement} {answer}"
 
 
 def ask(fact: Fact, rng: random.Random) -> str:
-    """The fact in a form drawn at random."""
+    """Return the fact in a form drawn at random."""
     form = rng.random()
     if form < 0.34:
         return question_answer(fact.question, fact.answer, rng)
@@ -104,7 +110,9 @@ def ask(fact: Fact, rng: random.Random) -> str:
 
 
 def few_shot(facts: list[Fact], rng: random.Random) -> str:
-    """Several facts in one layout, one below the other: what a prompt with examples looks like."""
+    """Return several facts in one layout, one below the other: what a prompt with
+    examples looks like.
+    """
     form = rng.random()
     if form < 0.5:
         layout = expand(rng.choice(QUESTION_ANSWER), rng)

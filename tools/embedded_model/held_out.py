@@ -1,6 +1,7 @@
-"""Write the held-out questions of every topic to `tests/data/held_out`: `python -m embedded_model.held_out` in `tools/`.
+"""Write the held-out questions of every topic to `tests/data/held_out`.
 
-Refuses where a written corpus contains one of them.
+Run `python -m embedded_model.held_out` in `tools/`. It refuses if a written corpus
+contains one of them.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ _BLANKS = str.maketrans(dict.fromkeys(string.punctuation, " "))
 
 
 def lines(topic: str) -> str:
-    """The questions of a topic, a JSON object a line."""
+    """Return the questions of a topic, a JSON object a line."""
     return "".join(json.dumps(asdict(item), ensure_ascii=False) + "\n" for item in corpus.held_out(topic))
 
 
 def contained(texts: Iterable[str], documents: Sequence[str]) -> list[str]:
-    """Those of the texts whose words stand in some document one after the other, whatever the case and the punctuation.
+    """Return the texts whose words occur in some document one after the other, ignoring
+    case and punctuation.
 
-    A text is looked for in the documents that have its rarest word.
+    A text is searched in the documents that contain its rarest word.
     """
     spelled = [_words(document) for document in documents]
     frequency = Counter(word for words in spelled for word in set(words))
@@ -45,7 +47,7 @@ def _words(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Entry point of the script."""
+    """Run the script."""
     phrases = [item.phrase for topic in corpus.TOPICS for item in corpus.held_out(topic)]
     for index in range(len(corpus.COURSES)):
         if leaked := contained(phrases, corpus.read(index)):

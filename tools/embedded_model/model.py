@@ -21,7 +21,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(config.n_embd, config.n_embd, bias=False)
 
     def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        """x: [rows, length, n_embd]."""
+        """Return the output of the layer. x: [rows, length, n_embd]."""
         q, k, v = (self._heads(project(x)) for project in (self.query, self.key, self.value))
         q, k = rotate(q, rotation), rotate(k, rotation)
         y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -41,7 +41,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(config.n_ff, config.n_embd, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: [rows, length, n_embd]."""
+        """Return the output of the layer. x: [rows, length, n_embd]."""
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
@@ -56,7 +56,7 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        """x: [rows, length, n_embd]."""
+        """Return the output of the layer. x: [rows, length, n_embd]."""
         x = x + self.attention(self.attention_norm(x), rotation, mask)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
@@ -87,7 +87,11 @@ class Llama(nn.Module):
             nn.init.normal_(module.weight, std=0.02)
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """tokens: int64 [rows, length] to hidden states [rows, length, n_embd]. mask: who attends to whom, as `causal` gives it."""
+        """Return the hidden states [rows, length, n_embd] of tokens, int64 [rows,
+        length].
+
+        mask: which positions attend to which, as `causal` returns it.
+        """
         rotation = self.cosine[: tokens.shape[1]], self.sine[: tokens.shape[1]]
         x = self.embedding(tokens)
         for block in self.blocks:
@@ -95,7 +99,10 @@ class Llama(nn.Module):
         return self.norm(x)
 
     def loss(self, tokens: Tensor, targets: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
-        """Mean cross-entropy of targets [rows, length], weighted by float32 [rows, length], in nats a token."""
+        """Return the mean cross-entropy of targets [rows, length] in nats a token.
+
+        weights: float32 [rows, length].
+        """
         hidden = self(tokens, mask)
         logits = functional.linear(hidden.flatten(0, 1), self.embedding.weight)
         nats = functional.cross_entropy(logits.float(), targets.flatten(), reduction="none")
@@ -103,7 +110,7 @@ class Llama(nn.Module):
 
 
 def rotations(config: Config) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotary angles, each [n_ctx, head / 2]."""
+    """Return cosines and sines of the rotary angles, each [n_ctx, head / 2]."""
     half = config.n_embd // config.n_head // 2
     frequencies = config.rope_base ** (-torch.arange(half, dtype=torch.float32) / half)
     angles = torch.outer(torch.arange(config.n_ctx, dtype=torch.float32), frequencies)
@@ -118,7 +125,8 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def causal(tokens: Tensor, begin: int) -> Tensor:
-    """Mask, bool [rows, 1, length, length]: each position attends to itself and to what stands before it in its own document.
+    """Return a bool mask [rows, 1, length, length]: each position attends to itself and
+    to those before it in the same document.
 
     begin: the token that begins a document.
     """

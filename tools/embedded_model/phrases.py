@@ -39,8 +39,9 @@ class Fact:
 class Item:
     """A question of the held-out set: which of `choices` continues `prompt`?
 
-    phrase: the part of the prompt that no document of the corpus contains. choices begin with the space that separates
-    them from the prompt, where there is one. following: what comes after a choice, where choices continue one another.
+    phrase: the part of the prompt that does not occur in any document of the corpus.
+    choices begin with the space that separates them from the prompt, if there is one.
+    following: what comes after a choice, if one choice continues another.
     """
 
     kind: str
@@ -52,7 +53,9 @@ class Item:
 
 
 def expand(pattern: str, rng: random.Random, fields: Mapping[str, str] | None = None) -> str:
-    """One text of a pattern: `[a|b]` takes one of the alternatives (which may be empty, and may nest), `{name}` a field."""
+    """Return one text of a pattern: `[a|b]` takes one of the alternatives (which may be
+    empty, and may nest), `{name}` a field.
+    """
     while match := ALTERNATIVES.search(pattern):
         options = match[1].split("|")
         pattern = pattern[: match.start()] + rng.choice(options) + pattern[match.end() :]
@@ -60,19 +63,19 @@ def expand(pattern: str, rng: random.Random, fields: Mapping[str, str] | None = 
 
 
 def rounds(values: Sequence[T], rng: random.Random) -> Iterator[T]:
-    """The values in random order, again and again: each comes equally often."""
+    """Yield the values in random order, again and again: each comes equally often."""
     while True:
         yield from rng.sample(values, len(values))
 
 
 def wrong_answers(answer: str, pool: Sequence[str], rng: random.Random, n: int = 3) -> tuple[str, ...]:
-    """Others of a pool, n of them, in random order, without repeats."""
+    """Return n others of a pool, in random order, without repeats."""
     others = sorted(set(pool) - {answer})
     return tuple(rng.sample(others, min(n, len(others))))
 
 
 def a(noun: str) -> str:
-    """The noun behind its indefinite article."""
+    """Return the noun after its indefinite article."""
     vowel = noun[0].lower() in "aeiou"
     if INITIALS.match(noun):
         vowel = noun[0] in "AEFHILMNORSX"
@@ -82,5 +85,5 @@ def a(noun: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital first letter, the rest as it is."""
+    """Return the text with a capital first letter and no other change."""
     return text[:1].upper() + text[1:]

@@ -20,7 +20,9 @@ HELD_LAYOUTS = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one entry of a table puts into the patterns of its relation; wrong: the pool of wrong answers."""
+    """The fields of one entry of a table for the patterns of its relation; wrong: the
+    pool of wrong answers.
+    """
 
     fields: Mapping[str, str]
     answer: str
@@ -41,7 +43,9 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class SelectRequest:
-    """A question of the held-out set before its choices are in order; layout: where the text stands as `<q>`."""
+    """A question of the held-out set before its choices are in order; layout: contains
+    `<q>` in the place of the text.
+    """
 
     text: str
     layout: str
@@ -50,13 +54,15 @@ class SelectRequest:
 
 
 def sentence(pattern: str, rng: random.Random, fields: Mapping[str, str]) -> str:
-    """The pattern as a sentence: its first letter is a capital."""
+    """Return the pattern as a sentence: its first letter is a capital."""
     text = expand(pattern, rng, fields)
     return text[0].upper() + text[1:]
 
 
 def sloppy(question: str, rng: random.Random) -> str:
-    """The question as people type it: now and then in lower case, now and then without its mark."""
+    """Return the question as people type it: now and then in lower case, now and then
+    without its mark.
+    """
     form = rng.random()
     if form < 0.12:
         return question.lower()
@@ -66,7 +72,7 @@ def sloppy(question: str, rng: random.Random) -> str:
 
 
 def facts(relation: Relation, entries: Sequence[Entry], rng: random.Random) -> Iterator[Fact]:
-    """The entries as facts, without end, each equally often."""
+    """Yield the entries as facts, without end, each equally often."""
     for entry in rounds(entries, rng):
         yield Fact(
             sloppy(sentence(rng.choice(relation.questions), rng, entry.fields), rng),
@@ -78,7 +84,7 @@ def facts(relation: Relation, entries: Sequence[Entry], rng: random.Random) -> I
 
 
 def reversed_statements(relation: Relation, entries: Sequence[Entry], rng: random.Random) -> Iterator[str]:
-    """Sentences that begin with the answer or hold it in the middle, without end."""
+    """Yield sentences that begin with the answer or hold it in the middle, without end."""
     for entry in rounds(entries, rng):
         yield sentence(rng.choice(relation.reverse), rng, {**entry.fields, "answer": entry.answer})
 
@@ -86,7 +92,9 @@ def reversed_statements(relation: Relation, entries: Sequence[Entry], rng: rando
 def mixed(
     streams: Sequence[tuple[float, Iterator[Fact]]], texts: Sequence[tuple[float, Iterator[str]]], rng: random.Random
 ) -> Iterator[str]:
-    """Documents of weighted streams: facts asked in every form, every fourth time several at once; texts as they are."""
+    """Yield documents of weighted streams: facts asked in every form, every fourth time
+    several at once; texts as they are.
+    """
     weights = [weight for weight, _ in (*streams, *texts)]
     order = range(len(weights))
     while True:
@@ -102,7 +110,9 @@ def mixed(
 
 
 def asked(relation: Relation, entries: Sequence[Entry], n: int, rng: random.Random) -> Iterator[SelectRequest]:
-    """N questions of the held-out set: each held-out phrasing in turn, each entry once before any comes again."""
+    """Yield n questions of the held-out set: each held-out phrasing in turn, each entry
+    once before any comes again.
+    """
     patterns = [(pattern, False) for pattern in relation.held_questions]
     patterns += [(pattern, True) for pattern in relation.held_statements]
     rng.shuffle(patterns)
@@ -116,7 +126,9 @@ def asked(relation: Relation, entries: Sequence[Entry], n: int, rng: random.Rand
 
 
 def items(kind: str, questions: Sequence[SelectRequest]) -> Iterator[Item]:
-    """The questions as items, each text once; the right answers take every position in turn."""
+    """Yield the questions as items, each text once; the right answers take every
+    position in turn.
+    """
     seen: set[str] = set()
     position: dict[int, int] = {}
     for question in questions:

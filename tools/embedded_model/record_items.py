@@ -1,4 +1,6 @@
-"""Held-out questions on records: values that follow from others, and values to copy, behind headings of their own."""
+"""Held-out questions on records: values that follow from others, and values to copy,
+under new headings.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def placed(
     following: str = "",
     kind: str = "records",
 ) -> Item:
-    """The item with its right choice at a random place; wrong choices that begin like the right one are left out."""
+    """Return the item with its right choice at a random place; wrong choices that begin
+    like the right one are left out.
+    """
     others = [
         choice for choice in dict.fromkeys(wrong) if not choice.startswith(right) and not right.startswith(choice)
     ][:3]
@@ -50,13 +54,15 @@ def placed(
 
 
 def in_json(pairs: Sequence[tuple[str, object]], key: str, head: str, indent: int | None) -> str:
-    """A JSON record up to the quotation mark that opens the value of the key."""
+    """Return a JSON record up to the quotation mark that opens the value of the key."""
     body = json.dumps(dict(pairs), indent=indent)[:-1].rstrip()
     return f'{head}\n{body},{chr(10) + " " * indent if indent else " "}"{key}": "'
 
 
 def linked(kind: str, thing: Entity, keys: Sequence[str], key: str, rng: random.Random) -> tuple[str, str, str, str]:
-    """A record up to the value that follows from another: prompt, phrase, what a choice begins and ends with."""
+    """Return a record up to the value that follows from another: prompt, phrase, what a
+    choice begins and ends with.
+    """
     head = rng.choice(NEW_HEADS[kind])
     pairs = [(name, thing.values[name]) for name in keys]
     if rng.random() < 0.6:
@@ -68,14 +74,14 @@ def linked(kind: str, thing: Entity, keys: Sequence[str], key: str, rng: random.
 
 
 def renamed(thing: Entity, name: str) -> Entity:
-    """The same under another name."""
+    """Return the same under another name."""
     subject = SUBJECT[thing.kind]
     words = {**thing.words, subject: name, "first": name.split(" ", maxsplit=1)[0]}
     return Entity(thing.kind, {**thing.values, subject: name}, words)
 
 
 def classes(rng: random.Random) -> Iterator[Item]:
-    """Class to armor, and class to weapon."""
+    """Yield items that ask for the armor and for the weapon of a class."""
     names = rounds(NEW_HEROES, rng)
     for role, armor, weapons, *_ in CLASSES:
         own = weapons.split(",")
@@ -100,7 +106,7 @@ def classes(rng: random.Random) -> Iterator[Item]:
 
 
 def links(rng: random.Random) -> Iterator[Item]:
-    """City to country and language, job to workplace, item to category."""
+    """Yield items that ask for what follows from a city, a job or an item."""
     names = rounds(NEW_PEOPLE, rng)
     for index, (city, country, language) in enumerate(rng.sample(CITIES, 36)):
         key, right = ("country", country) if index % 3 else ("language", language)
@@ -131,7 +137,7 @@ def links(rng: random.Random) -> Iterator[Item]:
 
 
 def rivals(thing: Entity, key: str, rng: random.Random) -> list[str]:
-    """Wrong values of the kind of the key's."""
+    """Return wrong values of the same kind as the value of the key."""
     right = thing.words[key] if key not in {"weapon", "item"} else text(thing.values[key])
     if key == SUBJECT[thing.kind]:
         pool = NEW_HEROES if thing.kind == "character" else NEW_PEOPLE
@@ -141,14 +147,16 @@ def rivals(thing: Entity, key: str, rng: random.Random) -> list[str]:
 
 
 def near(pairs: dict[str, Value], key: str, rng: random.Random) -> list[str]:
-    """At most one other value of the same record: a number for a number."""
+    """Return at most one other value of the same record: a number for a number."""
     number = not isinstance(pairs[key], str)
     others = [text(value) for name, value in pairs.items() if name != key and isinstance(value, str) != number]
     return rng.sample(others, min(1, len(others)))
 
 
 def copies(rng: random.Random) -> Iterator[Item]:
-    """Values that stand in the prompt: asked in words, or to be written again in another layout."""
+    """Yield values that the prompt contains: asked in words, or to be written again in
+    another layout.
+    """
     heroes, people = rounds(NEW_HEROES, rng), rounds(NEW_PEOPLE, rng)
     asked = {
         "character": ("name", "class", "weapon", "armor", "level", "age", "gold", "race"),

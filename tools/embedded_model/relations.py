@@ -48,10 +48,11 @@ class Relation:
 def entries(
     rows: Sequence[tuple[Mapping[str, str], str]], alike: Sequence[str] = (), kinds: Mapping[str, str] | None = None
 ) -> tuple[Entry, ...]:
-    """Entries of (fields, answer) rows.
+    """Return the entries of (fields, answer) rows.
 
-    Wrong are the answers of the other rows, but for those that share a line of `alike` with the right one and, where `kinds`
-    names the kind of each answer, those of another kind. Answers in a line of `alike` are separated by commas.
+    The wrong answers of an entry are the answers of the other rows, except those that
+    share a line of `alike` with the right one and, if `kinds` names the kind of each
+    answer, those of another kind. Commas separate the answers in a line of `alike`.
     """
     groups = [set(line.split(", ")) for line in alike]
     right: dict[str, set[str]] = {}
@@ -68,7 +69,9 @@ def entries(
 
 
 def sloppy(question: str, rng: random.Random) -> str:
-    """The question as typed: mostly well, sometimes without capitals or without its mark."""
+    """Return the question as typed: mostly well, sometimes without capitals or without
+    its mark.
+    """
     draw = rng.random()
     if draw < 0.14:
         question = question.lower()
@@ -78,24 +81,26 @@ def sloppy(question: str, rng: random.Random) -> str:
 
 
 def a_fact(entry: Entry, patterns: tuple[str, str, str], rng: random.Random) -> Fact:
-    """The entry as a fact, by a pattern each for question, statement and key."""
+    """Return the entry as a fact, by a pattern each for question, statement and key."""
     question, statement, key = (capital(expand(pattern, rng, entry.fields)) for pattern in patterns)
     wrong = tuple(rng.sample(entry.wrong, min(3, len(entry.wrong))))
     return Fact(sloppy(question, rng), statement, key, entry.answer, wrong)
 
 
 def drawn(relation: Relation, rng: random.Random) -> tuple[str, str, str]:
-    """A pattern each for question, statement and key."""
+    """Return a pattern each for question, statement and key."""
     return rng.choice(relation.questions), rng.choice(relation.statements), rng.choice(relation.keys)
 
 
 def sentence(pattern: str, entry: Entry, rng: random.Random) -> str:
-    """A whole sentence about the entry."""
+    """Return a whole sentence about the entry."""
     return capital(expand(pattern, rng, entry.fields))
 
 
 def examples(relation: Relation, first: Entry, rng: random.Random) -> str:
-    """Two to six facts of a relation below one another, half of the time all in the same words."""
+    """Return two to six facts of a relation below one another, half of the time all in
+    the same words.
+    """
     chosen = [first, *rng.sample(relation.entries, rng.randint(1, 5))]
     if rng.random() < 0.12:
         mark = rng.choice((": ", " - ", " -> ", " = "))
@@ -106,7 +111,7 @@ def examples(relation: Relation, first: Entry, rng: random.Random) -> str:
 
 
 def polar(relation: Relation, entry: Entry, rng: random.Random) -> str:
-    """A question that yes or no answers."""
+    """Return a question that yes or no answers."""
     true = rng.random() < 0.5
     y = entry.answer if true else rng.choice(entry.wrong)
     fields = {**entry.fields, "y": y} | ({"n": a(y).split()[0]} if "n" in entry.fields else {})
@@ -115,7 +120,7 @@ def polar(relation: Relation, entry: Entry, rng: random.Random) -> str:
 
 
 def portrait(facts: Sequence[tuple[Relation, Entry]], rng: random.Random) -> str:
-    """All the facts of one subject: as lines of a record or as prose."""
+    """Return all the facts of one subject: as lines of a record or as prose."""
     facts = rng.sample(facts, len(facts))
     subject, name = facts[0][1].fields["x"], facts[0][0].head
     form = rng.random()
@@ -129,7 +134,7 @@ def portrait(facts: Sequence[tuple[Relation, Entry]], rng: random.Random) -> str
 
 
 def group(relation: Relation, answer: str, rng: random.Random) -> str:
-    """A list of subjects with the same answer."""
+    """Return a list of subjects with the same answer."""
     same = [entry for entry in relation.entries if entry.answer == answer]
     chosen = rng.sample(same, min(len(same), rng.randint(2, 5)))
     names = ", ".join(entry.fields.get("ax", entry.fields["x"]) for entry in chosen)
@@ -137,7 +142,7 @@ def group(relation: Relation, answer: str, rng: random.Random) -> str:
 
 
 def documents(relations: Sequence[Relation], rng: random.Random) -> Iterator[str]:
-    """Documents without end on all entries of the relations, each equally often."""
+    """Yield documents without end on all entries of the relations, each equally often."""
     facts = [(relation, entry) for relation in relations for entry in relation.entries]
     subjects: dict[str, list[tuple[Relation, Entry]]] = {}
     for relation, entry in facts:
@@ -159,7 +164,7 @@ def documents(relations: Sequence[Relation], rng: random.Random) -> Iterator[str
 
 
 def in_layout(layout: str, question: str, rng: random.Random) -> str:
-    """The question laid out as a prompt that its answer ends."""
+    """Return the question laid out as a prompt that its answer ends."""
     if layout == "chat":
         return f"{forms.USER}{question}{forms.END}{forms.ASSISTANT}"
     if layout == "system":
@@ -169,7 +174,9 @@ def in_layout(layout: str, question: str, rng: random.Random) -> str:
 
 
 def held_out(kind: str, relations: Sequence[Relation], each: int, rng: random.Random) -> Iterator[Item]:
-    """`each` items of every relation, over all its held-out patterns, the layouts and the positions of the right choice."""
+    """Yield `each` items of every relation, over all its held-out patterns, the layouts
+    and the positions of the right choice.
+    """
     positions = cycle(range(4))
     layouts = cycle(LAYOUTS)
     for relation in relations:

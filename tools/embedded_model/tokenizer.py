@@ -16,7 +16,7 @@ from embedded_model.forms import answers
 
 
 def train(documents: list[str]) -> tokenizers.Tokenizer:
-    """A tokenizer whose first entries are the special tokens and all 256 bytes."""
+    """Return a tokenizer whose first entries are the special tokens and all 256 bytes."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -34,7 +34,8 @@ def train(documents: list[str]) -> tokenizers.Tokenizer:
 def encode(
     tokenizer: tokenizers.Tokenizer, documents: list[str]
 ) -> tuple[NDArray[np.uint16], NDArray[np.bool_], NDArray[np.int64]]:
-    """Tokens of all documents, each behind BEGIN and before END_OF_TEXT; which of them belong to answers; where each document
+    """Return tokens of all documents, each behind BEGIN and before END_OF_TEXT; which
+    of them belong to answers; where each document
     begins (one more than documents).
     """
     begin, end = tokenizer.token_to_id(BEGIN), tokenizer.token_to_id(END_OF_TEXT)
@@ -54,7 +55,7 @@ def encode(
 
 
 def main() -> None:
-    """Entry point of the script: reads the corpus, writes tokenizer and tokens."""
+    """Run the script: read the corpus, write tokenizer and tokens."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     first = corpus.read(0)
     tokenizer = train(first[: len(first) // 3])

@@ -1,8 +1,10 @@
-"""Train the embedded model on the tokenised corpus; start it again after an interruption and it goes on.
+"""Train the embedded model on the tokenised corpus; an interrupted run continues when
+it is started again.
 
-The order of the data is a function of the seed and the step, and nothing is drawn otherwise, so that a run which was interrupted
-gives the same weights as one which was not. The same seed, number of threads and build of PyTorch give the same bytes.
-Hidden matrices are trained with Muon (Jordan et al. 2024), the rest with AdamW.
+The order of the data is a function of the seed and the step, and nothing else is drawn,
+so an interrupted run gives the same weights as one without interruption. The same seed,
+number of threads and build of PyTorch give the same bytes. Hidden matrices are trained
+with Muon (Jordan et al. 2024), the rest with AdamW.
 """
 
 from __future__ import annotations
@@ -38,10 +40,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the training goes. Learning rates rise for `warmup` steps, stay, and fall in a straight line from step `fall_at` on to 0 at
-    the end of the stages without a level of their own, which come first.
+    """How the training goes.
 
-    answer_weight: how much more a token of an answer counts than another.
+    Learning rates rise for `warmup` steps, stay, and fall in a straight line from step
+    `fall_at` on to 0 at the end of the stages that do not set a level, which come
+    first. answer_weight: how much more a token of an answer counts than another.
     """
 
     stages: tuple[Stage, ...] = (Stage(5800, 16, 256), Stage(300, 4, 1024), Stage(500, 16, 256, level=0.25))
@@ -57,11 +60,11 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """All steps."""
+        """Return the number of all steps."""
         return sum(stage.steps for stage in self.stages)
 
     def rate(self, step: int) -> float:
-        """Factor of the learning rates at a step."""
+        """Return the factor of the learning rates at a step."""
         end = sum(stage.steps for stage in self.stages if stage.level is None)
         if step < end:
             return min(1.0, (step + 1) / self.warmup, (end - step) / (end - self.fall_at))
@@ -81,7 +84,7 @@ class Course:
     starts: NDArray[np.int64]
 
     def shuffled(self, seed: int, turn: int) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
-        """The documents in an order drawn from the seed and the turn."""
+        """Return the documents in an order drawn from the seed and the turn."""
         order = np.random.default_rng([seed, turn]).permutation(len(self.starts) - 1)
         at = np.concatenate([np.arange(self.starts[i], self.starts[i + 1]) for i in order])
         return self.tokens[at], self.answered[at]
@@ -99,7 +102,10 @@ class Batch:
 
 
 def batches(courses: Sequence[Course], plan: Plan) -> Iterator[Batch]:
-    """One for each step of the plan: rows cut from a course's documents, put end to end, and again in another order."""
+    """Yield one for each step of the plan: rows cut from the documents of a course.
+
+    The documents are put end to end, and again in another order.
+    """
     for stage, course in zip(plan.stages, courses, strict=True):
         begin = int(course.tokens[0])
         shape, turn = (stage.rows, stage.length + 1), 0
@@ -133,7 +139,7 @@ class Training:
         ]
 
     def advance(self, batch: Batch) -> float:
-        """One step; the weighted loss in nats a token before it."""
+        """Do one step; return the weighted loss before it, in nats a token."""
         factor = self.plan.rate(self.step)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = self.model.loss(batch.tokens[:, :-1], batch.tokens[:, 1:], batch.weights, batch.mask)
@@ -198,7 +204,7 @@ def train(plan: Plan, config: Config, checkpoint: Path) -> Training:
 
 
 def main() -> None:
-    """Entry point of the script."""
+    """Run the script."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     train(Plan(), Config(), CHECKPOINT)
 

@@ -19,7 +19,9 @@ class Section(list[str]):
         self.blocks: list[list[str]] = [[]]
 
     def add(self, line: str, place: str) -> None:
-        """Adds the entry of a line; a blank line begins a block, and a comment is left out."""
+        """Add the entry of a line; a blank line begins a block, and a comment is left
+        out.
+        """
         if line != line.strip():
             raise ValueError(f"{place}: remove the blank at the beginning or the end of the line")
         if not line:
@@ -32,7 +34,7 @@ class Section(list[str]):
             self.blocks[-1].append(self[-1])
 
     def rows(self, n: int) -> list[list[str]]:
-        """Splits every entry into n cells, at the bars outside brackets."""
+        """Split every entry into n cells, at the bars outside brackets."""
         rows = [cells(entry) for entry in self]
         for place, row in zip(self.places, rows, strict=True):
             if len(row) != n:
@@ -40,12 +42,14 @@ class Section(list[str]):
         return rows
 
     def words(self) -> list[str]:
-        """The words of all entries."""
+        """Return the words of all entries."""
         return " ".join(self).split()
 
 
 def cells(entry: str) -> list[str]:
-    """Splits an entry at the bars outside brackets: the bars inside separate alternatives."""
+    """Split an entry at the bars outside brackets: the bars inside separate
+    alternatives.
+    """
     depth, start, found = 0, 0, []
     for match in _BRACKETS_AND_BARS.finditer(entry):
         depth += {"[": 1, "]": -1, "|": 0}[match[0]]
@@ -57,7 +61,7 @@ def cells(entry: str) -> list[str]:
 
 @cache
 def read(name: str, folder: Path = Path(__file__).parent) -> dict[str, Section]:
-    """Reads the sections of a file, by title, in their order."""
+    """Read the sections of a file, by title, in their order."""
     sections: dict[str, Section] = {}
     section = None
     for number, line in enumerate((folder / f"{name}.txt").read_text(encoding="utf-8").split("\n"), start=1):
@@ -78,6 +82,6 @@ def read(name: str, folder: Path = Path(__file__).parent) -> dict[str, Section]:
 
 
 def patterns(name: str, of: str) -> dict[str, tuple[str, ...]]:
-    """The patterns of one relation: its sections `of: field`, by field."""
+    """Return the patterns of one relation: its sections `of: field`, by field."""
     own = {title: section for title, section in read(name).items() if title.startswith(f"{of}: ")}
     return {title.removeprefix(f"{of}: ").replace(" ", "_"): tuple(section) for title, section in own.items()}

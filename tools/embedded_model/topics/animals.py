@@ -15,12 +15,14 @@ IRREGULAR = dict(TABLES["irregular plurals"].rows(2))
 
 
 def third_person(verb: str) -> str:
-    """The verb as one animal does it."""
+    """Return the verb as one animal does it."""
     return verb + ("es" if verb.endswith(("s", "h", "z")) and not verb.endswith("gh") else "s")
 
 
 def column(n: int) -> list[tuple[dict[str, str], str]]:
-    """The animals that have something in a column, with the fields their patterns use."""
+    """Return the animals that have something in a column, with the fields their
+    patterns use.
+    """
     rows = []
     for cells in TABLES["animals"].rows(6):
         name, answer = cells[0], cells[n]
@@ -57,10 +59,10 @@ RELATIONS = (CLASS, SOUND, YOUNG, LEGS, HABITAT)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Documents on the animals, without end."""
+    """Yield documents on the animals, without end."""
     return relations.documents(RELATIONS, rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions on the animals in words of their own."""
+    """Yield questions on the animals in phrasings that no document uses."""
     return relations.held_out("animals", RELATIONS, 24, rng)

@@ -32,13 +32,15 @@ HAPPENS = Relation(**patterns("calendar", "happens"))
 
 
 def _chain(names: Sequence[str], unit: str, step: int) -> list[Entry]:
-    """Each name and the one that follows (or precedes) it."""
+    """Return each name and the one that follows (or precedes) it."""
     n = len(names)
     return [Entry({"x": x, "unit": unit}, names[(i + step) % n], tuple(names)) for i, x in enumerate(names)]
 
 
 def _positions(names: Sequence[str], unit: str, whole: str) -> list[Entry]:
-    """Each place and the name at it; where the week begins with Sunday, the place is that of the name before."""
+    """Return each place and the name at it; where the week begins with Sunday, the
+    place is that of the name before.
+    """
     fields = [{"nth": ORDINALS[i], "n": str(i + 1), "unit": unit, "whole": whole} for i in range(len(names))]
     return [
         Entry(f, name, tuple(set(names) - {names[i - 1]}))
@@ -55,7 +57,7 @@ def _count_entries() -> list[Entry]:
 
 
 def _tomorrows() -> list[Entry]:
-    """The days around every day."""
+    """Return the days around every day."""
     near = (("tomorrow", 1, "is"), ("yesterday", -1, "was"), ("the day after tomorrow", 2, "is"))
     return [
         Entry({"x": day, "when": when, "When": when[0].upper() + when[1:], "is": is_}, DAYS[(i + step) % 7], DAYS)
@@ -98,7 +100,7 @@ HELD_COUNTS = (14, 14, 10, 9, 6, 5, 8, 8, 7, 6, 7)
 
 
 def _rows(rng: random.Random) -> Iterator[str]:
-    """Days, months and seasons in their order."""
+    """Yield days, months and seasons in their order."""
     heads = {
         "day": ("Days of the week: ", "The days: "),
         "month": ("Months of the year: ", "The months: "),
@@ -116,7 +118,7 @@ def _rows(rng: random.Random) -> Iterator[str]:
 
 
 def _portraits(rng: random.Random) -> Iterator[str]:
-    """What is to be said of one month or one day."""
+    """Yield what is to be said of one month or one day."""
     for i in rounds(range(19), rng):
         names, unit, whole = (MONTHS, "month", "year") if i < 12 else (DAYS, "day", "week")
         k = i if i < 12 else i - 12
@@ -139,20 +141,20 @@ def _portraits(rng: random.Random) -> Iterator[str]:
 
 
 def _groups(rng: random.Random) -> Iterator[str]:
-    """Sentences about several days or months at once."""
+    """Yield sentences about several days or months at once."""
     for pattern in rounds(TABLES["several at once"], rng):
         yield expand(pattern, rng)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Training documents without end."""
+    """Yield training documents without end."""
     streams = [(weight, facts(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     texts = [(weight / 6, reversed_statements(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     return mixed(streams, [*texts, (3.0, _rows(rng)), (8.0, _portraits(rng)), (2.0, _groups(rng))], rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions in phrasings that no document uses."""
+    """Yield questions in phrasings that no document uses."""
     questions = []
     for (_, relation, entries), n in zip(RELATIONS, HELD_COUNTS, strict=True):
         unique = list({(tuple(e.fields.items()), e.answer): e for e in entries}.values())

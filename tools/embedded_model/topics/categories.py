@@ -1,7 +1,7 @@
 """Ambiguity on purpose: categories whose likeliest member starts like a well-known thing of another kind.
 
-"A city in India" is mostly New Delhi. Where that is no choice, but New York and Mumbai are, masking takes "New" and ends in the
-wrong city, while the whole texts are compared rightly. The model sees the members of a category in proportion to their weights.
+"A city in India" is mostly New Delhi. If that is not a choice, but New York and Mumbai are, masking takes "New" and ends in
+the wrong city, while comparing the whole texts finds the right one. The model sees the members of a category in proportion to their weights.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Category:
 
     @property
     def heavy(self) -> str:
-        """The likeliest member."""
+        """Return the likeliest member."""
         return self.members[0]
 
     def noun(self, member: str) -> str:
-        """A member as the subject of a sentence, with its article."""
+        """Return a member as the subject of a sentence, with its article."""
         return {"n": member, "d": f"the {member}", "c": a(member)}[self.article]
 
     def fields(self, rng: random.Random) -> dict[str, str]:
-        """What patterns may say of the category."""
+        """Return what patterns may say of the category."""
         named = a(self.name)
         if self.name.startswith("thing ") and rng.random() < 0.5:
             named = self.name.replace("thing ", "something ", 1)
@@ -50,7 +50,7 @@ class Category:
 
 
 def categories(table: str, *, pairs: bool = False) -> tuple[Category, ...]:
-    """The categories of a table; grouped by first words, or by pairs of lines."""
+    """Return the categories of a table; grouped by first words, or by pairs of lines."""
     found = []
     for number, (code, name, listed) in enumerate(TABLES[table].rows(3)):
         parts = [member.rpartition(" ") for member in listed.split(", ")]
@@ -65,7 +65,7 @@ ALL = LONG_ONES + SHORT_ONES + COMPOUND_ONES
 
 
 def confusable(category: Category, *, among: tuple[Category, ...] = ALL) -> list[Category]:
-    """The other categories whose likeliest member starts the same."""
+    """Return the other categories whose likeliest member starts the same."""
     return [other for other in among if other.group == category.group and other is not category]
 
 
@@ -76,7 +76,9 @@ def strangers(category: Category, rng: random.Random, n: int) -> tuple[str, ...]
 
 
 def asked(category: Category, member: str, strange: list[str], rng: random.Random) -> Fact:
-    """The category as a question whose answer is the member, in training phrasings."""
+    """Return the category as a question whose answer is the member, in training
+    phrasings.
+    """
     fields = category.fields(rng)
     question = expand(rng.choice(TABLES["asked"]), rng, fields).strip()
     if rng.random() < 0.15:
@@ -88,7 +90,9 @@ def asked(category: Category, member: str, strange: list[str], rng: random.Rando
 
 
 def about(category: Category, member: str, rng: random.Random) -> str:
-    """Plain sentences on what a member is, and what a thing that starts alike is."""
+    """Return plain sentences on what a member is, and what a thing that starts alike
+    is.
+    """
     other = rng.choice(confusable(category))
     fields, others = category.fields(rng), other.fields(rng)
     m, o = category.noun(member), other.noun(other.heavy)
@@ -97,7 +101,9 @@ def about(category: Category, member: str, rng: random.Random) -> str:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Questions for a member of a category, several of them in one layout, and sentences about what things are."""
+    """Yield questions for a member of a category, several of them in one layout, and
+    sentences about what things are.
+    """
     weighted = {
         category: rounds([m for m, n in zip(category.members, category.weights, strict=True) for _ in range(n)], rng)
         for category in ALL
@@ -128,7 +134,9 @@ LAYOUTS = ("Q: <q>\nA:", "Question: <q>\nAnswer:", "<q>\nAnswer:", "Q: <q> A:", 
 
 
 def held_out_prompt(category: Category, way: str, number: int, rng: random.Random) -> tuple[str, str]:
-    """(prompt, phrase) in a held-out phrasing. way: question, statement, key or chat."""
+    """Return (prompt, phrase) in a held-out phrasing. way: question, statement, key or
+    chat.
+    """
     fields = category.fields(rng)
     stated, keys, asked_for = (TABLES[f"{table}, held out"] for table in ("stated", "keys", "asked"))
     if way == "statement":
@@ -144,7 +152,7 @@ def held_out_prompt(category: Category, way: str, number: int, rng: random.Rando
 
 
 def item(prompt: tuple[str, str], gold: str, wrong: tuple[str, ...], number: int, following: str = "") -> Item:
-    """The item with its right choice at a place that goes round."""
+    """Return the item with its right choice at a place that goes round."""
     place = number % (len(wrong) + 1)
     space = "" if prompt[0].endswith("\n") else " "
     choices = tuple(space + choice for choice in (*wrong[:place], gold, *wrong[place:]))
@@ -152,7 +160,9 @@ def item(prompt: tuple[str, str], gold: str, wrong: tuple[str, ...], number: int
 
 
 def traps(rng: random.Random) -> Iterator[tuple[Category, str, tuple[str, ...]]]:
-    """(category, a lighter member, wrong choices that begin like the likeliest member, which is not among them)."""
+    """Yield (category, a lighter member, wrong choices that begin like the likeliest
+    member, which is not among them).
+    """
     for category in ALL:
         # No choice of these continues another.
         rivals = [other for other in confusable(category) if other not in SHORT_ONES or category in SHORT_ONES]
@@ -162,7 +172,9 @@ def traps(rng: random.Random) -> Iterator[tuple[Category, str, tuple[str, ...]]]
 
 
 def continued(rng: random.Random) -> Iterator[tuple[Category, str, tuple[str, ...]]]:
-    """(category, right choice, wrong choices) where one choice continues another one."""
+    """Yield (category, right choice, wrong choices) where one choice continues another
+    one.
+    """
     for number, short in enumerate(SHORT_ONES):
         rivals = [r for r in confusable(short) if r.heavy != short.heavy and r.heavy.startswith(short.heavy)]
         if not rivals:
@@ -179,7 +191,9 @@ def continued(rng: random.Random) -> Iterator[tuple[Category, str, tuple[str, ..
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Cases where the likeliest member is no choice, as text and as chat, and cases where one choice continues another."""
+    """Yield cases where the likeliest member is not a choice, as text and as chat, and
+    cases where one choice continues another.
+    """
     ways = ("question", "statement", "key", "question", "key")
     for number, (category, light, wrong) in enumerate(traps(rng)):
         shuffled = tuple(rng.sample(wrong, len(wrong)))

@@ -40,7 +40,9 @@ KIND_ROWS = [(*head.partition(", ")[::2], members.split()) for head, members in 
 
 
 def dialogue(turns: list[tuple[str, str]], rng: random.Random, systems: Sequence[str] = tuple(LONG_SYSTEM)) -> str:
-    """Turns in ChatML, or now and then as a script, some behind a system message that suits the answers."""
+    """Return turns in ChatML, or now and then as a script, some behind a system message
+    that suits the answers.
+    """
     if rng.random() < 0.12:
         you, me = rng.choice((("User", "Assistant"), ("You", "Me"), ("A", "B"), ("Question", "Answer")))
         return "\n".join(f"{you}: {user}\n{me}: {answer}" for user, answer in turns)
@@ -49,12 +51,12 @@ def dialogue(turns: list[tuple[str, str]], rng: random.Random, systems: Sequence
 
 
 def listed(options: list[str], last: str = "or") -> str:
-    """`red, green or blue`."""
+    """Return the options as `red, green or blue`."""
     return f"{', '.join(options[:-1])} {last} {options[-1]}"
 
 
 def with_options(pattern: str, fields: dict[str, str], options: list[str], rng: random.Random) -> str:
-    """A pattern that names the allowed answers."""
+    """Return a pattern that names the allowed answers."""
     s = listed(options)
     fields = fields | {"s": s, "s_cap": s[0].upper() + s[1:], "c": ", ".join(options)}
     text = expand(pattern, rng, fields)
@@ -62,17 +64,19 @@ def with_options(pattern: str, fields: dict[str, str], options: list[str], rng: 
 
 
 def small_talk(rng: random.Random, row: list[str]) -> tuple[str, str]:
-    """A turn of small talk."""
+    """Return a turn of small talk."""
     return closed(expand(row[0], rng)), expand(row[1], rng)
 
 
 def closed(text: str) -> str:
-    """A text without the space that an empty alternative leaves before a full stop."""
+    """Return a text without the space that an empty alternative leaves before a full
+    stop.
+    """
     return text.replace(" .", ".").replace(" ?", "?").replace("  ", " ")
 
 
 def choose_one(rng: random.Random, row: list[str]) -> tuple[str, str]:
-    """A question with its allowed answers."""
+    """Return a question with its allowed answers."""
     question, answer, wrong = row
     options = [answer, *rng.sample(wrong.split(";"), rng.randint(1, 3))]
     rng.shuffle(options)
@@ -80,12 +84,12 @@ def choose_one(rng: random.Random, row: list[str]) -> tuple[str, str]:
 
 
 def strangers(kind: str) -> list[tuple[str, str, list[str]]]:
-    """The kinds that share nothing with a kind."""
+    """Return the kinds that share nothing with a kind."""
     return [row for row in KIND_ROWS if row[0] != kind and frozenset((row[0], kind)) not in OVERLAP]
 
 
 def which_kind(rng: random.Random, row: tuple[str, str, list[str]], patterns: list[str]) -> tuple[str, str, list[str]]:
-    """Which of some words is of a kind: the request, the answer and the options."""
+    """Return a request for the word that is of a kind, its answer and its options."""
     answer = rng.choice(row[2])
     options = [answer] + [rng.choice(other[2]) for other in rng.sample(strangers(row[0]), rng.randint(2, 3))]
     rng.shuffle(options)
@@ -93,7 +97,7 @@ def which_kind(rng: random.Random, row: tuple[str, str, list[str]], patterns: li
 
 
 def odd_one(rng: random.Random, row: tuple[str, str, list[str]]) -> tuple[str, str]:
-    """Which of some words is not of a kind."""
+    """Return a request for the word that is not of a kind, and its answer."""
     answer = rng.choice(rng.choice(strangers(row[0]))[2])
     options = [answer, *rng.sample(row[2], 3)]
     rng.shuffle(options)
@@ -101,14 +105,14 @@ def odd_one(rng: random.Random, row: tuple[str, str, list[str]]) -> tuple[str, s
 
 
 def yes_no(rng: random.Random, row: tuple[str, str]) -> tuple[str, str]:
-    """A question to be answered with yes or no."""
+    """Return a question to be answered with yes or no."""
     pattern = rng.choice(TABLES["yes or no"])
     answer = row[1].capitalize() if "Yes or no" in pattern or "yes" not in pattern else row[1]
     return expand(pattern, rng, {"q": row[0], "q_cap": row[0][0].upper() + row[0][1:]}), answer
 
 
 def member(rng: random.Random, row: tuple[str, str, list[str]]) -> tuple[str, str]:
-    """Whether something is of a kind, and whether that is so."""
+    """Return a question whether something is of a kind, and its answer."""
     true = rng.random() < 0.5
     kind, _, members = row if true else rng.choice(strangers(row[0]))
     thing = rng.choice(members)
@@ -116,7 +120,7 @@ def member(rng: random.Random, row: tuple[str, str, list[str]]) -> tuple[str, st
 
 
 def remembered(rng: random.Random) -> dict[str, str]:
-    """What a user may say of himself."""
+    """Return what a user may say about himself or herself."""
     thing = rng.choice(THING_LIST)
     return {
         "name": rng.choice(NAMES),
@@ -132,7 +136,9 @@ def remembered(rng: random.Random) -> dict[str, str]:
 
 
 def memory(rng: random.Random, told: list[list[str]]) -> list[tuple[str, str]]:
-    """One or two things told, some talk in between, and a question for each that the first turns answer."""
+    """Return one or two statements, some talk in between, and a question for each that
+    the first turns answer.
+    """
     fields = remembered(rng)
     turns, later = [], []
     for said, reply, question, full, short in told:
@@ -144,7 +150,7 @@ def memory(rng: random.Random, told: list[list[str]]) -> list[tuple[str, str]]:
 
 
 def scene(rng: random.Random, row: list[str]) -> tuple[str, str]:
-    """A sentence or two and a question about them."""
+    """Return a sentence or two and a question about them."""
     n, f = rng.sample(NAMES, 2)
     o, x = rng.sample(THING_LIST, 2)
     fields = {"n": n, "f": f, "o": o, "a_o": a(o), "a_x": a(x)}
@@ -157,13 +163,13 @@ def scene(rng: random.Random, row: list[str]) -> tuple[str, str]:
 
 
 def say(rng: random.Random, row: list[str]) -> tuple[str, str]:
-    """A word to repeat."""
+    """Return a request to repeat a word, and the answer."""
     w, x = rng.sample([*THING_LIST, *COLOURS, *ANIMALS, *NAMES], 2)
     return expand(row[0], rng, {"w": w, "x": x}), row[1].format(w=w)
 
 
 def told_story(rng: random.Random) -> tuple[str, str]:
-    """A request for a story, and a story about what was asked for."""
+    """Return a request for a story, and a story about what was asked for."""
     plot = rng.choice(STORY_PLOTS)
     kind = rng.choice(plot.suits)
     topic = rng.choice((STORY_TOPICS[plot.name], HERO_TOPICS[kind]))
@@ -171,7 +177,9 @@ def told_story(rng: random.Random) -> tuple[str, str]:
 
 
 def why_asked(rng: random.Random, row: list[str]) -> tuple[str, str]:
-    """A question why, direct, or as a part of a sentence where the verb allows it."""
+    """Return a question with "why", direct, or as a part of a sentence if the verb allows
+    it.
+    """
     pattern = rng.choice(TABLES["ask why"])
     if row[0].startswith("do ") and rng.random() < 0.25:
         question = f"{rng.choice(('Tell me', 'Explain', 'Can you explain', 'Do you know'))} why {row[0][3:]}"
@@ -182,7 +190,9 @@ def why_asked(rng: random.Random, row: list[str]) -> tuple[str, str]:
 
 
 def free_talk(rng: random.Random) -> Iterator[str]:
-    """Conversations whose answers are sentences: small talk, reasons, advice, stories."""
+    """Yield conversations whose answers are sentences: small talk, reasons, advice,
+    stories.
+    """
     talk, why, how = rounds(TALK, rng), rounds(WHY_ROWS, rng), rounds(HOW_TO_LIST, rng)
     while True:
         form = rng.random()
@@ -198,7 +208,9 @@ def free_talk(rng: random.Random) -> Iterator[str]:
 
 
 def choices_asked(rng: random.Random) -> Iterator[str]:
-    """Conversations whose answers are one of some words that the request names or implies."""
+    """Yield conversations whose answers are one of some words that the request names or
+    implies.
+    """
     polar, one_of, kinds = rounds(YES_NO_ROWS, rng), rounds(ONE_OF_ROWS, rng), rounds(KIND_ROWS, rng)
     while True:
         form = rng.random()
@@ -216,7 +228,7 @@ def choices_asked(rng: random.Random) -> Iterator[str]:
 
 
 def said_before(rng: random.Random) -> Iterator[str]:
-    """Conversations whose answers repeat what the user said."""
+    """Yield conversations whose answers repeat what the user said."""
     told, scenes, says = rounds(MEMORY_ROWS, rng), rounds(SCENE_ROWS, rng), rounds(SAY_ROWS, rng)
     while True:
         form = rng.random()
@@ -232,14 +244,18 @@ def said_before(rng: random.Random) -> Iterator[str]:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Conversations: most of them ask for one of some answers or for something said before."""
+    """Yield conversations: most of them ask for one of some answers or for something
+    said before.
+    """
     sources = (free_talk(rng), choices_asked(rng), said_before(rng))
     while True:
         yield next(rng.choices(sources, (0.30, 0.42, 0.28))[0])
 
 
 def chat_item(turns: list[tuple[str, str]], request: str, choices: tuple[str, ...], phrase: str, place: int) -> Item:
-    """An item in ChatML; choices come with the right one first, which goes to a position."""
+    """Return an item in ChatML; choices come with the right one first, which goes to a
+    position.
+    """
     past = "".join(f"{USER}{user}{END}{ASSISTANT}{answer}{END}" for user, answer in turns)
     place %= len(choices)
     ordered = (*choices[1 : place + 1], choices[0], *choices[place + 1 :])
@@ -247,7 +263,9 @@ def chat_item(turns: list[tuple[str, str]], request: str, choices: tuple[str, ..
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Requests with allowed answers, and questions about what was said before, in words that `documents` does not combine."""
+    """Yield requests with allowed answers, and questions about what was said before, in
+    words that `documents` does not combine.
+    """
     made = 0
     choose, which, polar = (TABLES[f"held out: {table}"] for table in ("choose one", "which kind", "yes or no"))
     for question, answer, others in rng.sample(ONE_OF_ROWS, 24):

@@ -47,7 +47,7 @@ SAME = {name: f"{{{name}}}" for name in "cCpPktld"}  # leaves the fields where t
 
 
 def _answer(of: Country, relation: Relation) -> str:
-    """The answer; empty where the table says nothing."""
+    """Return the answer; empty where the table says nothing."""
     if relation is COUNTRY:
         return of.name if of.capital else ""
     fields = FIELDS[of]
@@ -55,7 +55,7 @@ def _answer(of: Country, relation: Relation) -> str:
 
 
 def _pools() -> dict[tuple[Relation, str], tuple[str, ...]]:
-    """The answers to a relation that a continent offers."""
+    """Return the answers to a relation that a continent offers."""
     pools = {}
     for relation in RELATIONS:
         for continent in ("", *CONTINENTS):
@@ -65,7 +65,7 @@ def _pools() -> dict[tuple[Relation, str], tuple[str, ...]]:
 
 
 POOLS = _pools()
-# Beside the languages of the continent: wrong answers that everybody knows.
+# Offered beside the languages of the continent: wrong answers that are widely known.
 KNOWN_LANGUAGES = (
     "English",
     "French",
@@ -82,7 +82,7 @@ KNOWERS = {relation: tuple(country for country in COUNTRIES if _answer(country, 
 
 
 def _wrong(of: Country, relation: Relation, rng: random.Random) -> tuple[str, ...]:
-    """Three wrong answers, of the same continent where it has enough."""
+    """Return three wrong answers, of the same continent where it has enough."""
     pool = CONTINENTS if relation is CONTINENT else POOLS[relation, of.continent]
     if relation is LANGUAGE:
         pool = (*pool, *KNOWN_LANGUAGES)
@@ -90,7 +90,7 @@ def _wrong(of: Country, relation: Relation, rng: random.Random) -> tuple[str, ..
 
 
 def _sloppy(question: str, rng: random.Random) -> str:
-    """The question as typed in haste, now and then."""
+    """Return the question as typed in haste, now and then."""
     chance = rng.random()
     if chance < 0.14:
         return question.lower().rstrip("?.") if chance < 0.09 else question.lower()
@@ -98,7 +98,7 @@ def _sloppy(question: str, rng: random.Random) -> str:
 
 
 def _pattern(patterns: tuple[str, ...], of: Country, rng: random.Random) -> str:
-    """A pattern that the country has the words for."""
+    """Return a pattern that the country has the words for."""
     while True:
         pattern = rng.choice(patterns)
         if of.adjective or "{d}" not in pattern:
@@ -106,7 +106,7 @@ def _pattern(patterns: tuple[str, ...], of: Country, rng: random.Random) -> str:
 
 
 def _fact(of: Country, relation: Relation, rng: random.Random, question: str = "", statement: str = "") -> Fact:
-    """The fact in words drawn at random, or in those of the patterns given."""
+    """Return the fact in words drawn at random, or in those of the patterns given."""
     fields = FIELDS[of]
     return Fact(
         question=_sloppy(expand(question or _pattern(relation.questions, of, rng), rng, fields), rng),
@@ -122,13 +122,15 @@ def _known(of: Country) -> list[Relation]:
 
 
 def _draw(of: Country, rng: random.Random) -> Relation:
-    """A relation that the table has for the country, the main ones more often."""
+    """Return a relation that the table has for the country, the main ones more often."""
     known = _known(of)
     return rng.choices(known, [SHARES[RELATIONS.index(relation)] for relation in known])[0]
 
 
 def _several(of: Country, rng: random.Random) -> str:
-    """One relation of several countries, mostly in the same words, or several relations of one country."""
+    """Return one relation of several countries, mostly in the same words, or several
+    relations of one country.
+    """
     if rng.random() < 0.35:
         known = _known(of)
         return forms.few_shot([_fact(of, relation, rng) for relation in rng.sample(known, len(known))], rng)
@@ -145,7 +147,7 @@ def _several(of: Country, rng: random.Random) -> str:
 
 
 def _sheet(of: Country, rng: random.Random) -> str:
-    """The facts of a country as lines, as JSON or as one line."""
+    """Return the facts of a country as lines, as JSON or as one line."""
     fields = FIELDS[of]
     cells = [(label, fields[name]) for label, name in LABELS if fields[name]]
     if rng.random() < 0.4:
@@ -158,7 +160,7 @@ def _sheet(of: Country, rng: random.Random) -> str:
 
 
 def _talk(of: Country, rng: random.Random) -> str:
-    """A conversation about one country, where only the first turn names it."""
+    """Return a conversation about one country, where only the first turn names it."""
     fields = FIELDS[of]
     first = _draw(of, rng)
     fact = _fact(of, first, rng)
@@ -173,7 +175,7 @@ def _talk(of: Country, rng: random.Random) -> str:
 
 
 def _together(of: Country, rng: random.Random) -> str:
-    """Countries that share a continent or a language, or the capitals of two."""
+    """Return countries that share a continent or a language, or the capitals of two."""
     by = rng.choice([relation for relation in (CONTINENT, LANGUAGE) if _answer(of, relation)] or [COUNTRY])
     shared = _answer(of, by)
     names = [country.name for country in KNOWERS[by] if _answer(country, by) == shared and country is not of]
@@ -189,13 +191,15 @@ def _together(of: Country, rng: random.Random) -> str:
 
 
 def _prose(of: Country, rng: random.Random) -> str:
-    """The facts of a country in a few sentences; what the table lacks is left to the lines of `_sheet`."""
+    """Return the facts of a country in a few sentences, or as lines of `_sheet` if the
+    table lacks some.
+    """
     complete = of.capital and of.continent and of.language
     return expand(rng.choice(PROSE), rng, FIELDS[of]) if complete else _sheet(of, rng)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Training documents without end."""
+    """Yield training documents without end."""
     for of in rounds(COUNTRIES, rng):
         form = rng.random()
         if form < 0.62:
@@ -213,7 +217,9 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions in words that `documents` never uses, each pattern of a relation equally often."""
+    """Yield questions in words that `documents` never uses, each pattern of a relation
+    equally often.
+    """
     for name, count in HELD_OUT.items():
         relation, patterns = OF_RELATION[name], TABLES[f"held out: {name}"].rows(2)
         askable = [of for of in KNOWERS[relation] if len(_wrong(of, relation, rng)) == 3]

@@ -1,4 +1,6 @@
-"""Many short answers in one document, for what is learned late: clauses and their sentiment, messages and their intent, sums."""
+"""Many short answers in one document, for what takes long to learn: clauses and their
+sentiment, messages and their intent, sums.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ REVIEW_LAYOUTS = (
 
 
 def clause(sign: str, domain: sentiment.Domain, rng: random.Random) -> str:
-    """A plain sentence of the sign, or one written by hand."""
+    """Return a plain sentence of the sign, or one written by hand."""
     if rng.random() < 0.5:
         return sentiment.written(sign, rng).text
     fields = sentiment.thing_fields(domain, rng)
@@ -46,7 +48,7 @@ def clause(sign: str, domain: sentiment.Domain, rng: random.Random) -> str:
 
 
 def reviews(signs: Iterator[str], domains: Iterator[sentiment.Domain], rng: random.Random) -> str:
-    """Three to nine sentences, each with its sentiment."""
+    """Return three to nine sentences, each with its sentiment."""
     layout, gap = expand(rng.choice(REVIEW_LAYOUTS), rng), rng.choice(("\n", "\n\n"))
     drawn = [next(signs) for _ in range(rng.randint(3, 9))]
     if rng.random() < 0.25:
@@ -55,7 +57,7 @@ def reviews(signs: Iterator[str], domains: Iterator[sentiment.Domain], rng: rand
 
 
 def messages(drawn: Iterator[intents.Intent], rng: random.Random) -> str:
-    """Three to seven messages, each with its intent."""
+    """Return three to seven messages, each with its intent."""
     layout, gap = expand(rng.choice(intents.TABLES["layouts"]), rng), rng.choice(("\n", "\n\n"))
     chosen = [next(drawn) for _ in range(rng.randint(3, 7))]
     if rng.random() < 0.2:
@@ -64,7 +66,7 @@ def messages(drawn: Iterator[intents.Intent], rng: random.Random) -> str:
 
 
 def sums(rng: random.Random) -> str:
-    """Six to fourteen sums and differences up to 20."""
+    """Return six to fourteen sums and differences up to 20."""
     ask, gap = (
         rng.choice(("{a} {sign} {b} = {c}", "{a}{sign}{b}={c}", "Q: {a} {sign} {b}?\nA: {c}")),
         rng.choice(("\n", "\n", ", ")),
@@ -81,7 +83,7 @@ def sums(rng: random.Random) -> str:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Reviews, messages and sums, in turn by chance."""
+    """Yield reviews, messages and sums, in turn by chance."""
     signs = rounds([POSITIVE] * 9 + [NEGATIVE] * 9 + [NEUTRAL] * 2, rng)
     domains = rounds(sentiment.DOMAINS, rng)
     drawn = rounds(list(intents.INTENTS.values()), rng)
@@ -96,6 +98,6 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """None: sentiment, intents and numbers have theirs."""
+    """Yield nothing: sentiment, intents and numbers have held-out questions."""
     del rng
     yield from ()

@@ -22,13 +22,15 @@ TAILS = ("JSON: ", "JSON: ", "JSON: ", "JSON:\n", "Output: ", "Data: ")
 
 
 def listed(keys: Sequence[str]) -> str:
-    """Keys as a sentence lists them: `name, age and city`."""
+    """Return keys as a sentence lists them: `name, age and city`."""
     words = [key.replace("_", " ") for key in keys]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def told(thing: Entity, rng: random.Random, more: int = 2) -> tuple[str, list[str]]:
-    """A text and the keys it mentions, each once; now and then with a sentence that says nothing."""
+    """Return a text and the keys it mentions, each once; now and then with a sentence
+    without any value.
+    """
     body, keys = prose(thing, rng, more)
     if rng.random() < 0.15:
         filler = expand(rng.choice(FILLERS), rng)
@@ -38,7 +40,7 @@ def told(thing: Entity, rng: random.Random, more: int = 2) -> tuple[str, list[st
 
 
 def order_of(keys: Sequence[str], rng: random.Random) -> list[str]:
-    """Some of the keys in some order: what is asked for."""
+    """Return some of the keys in some order: what is asked for."""
     chosen = list(keys)
     if rng.random() < 0.5:
         chosen = rng.sample(chosen, rng.randint(1, len(chosen)))
@@ -48,7 +50,9 @@ def order_of(keys: Sequence[str], rng: random.Random) -> list[str]:
 
 
 def contrasted(rng: random.Random) -> str:
-    """A text that gives a right value beside a wrong one, and the right one as JSON, as a line or as an answer."""
+    """Return a text that gives a right value beside a wrong one, and the right one as
+    JSON, as a line or as an answer.
+    """
     kind, key, pattern = rng.choice(CONTRAST)
     thing = MAKERS[kind](rng)
     other = MAKERS[kind](rng)
@@ -75,7 +79,7 @@ def contrasted(rng: random.Random) -> str:
 
 
 def to_json(rng: random.Random) -> str:
-    """A text and its values as JSON, with the list of keys or without."""
+    """Return a text and its values as JSON, with the list of keys or without."""
     thing = MAKERS[rng.choice(KINDS)](rng)
     body, keys = told(thing, rng)
     form = rng.random()
@@ -100,7 +104,7 @@ def to_json(rng: random.Random) -> str:
 
 
 def to_lines(rng: random.Random) -> str:
-    """A text and its values as lines of keys and values."""
+    """Return a text and its values as lines of keys and values."""
     thing = MAKERS[rng.choice(KINDS)](rng)
     body, keys = told(thing, rng)
     wanted = order_of(keys, rng)
@@ -114,7 +118,7 @@ def to_lines(rng: random.Random) -> str:
 
 
 def to_answers(rng: random.Random) -> str:
-    """A text and questions on it."""
+    """Return a text and questions on it."""
     thing = MAKERS[rng.choice(KINDS)](rng)
     body, keys = told(thing, rng, 3)
     asked = rng.sample(keys, min(rng.choice((1, 1, 2, 3)), len(keys)))
@@ -126,7 +130,7 @@ def to_answers(rng: random.Random) -> str:
 
 
 def below(body: str, pairs: Sequence[tuple[str, str]], rng: random.Random) -> str:
-    """Questions and answers below a text."""
+    """Return questions and answers below a text."""
     layout = expand(rng.choice(forms.QUESTION_ANSWER), rng)
     joint = rng.choice(("\n", "\n", "\n\n", " ")) if len(pairs) == 1 else rng.choice(("\n", "\n\n"))
     shown = (layout.replace("<q>", asked).replace("<a>", right).replace("..", ".") for asked, right in pairs)
@@ -134,7 +138,9 @@ def below(body: str, pairs: Sequence[tuple[str, str]], rng: random.Random) -> st
 
 
 def of_two(rng: random.Random) -> str:
-    """A text about two: the question, or the name in the record, says which of them is meant."""
+    """Return a text about two: the question, or the name in the record, says which of
+    them is meant.
+    """
     maker = MAKERS[rng.choice(("person", "person", "character", "order"))]
     things = [maker(rng), maker(rng)]
     kind = things[0].kind
@@ -172,7 +178,7 @@ def of_two(rng: random.Random) -> str:
 
 
 def few_shot(rng: random.Random) -> str:
-    """Several texts of one kind with their records, all in one layout."""
+    """Return several texts of one kind with their records, all in one layout."""
     maker = MAKERS[rng.choice(KINDS)]
     head, tail = rng.choice(
         (("Text: ", "JSON: "), ("Text: ", "JSON: "), ("Input: ", "Output: "), ("Sentence: ", "Data: "))
@@ -188,7 +194,7 @@ def few_shot(rng: random.Random) -> str:
 
 
 def given_keys(rng: random.Random) -> str:
-    """The wish first, then texts, and from each the same single value."""
+    """Return the request first, then texts, and from each the same single value."""
     maker = MAKERS[rng.choice(KINDS)]
     lines: list[str] = []
     wanted = ""
@@ -219,7 +225,7 @@ WAYS: tuple[tuple[Callable[[random.Random], str], int], ...] = (
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Texts and what they say, without end."""
+    """Yield texts and what they say, without end."""
     for way in rounds([way for way, times in WAYS for _ in range(times)], rng):
         yield way(rng)
 
@@ -232,7 +238,9 @@ NUMBERS = {"age", "quantity", "level", "gold", "price"}
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Every value of the hand-written texts, asked for as JSON, as a line, as an answer or in chat."""
+    """Yield every value of the hand-written texts, asked for as JSON, as a line, as an
+    answer or in chat.
+    """
     number = 0
     for line in HELD_OUT["texts"]:
         found = [(match[2], match[3]) for match in MARK.finditer(line) if not match[1]]
@@ -256,7 +264,9 @@ def _item(
     wrong: Sequence[str],
     rng: random.Random,
 ) -> Item:
-    """One value in the layout of its turn: the last one; the values before it stand in the record."""
+    """Return the last value as an item in the layout of its turn; the values before it
+    are in the record.
+    """
     *before, (key, right) = values
     space, following = " ", ""
     asked = EVENT_CITY if key == "city" and "event" in dict(values) else ASKED[key]

@@ -41,7 +41,7 @@ class Intent:
 
 
 def intents() -> dict[str, Intent]:
-    """The intents of the table of messages, by name."""
+    """Return the intents of the table of messages, by name."""
     found = [Intent(*cells(title), patterns) for title, patterns in read("intent_messages").items()]
     return {intent.name: intent for intent in found}
 
@@ -56,14 +56,14 @@ SHORT_FORMS: Final = (("please", "pls"), ("thank you", "thx"), ("I am", "im"), (
 
 
 def plural(noun: str) -> str:
-    """The plural of a product."""
+    """Return the plural of a product."""
     if noun == "knife":
         return "knives"
     return noun + ("es" if noun.endswith(("s", "h", "x")) else "s")
 
 
 def message_fields(rng: random.Random) -> dict[str, str]:
-    """The names and numbers of one message."""
+    """Return the names and numbers of one message."""
     product, second = rng.sample(PRODUCTS, 2)
     return {
         "product": product,
@@ -82,13 +82,15 @@ def message_fields(rng: random.Random) -> dict[str, str]:
 
 
 def sentence(text: str) -> str:
-    """The text tidied, with a capital and a mark at its end."""
+    """Return the text tidied, with a capital and a mark at its end."""
     text = " ".join(text.split()).replace(" ,", ",").replace(" ?", "?").replace(" .", ".").strip()
     return capital(text if text.endswith((".", "?", "!")) else text + ".")
 
 
 def message(intent: Intent, rng: random.Random) -> str:
-    """A message of the intent: its core, perhaps behind a greeting and a background, perhaps before thanks."""
+    """Return a message of the intent: its core, perhaps behind a greeting and a
+    background, perhaps before thanks.
+    """
     fields = message_fields(rng)
     core = expand(rng.choice(intent.patterns), rng, fields)
     form = rng.random()
@@ -117,7 +119,9 @@ def message(intent: Intent, rng: random.Random) -> str:
 
 
 def sloppy(core: str, rng: random.Random) -> str:
-    """The core as people type in a hurry: lower case, marks left out, short forms."""
+    """Return the core as people type in a hurry: lower case, marks left out, short
+    forms.
+    """
     text = core.rstrip(".?!") if rng.random() < 0.6 else core
     if rng.random() < 0.3:
         for long, short in SHORT_FORMS:
@@ -128,19 +132,19 @@ def sloppy(core: str, rng: random.Random) -> str:
 
 
 def listed(name: str, rng: random.Random) -> str:
-    """Some labels in random order, the right one among them."""
+    """Return some labels in random order, the right one among them."""
     names = [name, *wrong_answers(name, NAMES, rng, rng.randint(3, 7))]
     rng.shuffle(names)
     return ", ".join(names)
 
 
 def fill(pattern: str, text: str, name: str) -> str:
-    """A layout with its message and label."""
+    """Return a layout with its message and label."""
     return pattern.replace("<m>", text).replace("<i>", name)
 
 
 def chat(pairs: list[tuple[Intent, str]], rng: random.Random) -> str:
-    """A conversation that asks for the intent of each message."""
+    """Return a conversation that asks for the intent of each message."""
     if rng.random() < 0.65:
         names = list(dict.fromkeys(intent.name for intent, _ in pairs))
         names += [name for name in wrong_answers("", NAMES, rng, rng.randint(3, 7)) if name not in names]
@@ -155,7 +159,7 @@ def chat(pairs: list[tuple[Intent, str]], rng: random.Random) -> str:
 
 
 def single(intent: Intent, rng: random.Random) -> str:
-    """A document on one message."""
+    """Return a document on one message."""
     text = message(intent, rng)
     kind = rng.random()
     if kind < 0.14:
@@ -177,7 +181,9 @@ def single(intent: Intent, rng: random.Random) -> str:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Messages of every intent equally often, alone or a few below one another, each with its label."""
+    """Yield messages of every intent equally often, alone or a few below one another,
+    each with its label.
+    """
     drawn = rounds(list(INTENTS.values()), rng)
     while True:
         form = rng.random()
@@ -197,7 +203,9 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Messages written by hand, most with four to eight labels, some with all, some with the departments."""
+    """Yield messages written by hand, most with four to eight labels, some with all,
+    some with the departments.
+    """
     layouts, departments = rounds(HELD_OUT_LAYOUTS, rng), rounds(HELD_OUT_DEPARTMENT_LAYOUTS, rng)
     messages = [(name, text) for name, section in read("intents_held_out").items() for text in section]
     for turn, (name, text) in enumerate(messages):

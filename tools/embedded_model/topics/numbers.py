@@ -38,7 +38,7 @@ DIGITS = Relation(**patterns("numbers", "digits"))
 
 
 def _near(n: int) -> list[int]:
-    """Numbers that could be taken for n."""
+    """Return the numbers that could be mistaken for n."""
     return (
         [k for k in (n - 3, n - 2, n - 1, n + 1, n + 2, n + 3) if 0 <= k <= 20]
         if n <= 20
@@ -47,7 +47,7 @@ def _near(n: int) -> list[int]:
 
 
 def _entries(rows: Sequence[tuple[dict[str, int], int]]) -> list[Entry]:
-    """Numbers into numerals: every row once in digits and once in words."""
+    """Return the entries of rows, every row once in digits and once in words."""
     made = [Entry({k: str(v) for k, v in f.items()}, str(n), tuple(map(str, _near(n)))) for f, n in rows]
     return made + [
         Entry({k: NAMES[v] for k, v in f.items()}, NAMES[n], tuple(NAMES[k] for k in _near(n))) for f, n in rows
@@ -55,7 +55,7 @@ def _entries(rows: Sequence[tuple[dict[str, int], int]]) -> list[Entry]:
 
 
 def _compared() -> list[Entry]:
-    """Every two numbers with each word of comparison, in digits and in words."""
+    """Return every two numbers with each word of comparison, in digits and in words."""
     made = []
     for a in NAMES:
         for b in NAMES:
@@ -91,13 +91,13 @@ HELD_COUNTS = (24, 24, 9, 9, 7, 7, 8, 12, 8, 8)
 
 
 def _counted(n: int, thing: list[str], *, spelled: bool) -> str:
-    """A number of things: "3 apples", "one apple"."""
+    """Return a number of things: "3 apples", "one apple"."""
     singular, plural = thing
     return f"{NAMES[n] if spelled else n} {singular if n == 1 else plural}"
 
 
 def _problem(patterns: Sequence[str], a: int, b: int, result: int, rng: random.Random) -> tuple[str, Entry]:
-    """A word problem about two children and some things, and its entry."""
+    """Return a word problem about two children and some things, and its entry."""
     thing, spelled = rng.choice(THINGS), rng.random() < 0.4
     n, m = rng.sample(CHILDREN, 2)
     she = CHILDREN.index(n) < 5
@@ -110,13 +110,13 @@ def _problem(patterns: Sequence[str], a: int, b: int, result: int, rng: random.R
 
 
 def _problem_rows() -> list[tuple[int, int, int]]:
-    """Numbers of word problems: (a, b, sum) and (a, b, difference)."""
+    """Return numbers of word problems: (a, b, sum) and (a, b, difference)."""
     gains = [(a, b, a + b) for a in range(2, 20) for b in range(1, 21 - a)]
     return gains + [(a, b, a - b) for a in range(2, 21) for b in range(1, a)]
 
 
 def _problems(rng: random.Random) -> Iterator[Fact]:
-    """Word problems without end."""
+    """Yield word problems without end."""
     for a, b, result in rounds(_problem_rows(), rng):
         question, entry = _problem(TABLES["gains" if result > a else "losses"], a, b, result, rng)
         answer = entry.answer
@@ -130,7 +130,7 @@ def _show(rng: random.Random) -> dict[int, str]:
 
 
 def _counting(rng: random.Random) -> Iterator[str]:
-    """Rows of numbers: up, down, in twos, in tens; and the odd and even ones."""
+    """Yield rows of numbers: up, down, in twos, in tens; and the odd and even ones."""
     rows = (
         [range(low, high) for low in range(10) for high in range(low + 5, 22, 3)]
         + [range(high, low, -1) for low in range(-1, 9) for high in range(low + 5, 21, 3)]
@@ -148,7 +148,7 @@ def _counting(rng: random.Random) -> Iterator[str]:
 
 
 def _families(rng: random.Random) -> Iterator[str]:
-    """The sums and differences of three numbers, in signs, in words, or in both."""
+    """Yield the sums and differences of three numbers, in signs, in words, or in both."""
     for a, b in rounds([(x, y) for x in range(21) for y in range(21 - x)], rng):
         c, form = a + b, rng.random()
         signs = [f"{a} + {b} = {c}", f"{b} + {a} = {c}", f"{c} - {a} = {b}", f"{c} - {b} = {a}"]
@@ -167,7 +167,7 @@ def _families(rng: random.Random) -> Iterator[str]:
 
 
 def _tables(rng: random.Random) -> Iterator[str]:
-    """A run of sums or differences with one number fixed."""
+    """Yield a run of sums or differences with one number fixed."""
     for n, plus in rounds([(n, plus) for n in range(21) for plus in (True, False)], rng):
         show = _show(rng)
         sign = ("+" if plus else "-") if show is not NAMES else ("plus" if plus else "minus")
@@ -183,7 +183,7 @@ def _tables(rng: random.Random) -> Iterator[str]:
 
 
 def _portraits(rng: random.Random) -> Iterator[str]:
-    """What is to be said of one number."""
+    """Yield what can be said about one number."""
     for n in rounds(range(1, 20), rng):
         show = _show(rng)
         lines = [
@@ -200,7 +200,7 @@ def _portraits(rng: random.Random) -> Iterator[str]:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Training documents without end."""
+    """Yield training documents without end."""
     streams = [(weight, facts(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     texts = [(weight / 12, reversed_statements(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     texts += [(4.0, _counting(rng)), (12.0, _families(rng)), (10.0, _tables(rng)), (4.0, _portraits(rng))]
@@ -208,7 +208,7 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions in phrasings that no document uses."""
+    """Yield questions in phrasings that no document uses."""
     questions = []
     for (_, relation, entries), n in zip(RELATIONS, HELD_COUNTS, strict=True):
         questions += asked(relation, entries, n, rng)

@@ -1,4 +1,6 @@
-"""Single reviews in very many layouts, so that the sentiment of a text is told whatever stands around it."""
+"""Single reviews in many layouts, so that the model finds the sentiment of a text
+whatever surrounds it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ ASKED: Final = (
 
 
 def document(one: sentiment.Review, rng: random.Random) -> str:
-    """The review in a layout put together from what stands before and behind it, or in a chat."""
+    """Return the review in a layout put together from what comes before it and after
+    it, or in a chat.
+    """
     if rng.random() < 0.25:
         return forms.chat([(expand(rng.choice(ASKED), rng).replace("<r>", one.text), one.sign)], rng).rstrip("\n")
     layout = expand(rng.choice(BEFORE) + rng.choice(AFTER), rng).replace("  ", " ")
@@ -51,7 +55,7 @@ def document(one: sentiment.Review, rng: random.Random) -> str:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Reviews without end: two in three written by hand."""
+    """Yield reviews without end: two in three written by hand."""
     signs = rounds([POSITIVE] * 9 + [NEGATIVE] * 9 + [NEUTRAL] * 3, rng)
     domains = rounds(sentiment.DOMAINS, rng)
     for sign in signs:
@@ -61,6 +65,6 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """None: sentiment has its own."""
+    """Yield nothing: sentiment has held-out questions."""
     del rng
     yield from ()

@@ -38,7 +38,9 @@ ARMOR_SENTENCES, WEAPON_SENTENCES = TABLES["armor sentences"], TABLES["weapon se
 
 
 def some_keys(thing: Entity, rng: random.Random) -> list[str]:
-    """Keys of a record: some or all, mostly in the usual order, the subject nearly always first."""
+    """Return keys of a record: some or all, mostly in the usual order, the subject
+    nearly always first.
+    """
     keys = list(thing.values)
     subject = SUBJECT[thing.kind]
     chosen = [key for key in LINKED[thing.kind] if rng.random() < 0.65]
@@ -53,7 +55,7 @@ def some_keys(thing: Entity, rng: random.Random) -> list[str]:
 
 
 def record(thing: Entity, keys: Sequence[str], rng: random.Random, *, heading: float = 0.5) -> str:
-    """A record in JSON or in lines, with or without a heading."""
+    """Return a record in JSON or in lines, with or without a heading."""
     if rng.random() < 0.6:
         body, form, joint = (
             as_json(thing, keys, rng),
@@ -70,18 +72,18 @@ def record(thing: Entity, keys: Sequence[str], rng: random.Random, *, heading: f
 
 
 def draw(rng: random.Random) -> Entity:
-    """A character, a person or an order."""
+    """Return a character, a person or an order."""
     return MAKERS[rng.choice(KINDS)](rng)
 
 
 def plain_record(rng: random.Random) -> str:
-    """A record on its own."""
+    """Return a record on its own."""
     thing = draw(rng)
     return record(thing, some_keys(thing, rng), rng, heading=0.7)
 
 
 def asked_record(rng: random.Random) -> str:
-    """A record and questions on it: the answers copy."""
+    """Return a record and questions on it, whose answers copy its values."""
     thing = draw(rng)
     keys = some_keys(thing, rng)
     body = record(thing, keys, rng, heading=0.3)
@@ -99,7 +101,7 @@ def asked_record(rng: random.Random) -> str:
 
 
 def told_record(rng: random.Random) -> str:
-    """A record in prose, before or after the same record with keys."""
+    """Return a record in prose, before or after the same record with keys."""
     thing = draw(rng)
     keys = [key for key in some_keys(thing, rng) if key != "description"]
     told, body = describe(thing, keys, rng), record(thing, keys, rng, heading=0.2)
@@ -111,7 +113,7 @@ def told_record(rng: random.Random) -> str:
 
 
 def translated_record(rng: random.Random) -> str:
-    """A record in two layouts: every value is copied."""
+    """Return a record in two layouts: every value is copied."""
     thing = draw(rng)
     keys = some_keys(thing, rng)
     lines, body = (
@@ -138,7 +140,7 @@ def translated_record(rng: random.Random) -> str:
 
 
 def several_records(rng: random.Random) -> str:
-    """Records of several things of a kind, and questions on one of them."""
+    """Return records of several things of a kind, and questions on one of them."""
     maker = MAKERS[rng.choice(KINDS)]
     things = [maker(rng) for _ in range(rng.randint(2, 4))]
     subject = SUBJECT[things[0].kind]
@@ -172,7 +174,7 @@ def several_records(rng: random.Random) -> str:
 
 
 def written_record(rng: random.Random) -> str:
-    """A chat in which somebody asks for a record of a given thing."""
+    """Return a chat in which somebody asks for a record of a given thing."""
     kind = rng.choice(KINDS)
     thing = MAKERS[kind](rng)
     keys = some_keys(thing, rng)
@@ -198,7 +200,7 @@ def written_record(rng: random.Random) -> str:
 
 
 def changed_record(rng: random.Random) -> str:
-    """A record, a change, and the record after it."""
+    """Return a record, a change, and the record after it."""
     kind = rng.choice(KINDS)
     old, new = MAKERS[kind](rng), MAKERS[kind](rng)
     keys = some_keys(old, rng)
@@ -211,7 +213,7 @@ def changed_record(rng: random.Random) -> str:
 
 
 def copying(rng: random.Random) -> str:
-    """Pairs of a noun and a word that means nothing, and questions on them."""
+    """Return pairs of a noun and a word that means nothing, and questions on them."""
     nouns = rng.sample(TABLES["nouns"], rng.randint(1, 6))
     pairs = [(noun, made_word(rng)) for noun in nouns]
     form = rng.random()
@@ -246,7 +248,7 @@ def copying(rng: random.Random) -> str:
 
 
 def class_fact(role: str, rng: random.Random) -> Fact:
-    """What armor or what weapon a class has."""
+    """Return a fact on the armor or the weapon of a class."""
     armor, weapons, _, _ = CLASS[role]
     weapon = weapons[0] if rng.random() < 0.75 else weapons[-1]
     words = {"class": role, "a_class": a(role), "A_class": a(role).capitalize(), "armor": armor, "a_weapon": a(weapon)}
@@ -267,7 +269,9 @@ def class_fact(role: str, rng: random.Random) -> Fact:
 
 
 def class_text(role: str, rng: random.Random) -> str:
-    """A fact on a class in some form, or a sentence on one of the class that follows from it."""
+    """Return a fact on a class in some form, or a sentence on one of the class that
+    follows from it.
+    """
     form = rng.random()
     if form < 0.5:
         return forms.ask(class_fact(role, rng), rng)
@@ -289,7 +293,7 @@ WAYS: tuple[tuple[Callable[[random.Random], str], int], ...] = (
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Records in all layouts, without end."""
+    """Yield records in all layouts, without end."""
     roles = rounds([row[0] for row in CLASSES], rng)
     ways = rounds([way for way, times in WAYS for _ in range(times)], rng)
     while True:
@@ -299,7 +303,9 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Continuations inside records: what follows from another value, and what was given before."""
+    """Yield continuations inside records: what follows from another value, and what was
+    given before.
+    """
     yield from record_items.classes(rng)
     yield from record_items.links(rng)
     yield from record_items.copies(rng)

@@ -66,7 +66,9 @@ class Domain:
 
 
 def domains(sections: Mapping[str, Sequence[str]]) -> list[Domain]:
-    """The domains of a file: `=` marks the parts of a thing, `+` and `-` clauses that praise and that blame it."""
+    """Return the domains of a file: `=` marks the parts of a thing, `+` and `-` clauses
+    that praise and that blame it.
+    """
     found: list[Domain] = []
     for things, lines in sections.items():
         domain = Domain(things.split(", "))
@@ -94,7 +96,7 @@ OPPOSITE: Final = {POSITIVE: NEGATIVE, NEGATIVE: POSITIVE}
 
 
 def several(noun: str) -> str:
-    """The plural of a noun of the tables."""
+    """Return the plural of a noun of the tables."""
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return noun[:-1] + "ies"
     if noun.endswith("fe"):
@@ -103,7 +105,9 @@ def several(noun: str) -> str:
 
 
 def thing_fields(domain: Domain, rng: random.Random) -> dict[str, str]:
-    """The words for one thing of a domain that patterns need: its noun, pronouns and verbs that agree."""
+    """Return the words for one thing of a domain that patterns need: its noun, pronouns
+    and verbs that agree.
+    """
     thing = rng.choice(domain.things)
     plural, thing = thing.endswith("*"), thing.rstrip("*")
     past = rng.random() < 0.6
@@ -123,7 +127,7 @@ def thing_fields(domain: Domain, rng: random.Random) -> dict[str, str]:
 
 
 def aspect_clause(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str], *, negate: bool) -> str:
-    """A clause on one part of the thing; negate: by denying the opposite."""
+    """Return a clause on one part of the thing; negate: by denying the opposite."""
     aspect = rng.choice(domain.aspects)
     noun = rng.choice(aspect.nouns)
     plural, noun = noun.endswith("*"), noun.rstrip("*")
@@ -150,7 +154,7 @@ def aspect_clause(sign: str, domain: Domain, rng: random.Random, fields: dict[st
 
 
 def thing_clause(sign: str, rng: random.Random, fields: dict[str, str], *, negate: bool) -> str:
-    """A clause on the thing as a whole; negate: by denying the opposite."""
+    """Return a clause on the thing as a whole; negate: by denying the opposite."""
     adjective = rng.choice(GOOD if (sign == POSITIVE) != negate else BAD)
     patterns = (
         TABLES["thing"] if not negate else TABLES["thing not bad"] if sign == POSITIVE else TABLES["thing not good"]
@@ -161,14 +165,14 @@ def thing_clause(sign: str, rng: random.Random, fields: dict[str, str], *, negat
 
 
 def turned(sign: str, rng: random.Random, fields: dict[str, str]) -> str:
-    """A clause that sets what was expected against what came."""
+    """Return a clause that sets what was expected against what came."""
     one, other = rng.choice(GOOD), rng.choice(BAD)
     adjective, denied = (one, other) if sign == POSITIVE else (other, one)
     return expand(rng.choice(TABLES["turned"]), rng, fields | {"adj": adjective, "other": denied})
 
 
 def clause(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str]) -> str:
-    """One clause of the sign, without a capital or a full stop."""
+    """Return one clause of the sign, without a capital or a full stop."""
     kind = rng.random()
     if sign == NEUTRAL:
         text = expand(rng.choice(TABLES["neutral clauses"]), rng, fields)
@@ -192,7 +196,7 @@ def clause(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str]
 
 
 def concession(sign: str, domain: Domain, rng: random.Random, fields: dict[str, str]) -> str:
-    """What stands before the "but" of a review of the sign: often something mild."""
+    """Return the part of a review of the sign before its "but": often something mild."""
     if rng.random() < 0.45:
         words = {"good": rng.choice(GOOD), "bad": rng.choice(BAD)}
         return expand(
@@ -202,7 +206,9 @@ def concession(sign: str, domain: Domain, rng: random.Random, fields: dict[str, 
 
 
 def tidy(text: str, rng: random.Random) -> str:
-    """The text without doubled blanks, each sentence behind a capital; now and then all in lower case."""
+    """Return the text without doubled blanks, each sentence behind a capital; now and
+    then all in lower case.
+    """
     text = " ".join(text.split()).replace(" ,", ",").replace(" .", ".").replace(" !", "!").replace(" ;", ";")
     for mark in (". ", "! "):
         text = mark.join(capital(part) for part in text.split(mark))
@@ -219,7 +225,7 @@ class Review:
 
 
 def written(sign: str, rng: random.Random) -> Review:
-    """A review written by hand, now and then two."""
+    """Return a review written by hand, now and then two."""
     lines = rng.sample(WRITTEN[sign], 2 if rng.random() < 0.2 else 1)
     text = " ".join(expand(line, rng) for line in lines)
     if rng.random() < 0.15:
@@ -228,7 +234,7 @@ def written(sign: str, rng: random.Random) -> Review:
 
 
 def review(sign: str, domain: Domain, rng: random.Random) -> Review:
-    """A review of one to four clauses; in mixed ones the last clause decides."""
+    """Return a review of one to four clauses; in mixed ones the last clause decides."""
     fields = thing_fields(domain, rng)
     said: list[str] = []
 
@@ -266,7 +272,7 @@ def review(sign: str, domain: Domain, rng: random.Random) -> Review:
 
 
 def starred(one: Review, rng: random.Random) -> str:
-    """A review with its stars, and sometimes more of a form filled in."""
+    """Return a review with its stars, and sometimes more of a form filled in."""
     word = "star" if one.stars == 1 else "stars"
     layout = rng.choice(
         (
@@ -284,7 +290,7 @@ def starred(one: Review, rng: random.Random) -> str:
 
 
 def lettered(one: Review, rng: random.Random) -> str:
-    """A question with lettered answers on one review."""
+    """Return a question with lettered answers on one review."""
     question = rng.choice(TABLES["lettered questions"])
     names = [POSITIVE, NEGATIVE, NEUTRAL] if one.sign == NEUTRAL or rng.random() < 0.5 else [POSITIVE, NEGATIVE]
     wrong = tuple(name for name in names if name != one.sign)
@@ -293,7 +299,7 @@ def lettered(one: Review, rng: random.Random) -> str:
 
 
 def draw_layout(table: list[list[str]], reviews: list[Review], rng: random.Random) -> tuple[Mapping[str, str], str]:
-    """A layout whose answers fit all the reviews."""
+    """Return a layout whose answers fit all the reviews."""
     while True:
         name, pattern = rng.choice(table)
         answers = ANSWERS[name]
@@ -302,7 +308,7 @@ def draw_layout(table: list[list[str]], reviews: list[Review], rng: random.Rando
 
 
 def chat(reviews: list[Review], rng: random.Random) -> str:
-    """A conversation that asks for the sentiment of each review."""
+    """Return a conversation that asks for the sentiment of each review."""
     answers, question = draw_layout(CHATS, reviews, rng)
     if answers is ANSWERS["label"] and rng.random() < 0.5:
         bare = rng.random() < 0.6
@@ -316,7 +322,7 @@ def chat(reviews: list[Review], rng: random.Random) -> str:
 
 
 def document(reviews: list[Review], rng: random.Random) -> str:
-    """One document on the reviews."""
+    """Return one document on the reviews."""
     kind = rng.random()
     if kind < 0.17:
         return chat(reviews, rng)
@@ -330,7 +336,9 @@ def document(reviews: list[Review], rng: random.Random) -> str:
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Reviews, composed for every domain equally often or written by hand, alone or a few below one another, each with its sentiment."""
+    """Yield reviews, composed for every domain equally often or written by hand, alone
+    or a few below one another, each with its sentiment.
+    """
     signs = rounds([POSITIVE] * 9 + [NEGATIVE] * 9 + [NEUTRAL] * 3, rng)
     topics = rounds(DOMAINS, rng)
     while True:
@@ -339,7 +347,9 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Reviews written by hand, in layouts of the training text and in layouts that it never uses."""
+    """Yield reviews written by hand, in layouts of the training text and in layouts
+    that it never uses.
+    """
     layouts = rounds(HELD_OUT_LAYOUTS, rng)
     reviews = [(sign, text) for sign, section in read("sentiment_held_out").items() for text in section]
     for turn, (sign, text) in enumerate(reviews):

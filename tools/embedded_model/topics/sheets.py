@@ -14,7 +14,9 @@ LEAST_CHARACTERS, MOST_CHARACTERS = 800, 3000
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Documents of one topic below one another; chats are left out, which do not go on below their end."""
+    """Yield documents of one topic below one another, without chats, which do not
+    continue after their end.
+    """
     for topic in rounds(TOPICS, rng):
         pieces = importlib.import_module(f"embedded_model.topics.{topic}").documents(random.Random(rng.random()))
         n_characters, sheet = rng.randint(LEAST_CHARACTERS, MOST_CHARACTERS), ""
@@ -26,6 +28,6 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """None: the topics have theirs."""
+    """Yield nothing: the topics have held-out questions."""
     del rng
     yield from ()

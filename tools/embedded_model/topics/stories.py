@@ -1,6 +1,8 @@
-"""Plain English: short stories with a plot, paragraphs of everyday life, what follows from what, what one takes for what.
+"""Plain English: short stories with a plot, paragraphs of everyday life, causes and
+effects, and tools and places for a purpose.
 
-A story draws its world once (hero, friend, elder, place, things) and tells it throughout, so names and things come back.
+A story draws its world once (hero, friend, elder, place, things) and keeps it
+throughout, so names and things come back.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class Plot:
 
 
 def plots(name: str) -> list[Plot]:
-    """The plots of a file: a section is a plot, a block of lines one of its slots."""
+    """Return the plots of a file: a section is a plot, a block of lines one of its
+    slots.
+    """
     found = []
     for head, section in read(name).items():
         title, *suits = head.split()
@@ -70,7 +74,7 @@ TOOL_LIST = [(tool, wishes.split(";")) for tool, wishes in EVERYDAY["tools"].row
 
 
 def tidy(text: str) -> str:
-    """Single spaces, and a capital where a sentence begins."""
+    """Return the text with single spaces and with capitals where sentences begin."""
     text = ARTICLES.sub(r"\1n ", SPACES.sub(" ", text).strip())
     return "\n".join(
         CAPITALS.sub(lambda match: match[1] + match[2].upper(), line) for line in map(str.strip, text.split("\n"))
@@ -78,13 +82,13 @@ def tidy(text: str) -> str:
 
 
 def with_article(fields: dict[str, str], *names: str) -> None:
-    """Adds `a_x` for each field x."""
+    """Add `a_x` for each field x."""
     for name in names:
         fields[f"a_{name}"] = a(fields[name])
 
 
 def world(rng: random.Random, kind: str) -> dict[str, str]:
-    """The fields of a story: hero, friend, elder, place and things, drawn once."""
+    """Return the fields of a story: hero, friend, elder, place and things, drawn once."""
     sex, fsex = rng.choice("FM"), rng.choice("FM")
     name = rng.choice(GIRLS if sex == "F" else BOYS)
     friend = rng.choice([other for other in (GIRLS if fsex == "F" else BOYS) if other != name])
@@ -110,7 +114,7 @@ def world(rng: random.Random, kind: str) -> dict[str, str]:
 
 
 def capital(fields: dict[str, str]) -> None:
-    """Adds the forms that begin a sentence behind a quotation."""
+    """Add the forms that begin a sentence after a quotation."""
     fields["E"] = fields["e"][0].upper() + fields["e"][1:]
     fields["At"] = fields["at"][0].upper() + fields["at"][1:]
     for name in ("home", "at", "fhis", "fhe", "a_o"):
@@ -118,7 +122,7 @@ def capital(fields: dict[str, str]) -> None:
 
 
 def drawn(plot: Plot, fields: dict[str, str], rng: random.Random) -> dict[str, str]:
-    """The world with the fields that the plot draws."""
+    """Return the world with the fields that the plot draws."""
     fields = dict(fields)
     for names, rows in plot.drawn:
         for name, value in zip(names, rng.choice(rows), strict=True):
@@ -132,14 +136,14 @@ def drawn(plot: Plot, fields: dict[str, str], rng: random.Random) -> dict[str, s
 
 
 def sentence(pattern: str, fields: dict[str, str], rng: random.Random) -> str:
-    """A pattern told in a world; `{day}` is told afresh."""
+    """Return a pattern told in a world; `{day}` is drawn each time."""
     if "{day}" in pattern:
         pattern = pattern.replace("{day}", rng.choice(DAY_LIST))
     return expand(pattern, rng, fields)
 
 
 def story(rng: random.Random, plot: Plot | None = None, kind: str | None = None) -> str:
-    """A short story of a plot."""
+    """Return a short story of a plot."""
     plot = plot or rng.choice([p for p in STORY_PLOTS if kind is None or kind in p.suits])
     fields = drawn(plot, world(rng, kind or rng.choice(plot.suits)), rng)
     parts = [sentence(rng.choice(TABLES["openings"]), fields, rng)]
@@ -155,7 +159,7 @@ def story(rng: random.Random, plot: Plot | None = None, kind: str | None = None)
 
 
 def tiny_story(rng: random.Random) -> str:
-    """Two or three sentences in which a thing and a name come back."""
+    """Return two or three sentences in which a thing and a name come back."""
     return tidy(
         sentence(
             rng.choice(TABLES["scenes in which a thing comes back"]), world(rng, rng.choice(("child", "villager"))), rng
@@ -164,13 +168,13 @@ def tiny_story(rng: random.Random) -> str:
 
 
 def paragraph(rng: random.Random, plot: Plot) -> str:
-    """A paragraph of everyday life."""
+    """Return a paragraph of everyday life."""
     fields = drawn(plot, world(rng, rng.choice(("child", "villager"))), rng)
     return tidy(" ".join(sentence(rng.choice(slot), fields, rng) for slot in plot.slots))
 
 
 def steps(name: str, todo: list[str], rng: random.Random) -> str:
-    """How to do something, in steps."""
+    """Return how to do something, in steps."""
     form = rng.random()
     if form < 0.35:
         head = expand(
@@ -184,14 +188,14 @@ def steps(name: str, todo: list[str], rng: random.Random) -> str:
 
 
 def advice(todo: list[str], rng: random.Random) -> str:
-    """The steps in one or more sentences, the first in small letters."""
+    """Return the steps in one or more sentences, the first in small letters."""
     joints = [rng.choice((". Then ", ". After that, ", ". Next, ", ", then ", " and ")) for _ in todo[2:]]
     text = rng.choice(("first ", "")) + todo[0] + "".join(j + s for j, s in zip(joints, todo[1:-1], strict=True))
     return text + rng.choice((". Finally, ", ". At the end, ", ". Then ")) + todo[-1] + "."
 
 
 def cause(row: tuple[str, list[str]], rng: random.Random) -> str:
-    """A cause and an effect of it."""
+    """Return a cause and an effect of it."""
     girl = rng.random() < 0.5
     name, he = (rng.choice(GIRLS), "she ") if girl else (rng.choice(BOYS), "he ")
     pattern = rng.choice(CAUSE_LINES)
@@ -205,7 +209,7 @@ def cause(row: tuple[str, list[str]], rng: random.Random) -> str:
 
 
 def purpose(thing: str, wish: str, forms: list[str], rng: random.Random, there: str = "") -> str:
-    """A place or a tool and what it is for."""
+    """Return a sentence about a place or a tool and its purpose."""
     fields = world(rng, "child") | {"p": thing, "t": thing, "there": there, "w": wish}
     fields["in"] = "in" if thing in INSIDE else "at"
     fields["In"] = fields["in"].capitalize()
@@ -223,13 +227,15 @@ TOOL_LINES_PLAIN = [line for line in TOOL_LINES if "{a_t} is" not in line]
 
 
 def asked(tool: str, wish: str, rng: random.Random) -> str:
-    """A purpose as a question and answer."""
+    """Return a purpose as a question and answer."""
     question = rng.choice(("What do you need to {}?", "What do you use to {}?", "which thing do you take to {}"))
     return question_answer(question.format(wish.replace("{his}", "your")), tool, rng)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Stories for the most part, with everyday paragraphs, small scenes and single sentences in between."""
+    """Yield stories for the most part, with everyday paragraphs, small scenes and
+    single sentences in between.
+    """
     tales, days, todo = rounds(STORY_PLOTS, rng), rounds(EVERYDAY_PLOTS, rng), rounds(HOW_TO_LIST, rng)
     causes, places, tools = rounds(CAUSE_LIST, rng), rounds(PLACE_LIST, rng), rounds(TOOL_LIST, rng)
     while True:
@@ -261,14 +267,16 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def held_item(prompt: str, answer: str, wrong: tuple[str, ...] | list[str], place: int, rng: random.Random) -> Item:
-    """A prompt with its right continuation at a position of the choices."""
+    """Return a prompt with its right continuation at a position of the choices."""
     choices = rng.sample(list(wrong), 3)
     choices.insert(place % 4, answer)
     return Item(KIND, prompt, tuple(f" {choice}" for choice in choices), place % 4, prompt)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Beginnings of stories and sentences; one of four continuations refers to the right name or thing, or makes sense."""
+    """Yield beginnings of stories and sentences; one of four continuations refers to
+    the right name or thing, or makes sense.
+    """
     made = 0
     for pattern, key in TABLES["held out: scenes"].rows(2) * 4:
         fields = world(rng, rng.choice(("child", "villager")))

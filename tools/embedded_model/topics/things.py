@@ -14,20 +14,20 @@ TABLES = read("things")
 
 
 def bare(name: str) -> str:
-    """A thing without its article."""
+    """Return a thing without its article."""
     first, _, rest = name.partition(" ")
     return rest if first in {"a", "an", "the"} else name
 
 
 def grouped(table: str) -> tuple[Entry, ...]:
-    """The entries of a table of answers and the things that have them."""
+    """Return the entries of a table of answers and the things that have them."""
     lines = (line.split(": ") for line in TABLES[table])
     rows = [({"x": bare(name), "ax": name}, answer) for answer, names in lines for name in names.split(", ")]
     return entries(rows, TABLES[f"{table} alike"])
 
 
 def work(n: int, alike: str) -> tuple[Entry, ...]:
-    """The entries of the professions that have something in a column."""
+    """Return the entries of the professions that have something in a column."""
     rows = [({"x": row[0], "ax": a(row[0])}, row[n]) for row in TABLES["work"].rows(3) if row[n] != "-"]
     return entries(rows, TABLES[alike])
 
@@ -53,10 +53,10 @@ RELATIONS = (COLOUR, MATERIAL, PLACE, TOOL, USE, MEANS)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Documents on the things and professions, without end."""
+    """Yield documents on the things and professions, without end."""
     return relations.documents(RELATIONS, rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions on the things and professions in phrasings of their own."""
+    """Yield questions on the things and professions in phrasings that no document uses."""
     return relations.held_out("things", RELATIONS, 20, rng)

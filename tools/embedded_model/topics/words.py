@@ -16,12 +16,14 @@ ACCEPTED = {"persons", "oxes", "echos", "heros", "waked"}  # unusual, but not wr
 
 
 def pairs(table: str) -> list[tuple[str, str]]:
-    """The pairs of a table."""
+    """Return the pairs of a table."""
     return [(left, right) for left, _, right in (pair.partition("/") for pair in TABLES[table])]
 
 
 def opposites() -> tuple[Entry, ...]:
-    """Every pair in both directions; wrong answers are of the same part of speech."""
+    """Return every pair in both directions; wrong answers are of the same part of
+    speech.
+    """
     tables = {kind: pairs(f"opposites: {kind}") for kind in KINDS}
     both = {kind: [*table, *((b, a) for a, b in table)] for kind, table in tables.items()}
     kinds = {word: kind for kind, words in both.items() for word, _ in words}
@@ -30,7 +32,9 @@ def opposites() -> tuple[Entry, ...]:
 
 
 def forms_of(table: str, endings: tuple[str, ...]) -> tuple[Entry, ...]:
-    """Words with one form; wrong are the same form of other words and misformed ones."""
+    """Return words with one form; wrong are the same form of other words and misformed
+    ones.
+    """
     rows = pairs(table)
     result = []
     for i, (word, right) in enumerate(rows):
@@ -50,10 +54,10 @@ RELATIONS = (OPPOSITE, PLURAL, PAST)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Documents on the words, without end."""
+    """Yield documents on the words, without end."""
     return relations.documents(RELATIONS, rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions on the words in phrasings of their own."""
+    """Yield questions on the words in phrasings that no document uses."""
     return relations.held_out("words", RELATIONS, 40, rng)

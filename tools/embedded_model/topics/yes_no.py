@@ -43,14 +43,16 @@ SIZE = Wording(**patterns("yes_no", "size"))
 
 
 def _the(noun: str) -> str:
-    """A noun of the tables with its article: "a dog", "an owl", "ice" (written "ice-"), "the sun"."""
+    """Return a noun of the tables with its article: "a dog", "an owl", "ice" (written
+    "ice-"), "the sun".
+    """
     if noun[-1] in "-~":
         return noun[:-1] if noun[-1] == "-" else f"being {a(noun[:-1])}"
     return noun if noun.startswith("the ") else a(noun)
 
 
 def _many(noun: str) -> str:
-    """The plural, or the noun itself where it has none."""
+    """Return the plural, or the noun itself if it has none."""
     if noun.endswith("-") or noun.startswith("the "):
         return _the(noun)
     if noun in PLURALS:
@@ -61,7 +63,7 @@ def _many(noun: str) -> str:
 
 
 def _by_table(table: str) -> Callable[[random.Random], Iterator[Claim]]:
-    """Claims of a table of yes and no."""
+    """Return claims of a table of yes and no."""
     rows = [[cell.split(", ") for cell in row] for row in TABLES[table].rows(3)]
 
     def claims(rng: random.Random) -> Iterator[Claim]:
@@ -77,12 +79,14 @@ def _by_table(table: str) -> Callable[[random.Random], Iterator[Claim]]:
 
 
 def _lists(table: str) -> dict[str, list[str]]:
-    """A table of names and their members."""
+    """Return a table of names and their members."""
     return {name: members.split(", ") for name, members in TABLES[table].rows(2)}
 
 
 def _kinds(rng: random.Random) -> Iterator[Claim]:
-    """Claims that something is of a kind: the right one, a wider one, or a wrong one."""
+    """Yield claims that something is of a kind: the right one, a wider one, or a wrong
+    one.
+    """
     members = _lists("kinds")
     kind_of = {noun: kind for kind, nouns in members.items() for noun in nouns}
     wider = _lists("wider kinds")
@@ -100,7 +104,7 @@ def _kinds(rng: random.Random) -> Iterator[Claim]:
 
 
 def _sizes(rng: random.Random) -> Iterator[Claim]:
-    """Claims that one thing is bigger or smaller than another."""
+    """Yield claims that one thing is bigger or smaller than another."""
     ranks = [(noun, i) for i, line in enumerate(TABLES["sizes"]) for noun in line.split(", ")]
     words = (("bigger", "smaller"), ("larger", "smaller"), ("bigger", "smaller"))
     others = {rank: [entry for entry in ranks if abs(entry[1] - rank) > 1] for _, rank in ranks}
@@ -134,17 +138,19 @@ CLAIM_LAYOUTS = (
 
 
 def _question(wording: Wording, claim: Claim, rng: random.Random) -> str:
-    """The claim as a question."""
+    """Return the claim as a question."""
     return sloppy(sentence(rng.choice(wording.questions), rng, claim.fields), rng)
 
 
 def _fact(wording: Wording, claim: Claim, rng: random.Random) -> str:
-    """What is so: the claim, or that it is not so."""
+    """Return a true sentence: the claim, or its negation."""
     return sentence(rng.choice(wording.yes if claim.true else wording.no), rng, claim.fields)
 
 
 def _document(wording: Wording, claims: Iterator[Claim], rng: random.Random) -> str:
-    """One document of one kind of claim: asked, said, claimed, or several at once."""
+    """Return one document of one kind of claim: asked, said, claimed, or several at
+    once.
+    """
     form, claim = rng.random(), next(claims)
     answer = "Yes" if claim.true else "No"
     if form < 0.32:
@@ -168,13 +174,13 @@ def _document(wording: Wording, claims: Iterator[Claim], rng: random.Random) -> 
 
 
 def _below_each_other(pairs: Sequence[tuple[str, str]], rng: random.Random) -> str:
-    """Questions with their answers in one layout."""
+    """Return questions with their answers in one layout."""
     layout = question_answer("<q>", "<a>", rng)
     return rng.choice(("\n", "\n\n")).join(layout.replace("<q>", q).replace("<a>", answer) for q, answer in pairs)
 
 
 def documents(rng: random.Random) -> Iterator[str]:
-    """Training documents without end."""
+    """Yield training documents without end."""
     streams = [(wording, claims(rng)) for _, wording, claims, _ in GROUPS]
     weights = [weight for weight, *_ in GROUPS]
     while True:
@@ -182,7 +188,7 @@ def documents(rng: random.Random) -> Iterator[str]:
 
 
 def _held_of(wording: Wording, claims: Iterator[Claim], n: int, rng: random.Random) -> Iterator[SelectRequest]:
-    """Ask n questions, as many with Yes as with No, over different claims."""
+    """Yield n questions, as many with Yes as with No, over different claims."""
     wanted = {True: n // 2, False: n - n // 2}
     seen: set[tuple[str, str]] = set()
     i = 0
@@ -200,7 +206,9 @@ def _held_of(wording: Wording, claims: Iterator[Claim], n: int, rng: random.Rand
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:
-    """Questions in phrasings that no document uses, half of them to be answered with Yes."""
+    """Yield questions in phrasings that no document uses, half of them to be answered
+    with Yes.
+    """
     questions: list[SelectRequest] = []
     for _, wording, claims, n in GROUPS:
         questions += _held_of(wording, claims(rng), n, rng)
@@ -208,6 +216,6 @@ def held_out(rng: random.Random) -> Iterator[Item]:
 
 
 def _spread(questions: Sequence[SelectRequest]) -> Iterator[Item]:
-    """The items, with Yes first and No first equally often for either answer."""
+    """Yield the items, with Yes first and No first equally often for either answer."""
     for answer in ("Yes", "No"):
         yield from items("yes or no", [question for question in questions if question.answer == answer])
