@@ -54,6 +54,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "bundled_model",
             "cache_dir",
+            "queue_stream",
             "row_layouts",
             "scheduler",
         ),

@@ -8,37 +8,17 @@ Cancelling the awaiting task cancels the work of the call.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
-from contextvars import copy_context
 from functools import wraps
-from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from selectrie.engine.scheduler.task_group import CancelScope
+from selectrie.engine.queue_stream import QueueStream
+from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Streaming(Protocol[T_co]):
-    """A stream that is read piece by piece.
-
-    A `Stream` yields chunks, a `PageStream` events.
-    """
-
-    @property
-    def is_finished(self) -> bool: ...
-    def listen(self, listener: Callable[[], None]) -> None: ...
-    def arrived(self) -> Iterator[T_co]: ...
-    def __enter__(self) -> Any: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -51,7 +31,7 @@ def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
     return _renamed(waiting, method)
 
 
-def async_stream(method: Callable[P, Streaming[T]]) -> Callable[P, AsyncGenerator[T, None]]:
+def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenerator[T, None]]:
     """Return a method that starts a stream as an asynchronous generator function.
 
     It has the same arguments, and starts when the first chunk is requested. No thread
@@ -81,30 +61,21 @@ async def in_thread(function: Callable[[], R]) -> R:
     the function's task groups are cancelled too.
     """
     scope = CancelScope()
-    outcome: Future[R] = Future()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-
-    def work() -> None:
-        try:
-            with scope.open():
-                outcome.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - belongs to the task that awaits it
-            outcome.set_exception(error)
-        _wake(loop, ended)
-
-    threading.Thread(target=copy_context().run, args=(work,), name="selectrie-await", daemon=True).start()
+    thread = ScopedThread("selectrie-await", scope, function, lambda: _wake(loop, ended))
+    thread.start()
     try:
         await ended.wait()
     except (asyncio.CancelledError, GeneratorExit):
         scope.cancel()
         raise
-    return outcome.result()  # raised here, where Python can handle a StopIteration
+    return thread.outcome.result()  # raised here, where Python can handle a StopIteration
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
     """Set the event from another thread, unless it is set.
 
-    The reader looks for chunks after it has cleared the event, so none is missed.
+    The reader looks for pieces after it has cleared the event, so none is missed.
     """
     if not arrived.is_set():
         with suppress(RuntimeError):  # the loop was closed, so no task waits
@@ -115,5 +86,5 @@ def _renamed(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:
     """Rename the awaitable form of a method, as in `select` -> `aselect`."""
     form.__name__ = "a" + method.__name__
     form.__qualname__ = method.__qualname__[: -len(method.__name__)] + form.__name__
-    form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling takes its work back."
+    form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling it cancels the work."
     return form

@@ -13,8 +13,8 @@ from selectrie import RenderParams, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.rendering import page_requests as render_module
 from selectrie.engine.rendering.renderer import MOST_SLOTS
+from selectrie.engine.scheduler.task_group import CancelScope
 from selectrie.errors import (
     CancelledError,
     ClosedError,
@@ -560,7 +560,7 @@ def test_a_row_that_fails_cancels_the_others(monkeypatch):
     rows = [{"long": at != 1, "names": {"c": 1}} for at in range(4)]
     in_hand, at_work, cancelled = threading.Event(), threading.Event(), threading.Event()
     all_begun = threading.Barrier(4, timeout=60)
-    make, cancel = Engine._make_page, render_module._Crew.cancel
+    make, cancel = Engine._make_page, CancelScope.cancel
     model, ends = HashModel(1), []
 
     def hold():
@@ -583,12 +583,12 @@ def test_a_row_that_fails_cancels_the_others(monkeypatch):
             ends.append(type(error))
             raise
 
-    def cancelling(crew):
-        cancel(crew)
+    def cancelling(scope):
+        cancel(scope)
         cancelled.set()
 
     monkeypatch.setattr(Engine, "_make_page", making)
-    monkeypatch.setattr(render_module._Crew, "cancel", cancelling)
+    monkeypatch.setattr(CancelScope, "cancel", cancelling)
     with Engine(model, check=EXACT) as engine:
         with pytest.raises(TemplateError, match=r"^request 1: <template>:1:") as caught:
             engine.render_many(template, rows)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import copy_context
 from queue import Empty, SimpleQueue
-from types import TracebackType
 
+from selectrie.engine.queue_stream import Outlet, QueueStream
 from selectrie.engine.rendering.page_writer import Tell
 from selectrie.engine.rendering.renderer import PageRequest
-from selectrie.engine.scheduler.task_group import CancelScope
+from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
 from selectrie.errors import CancelledError, OptionError, of_request
 from selectrie.options import RenderParams, named, record
 from selectrie.results import Event, Page
@@ -22,7 +20,7 @@ MOST_AT_ONCE = 64
 """Maximum pages of one request that are rendered at once, one thread each."""
 
 _LOOK_S = 0.05
-"""Seconds between two checks of threads that have not reported their end."""
+"""Seconds between two checks whether a thread has ended."""
 
 Make = Callable[[PageRequest, Tell | None], Page]
 """Renders one page in the calling thread; its tasks belong to the open scope."""
@@ -67,112 +65,53 @@ def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
     """Return the pages of many requests, rendered side by side, in request order.
 
     The first failure is raised, with its index as `request`, and the other pages are
-    cancelled. Ctrl-C cancels them too.
+    cancelled. Ctrl-C cancels them too. No thread is left when this returns. The threads
+    are daemons, which those of a `ThreadPoolExecutor` are not: an interpreter that
+    exits does not wait for pages.
     """
-    crew = _Crew(make, requests)
+    scope = CancelScope.nested()
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for index in range(len(requests)):
+        waiting.put(index)
+    made: dict[int, Page] = {}
+    failed: dict[int, BaseException] = {}
+
+    def work() -> None:
+        """Make page after page until none is left or one has failed."""
+        with suppress(Empty):
+            while not failed and not scope.is_cancelled:
+                index = waiting.get_nowait()
+                try:
+                    made[index] = make(requests[index], None)
+                except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for the pages
+                    failed[index] = error
+                    scope.cancel()
+
+    n_threads = min(MOST_AT_ONCE, len(requests))
+    threads = [ScopedThread("selectrie-page", scope, work) for _ in range(n_threads)]
     try:
-        crew.work()
-    except BaseException:
-        crew.cancel()
-        crew.wait()
-        raise
-    return crew.pages()
-
-
-class _Crew:
-    """The threads that make the pages of one request."""
-
-    def __init__(self, make: Make, requests: Sequence[PageRequest]) -> None:
-        self._make, self._requests = make, requests
-        self._scope = CancelScope.nested()
-        self._waiting: SimpleQueue[int] = SimpleQueue()
-        for at in range(len(requests)):
-            self._waiting.put(at)
-        self._made: dict[int, Page] = {}
-        self._failed: dict[int, BaseException] = {}
-        self._left: SimpleQueue[threading.Thread] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-
-    def work(self) -> None:
-        """Start the threads and wait for all."""
-        for _ in range(min(MOST_AT_ONCE, len(self._requests))):
-            thread = threading.Thread(target=copy_context().run, args=(self._run,), name="selectrie-page", daemon=True)
-            self._threads.append(thread)
+        for thread in threads:
             thread.start()
-        self.wait()
-
-    def wait(self) -> None:
-        """Wait until every thread has ended.
-
-        Ctrl-C may come at any point, and may keep a thread from reporting its end.
-        """
-        while any(thread.is_alive() for thread in self._threads):
-            with suppress(Empty):
-                self._left.get(timeout=_LOOK_S).join()
-
-    def cancel(self) -> None:
-        """Cancel all pages. May be called from any thread."""
-        self._scope.cancel()
-
-    def pages(self) -> list[Page]:
-        """Return the pages in request order, or raise the first failure."""
-        told = {at: error for at, error in self._failed.items() if not isinstance(error, CancelledError)}
-        for at in sorted(told or self._failed):
-            with of_request(at if len(self._requests) > 1 else None):
-                raise self._failed[at]
-        return [self._made[at] for at in range(len(self._requests))]
-
-    def _run(self) -> None:
-        """Make page after page in one thread, until none is left or one has failed."""
-        try:
-            with self._scope.open():
-                while not self._failed and not self._scope.is_cancelled:
-                    self._one(self._waiting.get_nowait())
-        except Empty:
-            pass
-        finally:
-            self._left.put(threading.current_thread())
-
-    def _one(self, at: int) -> None:
-        try:
-            self._made[at] = self._make(self._requests[at], None)
-        except BaseException as error:  # noqa: BLE001 - belongs to the thread that waits for the pages
-            self._failed[at] = error
-            self.cancel()
+        _join(threads)
+    except BaseException:
+        scope.cancel()
+        _join(threads)
+        raise
+    causes = [index for index, error in failed.items() if not isinstance(error, CancelledError)]
+    for index in sorted(causes or failed):
+        with of_request(index if len(requests) > 1 else None):
+            raise failed[index]
+    return [made[index] for index in range(len(requests))]
 
 
-class _Outlet:
-    """Receives the events of a page from its thread; None at its end.
-
-    It holds no reference to the stream.
-    """
-
-    def __init__(self) -> None:
-        self.queue: SimpleQueue[Event | None] = SimpleQueue()
-        self.listener: Callable[[], None] = _nobody
-        self.page: Page | None = None
-        self.error: BaseException | None = None
-
-    def put(self, item: Event | None) -> None:
-        """Queue an item for the reader."""
-        self.queue.put(item)
-        self.listener()
-
-    def work(self, make: Make, request: PageRequest, scope: CancelScope) -> None:
-        """Make the page, in a separate thread."""
-        try:
-            with scope.open():
-                self.page = make(request, self.put)
-        except BaseException as error:  # noqa: BLE001 - raised to the reader
-            self.error = error
-        self.put(None)
+def _join(threads: Iterable[threading.Thread]) -> None:
+    """Wait until every thread that was started has ended."""
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_LOOK_S)
 
 
-def _nobody() -> None:
-    pass
-
-
-class PageStream(Iterator[Event]):
+class PageStream(QueueStream[Event]):
     """The events of a page as they come; made by `Engine.stream_render`.
 
     There is a `TextEvent` for each text as it comes, and a `SlotEvent` for each slot
@@ -187,49 +126,12 @@ class PageStream(Iterator[Event]):
 
         `check_process` raises in a forked child, where no event will come.
         """
-        self._check_process = check_process
-        self._outlet = outlet = _Outlet()
-        self._scope = scope = CancelScope.nested()
-        self._is_finished = self._is_closed = False
-        self._finalizer = weakref.finalize(self, scope.cancel)
-        context = copy_context()
-        threading.Thread(
-            target=context.run, args=(outlet.work, make, request, scope), name="selectrie-page", daemon=True
-        ).start()
-
-    def __iter__(self) -> PageStream:
-        return self
-
-    def __enter__(self) -> PageStream:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __next__(self) -> Event:
-        """Wait for the next event.
-
-        Ctrl-C cancels the page and is raised again. Raises `ForkedError` in a child
-        process.
-        """
-        if self.is_finished:
-            raise StopIteration
-        try:
-            self._check_process()
-            event = self._read(self._outlet.queue.get())
-        except BaseException:
-            self.close()
-            raise
-        if event is None:
-            raise StopIteration
-        return event
-
-    @property
-    def is_finished(self) -> bool:
-        """Return whether no further event will come."""
-        return self._is_closed or self._is_finished
+        outlet: Outlet[Event] = Outlet()
+        scope = CancelScope.nested()
+        super().__init__(outlet, 1, check_process, scope.cancel)
+        thread = ScopedThread("selectrie-page", scope, lambda: make(request, outlet.put), lambda: outlet.put(0))
+        self._outcome = thread.outcome
+        thread.start()
 
     @property
     def page(self) -> Page:
@@ -240,39 +142,11 @@ class PageStream(Iterator[Event]):
         """
         for _ in self:
             pass
-        if self._is_finished and self._outlet.error is not None:
-            raise self._outlet.error
-        if self._outlet.page is None or not self._is_finished:
+        if self._n_running:
             raise CancelledError
-        return self._outlet.page
+        return self._outcome.result()
 
-    def close(self) -> None:
-        """Cancel what has not ended. May be called twice."""
-        self._is_closed = True
-        self._outlet.listener = _nobody
-        self._finalizer()
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call a function whenever `arrived` may have an event.
-
-        It is called on a thread of the stream.
-        """
-        self._outlet.listener = listener
-
-    def arrived(self) -> Iterator[Event]:
-        """Yield the events that are there, without waiting."""
-        while not self.is_finished:
-            try:
-                event = self._read(self._outlet.queue.get_nowait())
-            except Empty:
-                return
-            if event is not None:
-                yield event
-
-    def _read(self, item: Event | None) -> Event | None:
-        """Return the item; at the end, raise the error of the page, if any."""
-        if item is None:
-            self._is_finished = True
-            if self._outlet.error is not None:
-                raise self._outlet.error
-        return item
+    def _ended(self, _number: int) -> None:
+        """Raise the error of the page, if any."""
+        self._n_running = 0
+        self._outcome.result()

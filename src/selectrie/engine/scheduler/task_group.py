@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, Protocol, TypeVar
+from contextvars import ContextVar, copy_context
+from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.model_thread import Handle, ModelThread
@@ -194,3 +196,30 @@ class CancelScope:
 
 
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
+
+
+class ScopedThread(threading.Thread, Generic[R]):
+    """A daemon thread that runs a function within a scope.
+
+    The function sees the context variables of the thread that made this one.
+
+    Attributes:
+        outcome: What the function returns or raises.
+    """
+
+    def __init__(
+        self, name: str, scope: CancelScope, function: Callable[[], R], when_done: Callable[[], None] | None = None
+    ) -> None:
+        """Prepare the thread; `when_done` is called once `outcome` is set."""
+        self.outcome: Future[R] = Future()
+
+        def work() -> None:
+            try:
+                with scope.open():
+                    self.outcome.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - belongs to the thread that reads the outcome
+                self.outcome.set_exception(error)
+            if when_done is not None:
+                when_done()
+
+        super().__init__(target=copy_context().run, args=(work,), name=name, daemon=True)
