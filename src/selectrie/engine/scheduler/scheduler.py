@@ -32,9 +32,8 @@ from dataclasses import dataclass, replace
 
 from selectrie.core.model import Model, Rows
 from selectrie.core.types import NO_NODE, Capacity
-from selectrie.engine.scheduler.batch import ask_part, attach
+from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, LogitsCache, SupportsDeadline
-from selectrie.engine.scheduler.model_calls import extend, shares
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.prefill import PREFILL_ROWS, allocate_prefill, find_cursor, prefill_part
 from selectrie.errors import (
