@@ -17,8 +17,8 @@ from selectrie import load
 from selectrie.core.types import Cost, Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.rendering import decide_slot, slot_sampling
-from selectrie.engine.rendering.decide_slot import fill
+from selectrie.engine.rendering import decide_slot as slot_module
+from selectrie.engine.rendering.decide_slot import decide_slot
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext
 from selectrie.engine.rendering.terminators import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine.requests.generate import GenerationParams
@@ -62,7 +62,7 @@ def place_of(text, following="", **more):
 def filled(model, slot, place, on_text=None):
     """What a fresh engine fills in."""
     with engine_of(model) as engine, task_group(engine._owner, keep_cached=True) as group:
-        return fill(group, engine._model, 0.0, slot, place, on_text)
+        return decide_slot(group, engine._model, 0.0, slot, place, on_text)
 
 
 def asked(model, method, *args, **options):
@@ -164,8 +164,8 @@ def frequencies(monkeypatch, n, **options):
     with engine_of(TableModel(ANIMALS)) as engine, task_group(engine._owner) as group:
         slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), **options)
         for step in range(n):
-            monkeypatch.setattr(slot_sampling, "uniform", lambda *_, u=(step + 0.5) / n: u)
-            counts[fill(group, engine._model, 0.0, slot, place_of("a")).text] += 1
+            monkeypatch.setattr(slot_module, "uniform", lambda *_, u=(step + 0.5) / n: u)
+            counts[decide_slot(group, engine._model, 0.0, slot, place_of("a")).text] += 1
     return counts
 
 
@@ -191,16 +191,16 @@ def test_a_draw_is_by_the_score_divided_by_the_temperature(monkeypatch, options,
 )
 def test_every_uniform_number_draws_by_shares_side_by_side(scores, temperature):
     """The shares of [0, 1) are as long as the probabilities, and whatever has none is never drawn."""
-    chances = slot_sampling.chances_of(np.array(scores), temperature)
+    chances = slot_module.probabilities_of(np.array(scores), temperature)
     weights = [exp((score - max(scores)) / temperature) for score in scores]
     assert chances == pytest.approx([weight / sum(weights) for weight in weights], abs=1e-12)
     ends = np.cumsum(chances)
     for place, (start, end) in enumerate(zip([0.0, *ends[:-1]], ends, strict=True)):
         if end - start > 1e-9:
             inside = [start + (end - start) * share for share in (1e-6, 0.5, 1 - 1e-6)]
-            assert {slot_sampling.place_of(chances, u / ends[-1]) for u in inside} == {place}
+            assert {slot_module.index_at(chances, u / ends[-1]) for u in inside} == {place}
     for u in (0.0, 0.5, nextafter(1.0, 0.0)):
-        assert chances[slot_sampling.place_of(chances, u)] > 0
+        assert chances[slot_module.index_at(chances, u)] > 0
 
 
 @settings(max_examples=20)
@@ -246,11 +246,11 @@ def test_the_seed_of_the_slot_comes_before_that_of_the_place():
 )
 def test_a_draw_near_an_edge_is_close(monkeypatch, tolerance, u, close):
     """Shares .3, .5 and .2 side by side: scores moved by .01 move the first edge by .004, and no draw beyond that."""
-    monkeypatch.setattr(slot_sampling, "uniform", lambda *_: u)
+    monkeypatch.setattr(slot_module, "uniform", lambda *_: u)
     slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     check = None if tolerance is None else SelfCheck(1, tolerance / 4, tolerance)
     with engine_of(TableModel(ANIMALS), check) as engine, task_group(engine._owner) as group:
-        record = fill(group, engine._model, tolerance, slot, place_of("a")).record
+        record = decide_slot(group, engine._model, tolerance, slot, place_of("a")).record
     assert record.close is close
     assert record.to_dict()["drawn"]["close"] is close
 
@@ -260,7 +260,7 @@ def test_a_rule_with_contexts_can_be_drawn_by():
     rule = ScoringRule("calibrated", content_free=("b",))
     slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     with engine_of(HashModel(1)) as engine, task_group(engine._owner) as group:
-        record = fill(group, engine._model, 0.0, slot, place_of("a")).record
+        record = decide_slot(group, engine._model, 0.0, slot, place_of("a")).record
     assert (record.selection.rule, record.close) == ("calibrated", False)
 
 
@@ -330,10 +330,10 @@ def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following
     place = SlotContext(page.prompt, following, before="Weapon:")
     grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=SearchParams(k=len(texts)), logprobs="lp")
     with task_group(model._owner, keep_cached=True) as group:
-        listed = fill(
+        listed = decide_slot(
             group, model._model, None, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place
         )
-        searched = fill(group, model._model, None, grammar, place)
+        searched = decide_slot(group, model._model, None, grammar, place)
     assert [one.text for one in searched.record.ranked] == [one.text for one in listed.record.ranked]
     apart = [searched.logprobs[text] - listed.logprobs[text] for text in texts]
     assert apart == pytest.approx([apart[0]] * len(texts), abs=0.01)  # rows in fast precision, weights in f16
@@ -553,14 +553,14 @@ def test_a_gen_of_a_grammar_that_llguidance_reads_is_not_cut():
 
 
 def test_who_listens_may_end_it():
-    """What `on_text` raises comes out of `fill`, and the engine goes on working."""
+    """What `on_text` raises comes out of `decide_slot`, and the engine goes on working."""
 
     def refuse(_text):
         raise KeyError("enough")
 
     with engine_of(HashModel(1)) as engine:
         with pytest.raises(KeyError), task_group(engine._owner) as group:
-            fill(group, engine._model, 0.0, gen_of(max_tokens=200), place_of("a"), refuse)
+            decide_slot(group, engine._model, 0.0, gen_of(max_tokens=200), place_of("a"), refuse)
         assert engine.select("a", ["cat", "bat"]).text in {"cat", "bat"}
 
 
@@ -663,4 +663,4 @@ def test_this_comparison_can_fail():
     place, other = place_of("a ", "."), place_of("a ", "s.")
     slot = select_of(["cat", "bat"])
     assert filled(HashModel(1), slot, place).record != filled(HashModel(1), slot, other).record
-    assert decide_slot.SlotContext is SlotContext
+    assert slot_module.SlotContext is SlotContext

@@ -9,23 +9,25 @@ from typing import TypeAlias
 
 import numpy as np
 
+from selectrie.core import numerics
 from selectrie.core.model import Model
-from selectrie.core.types import IntArray
+from selectrie.core.types import FloatArray, IntArray, OffsetArray
+from selectrie.decoding import scoring
+from selectrie.decoding.rng import uniform
+from selectrie.decoding.sampling.stability import Band, is_close
 from selectrie.decoding.sampling.task import SampleTask
 from selectrie.engine.rendering.json_string import whole_length
-from selectrie.engine.rendering.slot_sampling import drawn_choice
 from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, SelectSlot, SlotContext
 from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, needed
-from selectrie.engine.requests import beam_search, generate, select, select_grammar
-from selectrie.engine.requests import sample as drawing
+from selectrie.engine.requests import beam_search, generate, sample, select, select_grammar
 from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.constrained_prompt import n_room
-from selectrie.engine.requests.generate import Drawing, GenerateRequest, GenerationParams
+from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import InternalError, NothingFoundError
-from selectrie.options import DEFAULT_PROMPTING, SearchParams, StopParams
-from selectrie.results import BeamResult, Completion, Generation, Samples, Selection
+from selectrie.options import DEFAULT_PROMPTING, SamplingParams, SearchParams, StopParams
+from selectrie.results import BeamResult, ChoiceTable, Generation, Samples, Selection
 from selectrie.results.sampled_choice import SampledChoice
 from selectrie.template.values.values import Option
 from selectrie.tokenization.canonical import encode_inside, reopen
@@ -54,12 +56,12 @@ class SlotResult:
     logprobs: dict[str, float] | None = None
 
 
-def fill(  # noqa: PLR0917 - the task group and its model first, as everywhere
+def decide_slot(  # noqa: PLR0917 - the task group and its model first, as everywhere
     group: TaskGroup,
     model: Model,
     tolerance: float | None,
     slot: AnySlot,
-    place: SlotContext,
+    context: SlotContext,
     on_text: Callable[[str], None] | None = None,
 ) -> SlotResult:
     """Decide a slot and wait for it.
@@ -70,7 +72,7 @@ def fill(  # noqa: PLR0917 - the task group and its model first, as everywhere
         tolerance: Nats per row by which layout may change a log-probability; None if
             it was not measured.
         slot: The slot.
-        place: Its position on the page.
+        context: Its position on the page.
         on_text: Called in this thread with the text of a gen as it comes (the first
             one, if there are several). The pieces joined are `SlotResult.text`.
 
@@ -79,65 +81,125 @@ def fill(  # noqa: PLR0917 - the task group and its model first, as everywhere
         ModelError: If the model fails.
     """
     if isinstance(slot, GenSlot):
-        return _fill_gen(group, model, tolerance, slot, place, on_text)
+        return _decide_gen(group, model, tolerance, slot, context, on_text)
     if isinstance(slot, BeamSlot):
-        return _fill_beam(group, model, tolerance, slot, place)
+        return _decide_beam(group, model, tolerance, slot, context)
     if slot.grammar is not None:
-        return _fill_unlisted(group, model, tolerance, slot, place)
-    return _fill_select(group, model, tolerance, slot, place)
+        return _decide_unlisted(group, model, tolerance, slot, context)
+    return _decide_listed(group, model, tolerance, slot, context)
 
 
-def _fill_select(
-    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, place: SlotContext
+def _decide_listed(
+    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, context: SlotContext
 ) -> SlotResult:
-    terminator, following = _listed_ending(slot, place)
-    asked = SelectRequest(slot.rule, terminator, following, slot.prior, slot.search)
-    question = selections.prepare(model.vocabulary, model.limits, place.prompt, slot.texts, asked)
+    terminator, following = _listed_ending(slot, context)
+    request = SelectRequest(slot.rule, terminator, following, slot.prior, slot.search)
+    question = selections.prepare(model.vocabulary, model.limits, context.prompt, slot.texts, request)
     selection = select.answer(group, [question], tolerance)[0]
     record: Selection | SampledChoice = selection
     if slot.temperature is not None:
-        record = drawn_choice(selection, slot.temperature, place.seed if slot.seed is None else slot.seed)
+        record = _drawn_choice(selection, slot.temperature, context.seed if slot.seed is None else slot.seed)
     return SlotResult(_value_of(slot.options, record.text), record.text, record, logprobs=_logprobs(slot, selection))
 
 
-def _listed_ending(slot: SelectSlot, place: SlotContext) -> tuple[str, str]:
+def _listed_ending(slot: SelectSlot, context: SlotContext) -> tuple[str, str]:
     """Return the terminator and the following text of a select among options."""
     if slot.terminator == "text":
-        return "text", needed(place.following)
+        return "text", needed(context.following)
     if slot.terminator is not None:
         return slot.terminator, ""
-    if place.following or not place.ends_turn:
-        return "auto", place.following
+    if context.following or not context.ends_turn:
+        return "auto", context.following
     return "eog", ""
 
 
-def _fill_unlisted(
-    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, place: SlotContext
+def _decide_unlisted(
+    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, context: SlotContext
 ) -> SlotResult:
     """Decide a select among the texts of a grammar that cannot be listed."""
     if slot.grammar is None:
         raise InternalError("a select without options has a grammar")
-    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
-    asked = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, place))
+    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
+    request = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, context))
     if slot.temperature is not None:
-        wanted = (1, place.seed if slot.seed is None else slot.seed, True)
-        prepared_sample = drawing.prepare(model, place.prompt, ending.grammar, asked, wanted)
-        draws = ending.of_draws(drawing.answer(group, prepared_sample, tolerance))
-        found = {one.text: one.logp for one in draws}
-        return SlotResult(draws[0].text, draws[0].text, draws, logprobs=found if slot.logprobs is not None else None)
-    prepared_select = select_grammar.prepare(model, place.prompt, ending.grammar, asked)
+        one_draw = (1, context.seed if slot.seed is None else slot.seed, True)
+        prepared_sample = sample.prepare(model, context.prompt, ending.grammar, request, one_draw)
+        samples = ending.of_draws(sample.answer(group, prepared_sample, tolerance))
+        logprobs = None if slot.logprobs is None else {one.text: one.logp for one in samples}
+        return SlotResult(samples[0].text, samples[0].text, samples, logprobs=logprobs)
+    prepared_select = select_grammar.prepare(model, context.prompt, ending.grammar, request)
     selection = ending.of_selection(select_grammar.answer(group, prepared_select, tolerance))
     return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
 
 
-def _fitting(model: Model, search: SearchParams, place: SlotContext) -> SearchParams:
+def _fitting(model: Model, search: SearchParams, context: SlotContext) -> SearchParams:
     """Return the search with as many tokens a text as fit after the page.
 
     A select has no argument for them, and its certificate says whether a longer text
     could be better.
     """
-    n_left = model.limits.nodes - n_room(reopen(model.vocabulary, place.prompt))
+    n_left = model.limits.nodes - n_room(reopen(model.vocabulary, context.prompt))
     return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
+
+
+def _drawn_choice(selection: Selection, temperature: float, seed: int) -> SampledChoice:
+    """Draw one of a set of scored choices, by the uniform number of (seed, step 0).
+
+    Every choice must be scored. Temperature 0 takes the winner. The same seed draws the
+    same text whatever the order of the choices; choices of one path count once. If
+    every score is -inf, no choice has any probability, and the winner is drawn.
+    """
+    if temperature == 0 or not np.isfinite(selection.score):
+        close = None if selection.signature.tolerance is None else not selection.certificate.rescored
+        return SampledChoice(selection, selection.index, 1.0, temperature, seed, close)
+    order = _order_of(selection.choices)
+    probabilities = probabilities_of(selection.choices.score[order], temperature)
+    u = uniform(seed, 0)
+    drawn = index_at(probabilities, u)
+    close = _could_change(selection, order, drawn, u, temperature)
+    return SampledChoice(selection, int(order[drawn]), float(probabilities[drawn]), temperature, seed, close)
+
+
+def _order_of(table: ChoiceTable) -> OffsetArray:
+    """Return the first choice of each path, int64[P], in byte order of the texts."""
+    return np.array(sorted(table.first.tolist(), key=lambda index: table.texts[index].encode()), dtype=np.int64)
+
+
+def probabilities_of(scores: FloatArray, temperature: float) -> FloatArray:
+    """Return softmax(score / temperature), float64[P].
+
+    Scores must be below inf, at least one of them finite, and the temperature positive.
+    """
+    with np.errstate(over="ignore"):
+        return numerics.softmax((scores - scores.max()) / temperature)
+
+
+def index_at(probabilities: FloatArray, u: float) -> int:
+    """Return the index whose share of [0, 1) holds u.
+
+    The shares lie side by side in order. An index of probability 0 is never returned.
+    `u` must be below 1 by at least 2**-53, so that its share of the sum is below the
+    sum, however it is rounded.
+    """
+    ends = np.cumsum(probabilities)
+    return int(np.searchsorted(ends, u * ends[-1], side="right"))
+
+
+def _could_change(selection: Selection, order: OffsetArray, drawn: int, u: float, temperature: float) -> bool | None:
+    """Return whether scores within their tolerances could have drawn another path.
+
+    Returns None if no tolerance was measured. `drawn` is an index of `order`.
+    """
+    tolerance, table = selection.signature.tolerance, selection.choices
+    if tolerance is None:
+        return None
+    lengths = scoring.Lengths.of(table.texts, table.trie)
+    moves = scoring.tolerance_of(selection.rule, tolerance, table.trie, selection.terminator, lengths=lengths)
+    finite = np.flatnonzero(table.score[order] > -np.inf)
+    score, move = table.score[order[finite]], moves[order[finite]]
+    band = Band(score - move, score + move, np.ones(len(finite), dtype=np.bool_))
+    index = int(np.searchsorted(finite, drawn))
+    return is_close(band, index, u, replace(SamplingParams.UNCHANGED, temperature=temperature))
 
 
 def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None:
@@ -153,113 +215,104 @@ def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
     return next((option.value for option in options or () if option.text == text), text)
 
 
-def _fill_beam(
-    group: TaskGroup, model: Model, tolerance: float | None, slot: BeamSlot, place: SlotContext
+def _decide_beam(
+    group: TaskGroup, model: Model, tolerance: float | None, slot: BeamSlot, context: SlotContext
 ) -> SlotResult:
-    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, place.following, ends_turn=place.ends_turn)
+    ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
     n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
     beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
-    asked = beam_search.prepare(model, place.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
-    result = ending.of_beam(beam_search.answer(group, asked, beam, tolerance))
+    request = beam_search.prepare(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
+    result = ending.of_beam(beam_search.answer(group, request, beam, tolerance))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
         raise NothingFoundError("the options", reason, "give max_tokens= more, or shorter options")
     return SlotResult(_value_of(slot.options, result.text), result.text, result)
 
 
-def _fill_gen(  # noqa: PLR0917
+def _decide_gen(  # noqa: PLR0917
     group: TaskGroup,
     model: Model,
     tolerance: float | None,
     slot: GenSlot,
-    place: SlotContext,
+    context: SlotContext,
     on_text: Callable[[str], None] | None,
 ) -> SlotResult:
-    ending, stop = _gen_ending(model, slot, place)
+    ending, stop = _gen_ending(model, slot, context)
     stopping = StopParams(max_tokens=slot.max_tokens, stop=stop)
     grammar = slot.grammar if ending is None else ending.grammar
     when = ending.is_complete if ending is not None and ending.text else None
-    wanted = GenerateRequest(
+    request = GenerateRequest(
         n=slot.n,
-        seed=place.seed if slot.seed is None else slot.seed,
+        seed=context.seed if slot.seed is None else slot.seed,
         sampling=slot.sampling,
         stopping=replace(stopping, when=when),
         options=GenerationParams(grammar=grammar, heal=True),
     )
-    plan = generate.prepare(model.vocabulary, model.limits, place.prompt, wanted)
-    outlet = None if on_text is None else _Outlet(on_text, ending)
-    drawings = generate.begin(group, plan, tolerance, None if outlet is None else outlet.watch)
-    if outlet is not None:
-        outlet.pass_on(drawings[0])
+    plan = generate.prepare(model.vocabulary, model.limits, context.prompt, request)
+    relay = None if on_text is None else _TextRelay(on_text, ending)
+    pieces: SimpleQueue[str | None] = SimpleQueue()
+
+    def watch(_prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
+        return (lambda: None) if index else (lambda: pieces.put(task.new_text()))
+
+    drawings = generate.begin(group, plan, tolerance, None if relay is None else watch)
+    if relay is not None:
+        drawings[0].handle.when_done(lambda: pieces.put(None))
+        for piece in iter(pieces.get, None):
+            relay.add(piece)
     done = [generate.completion(one, tolerance) for one in drawings]
     if ending is not None:
         done = [ending.of_completion(one) for one in done]
     record = replace(generate.generation(plan, done, model.identity, tolerance), stopping=stopping)
     first = done[0]
-    if outlet is not None:
-        outlet.finish(first)
+    if relay is not None:
+        relay.pass_on(first.text)
     tokens = np.array([token.id for token in first.tokens], dtype=np.int32)
     value = first.text if slot.n == 1 else [one.text for one in done]
     return SlotResult(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
 
 
-def _gen_ending(model: Model, slot: GenSlot, place: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
+def _gen_ending(model: Model, slot: GenSlot, context: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
     """Return how a gen ends.
 
     With a grammar and no stop text it ends as texts of the grammar do, else by stop
     texts. The contents of a JSON string end by either.
     """
     if slot.is_json:
-        return ending_of_string(model.vocabulary, place.following), slot.stop or ()
+        return ending_of_string(model.vocabulary, context.following), slot.stop or ()
     if slot.stop is not None:
         return None, slot.stop
     if slot.grammar is not None:
-        return ending_of(model.vocabulary, slot.grammar, None, place.following, ends_turn=place.ends_turn), ()
-    return None, default_stops(place.following, place.before)
+        return ending_of(model.vocabulary, slot.grammar, None, context.following, ends_turn=context.ends_turn), ()
+    return None, default_stops(context.following, context.before)
 
 
-class _Outlet:
-    """Passes the text of a sequence from the model's thread to the caller of `fill`.
+class _TextRelay:
+    """Passes on the text of a sequence as far as it surely belongs to the slot.
 
-    Characters that may not belong to the text are held back: the beginning of the
-    following text, and an incomplete escape of a JSON string.
+    Characters that may not belong to it are held back: the beginning of the following
+    text, and an incomplete escape of a JSON string.
     """
 
     def __init__(self, on_text: Callable[[str], None], ending: Ending | None) -> None:
         self._on_text, self._is_json = on_text, ending is not None and ending.is_json
         self._following = "" if ending is None else ending.text
-        self._queue: SimpleQueue[str | None] = SimpleQueue()
-        self._text, self._n_told = "", 0
+        self._text, self._n_passed = "", 0
 
-    def watch(self, _prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
-        """Return a callback for after each of a sequence's model calls.
-
-        It runs on the model's thread.
-        """
-        return (lambda: None) if index else (lambda: self._queue.put(task.new_text()))
-
-    def pass_on(self, drawing: Drawing) -> None:
-        """Report the text of a sequence as it comes, until the sequence ends."""
-        drawing.handle.when_done(lambda: self._queue.put(None))
-        while (piece := self._queue.get()) is not None:
-            self._text += piece
-            self._tell(self._text[: self._n_sure()])
+    def add(self, piece: str) -> None:
+        """Add text, and pass on what surely belongs to the slot."""
+        self._text += piece
+        self.pass_on(self._text[: self._n_sure()])
 
     def _n_sure(self) -> int:
-        """Return how many characters belong to the text however it goes on."""
+        """Return how many characters belong to the slot however the text goes on."""
         if self._is_json:
-            return whole_length(self._text, self._n_told)
+            return whole_length(self._text, self._n_passed)
         held = next((n for n in range(len(self._following), 0, -1) if self._text.endswith(self._following[:n])), 0)
         return len(self._text) - held
 
-    def finish(self, whole: Completion) -> None:
-        """Report the text that was held back in case the following text began there.
-
-        whole: the complete completion.
-        """
-        self._tell(whole.text)
-
-    def _tell(self, text: str) -> None:
-        if len(text) > self._n_told:
-            piece, self._n_told = text[self._n_told :], len(text)
+    def pass_on(self, text: str) -> None:
+        """Pass on the text of the slot from where it was left off."""
+        if len(text) > self._n_passed:
+            piece, self._n_passed = text[self._n_passed :], len(text)
             self._on_text(piece)

@@ -97,12 +97,12 @@ class JointRequest:
         if not self.slots:
             raise OptionError("parts", self.parts, "at least one slot")
         names = self.names
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                raise OptionError("parts", name, f"each name once: slots {names.index(name)} and {place} have it")
-        for place, part in enumerate(self.parts):
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise OptionError("parts", name, f"each name once: slots {names.index(name)} and {index} have it")
+        for index, part in enumerate(self.parts):
             if isinstance(part, str):
-                to_bytes(part, f"part {place}")
+                to_bytes(part, f"part {index}")
 
     @property
     def slots(self) -> tuple[JointSlot, ...]:
@@ -126,7 +126,7 @@ class JointRequest:
 
 
 def decide_jointly(
-    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, place: SlotContext
+    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, context: SlotContext
 ) -> JointSelection:
     """Find the assignments whose texts are most probable on the page.
 
@@ -139,16 +139,17 @@ def decide_jointly(
         tolerance: Nats per row by which layout may change a log-probability; None if
             it was not measured.
         request: The block.
-        place: Its position on the page.
+        context: Its position on the page.
 
     Raises:
         RequestError: If the block is invalid, before any model call.
         ModelError: If the model fails.
     """
     if request.n_assignments > request.most_listed:
-        return _searched(group, model, tolerance, request, place)
+        return _searched(group, model, tolerance, request, context)
     readings = _listed(request)
-    question = selections.prepare(model.vocabulary, model.limits, place.prompt, list(readings), _asked(request, place))
+    select_request = _select_request(request, context)
+    question = selections.prepare(model.vocabulary, model.limits, context.prompt, list(readings), select_request)
     if question.method == "exhaustive":  # the second place is known anyway, and need not be settled
         question = replace(question, search=replace(question.search, k=request.k))
     [selection] = select.answer(group, [question], tolerance)
@@ -157,14 +158,14 @@ def decide_jointly(
 
 
 def _searched(
-    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, place: SlotContext
+    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, context: SlotContext
 ) -> JointSelection:
     """Decide a block with more assignments than are listed."""
     search_request = ProductSearchRequest(
-        prompt=place.prompt,
+        prompt=context.prompt,
         parts=_parts(request),
-        following=place.following.encode(),
-        terminator=_terminator(place),
+        following=context.following.encode(),
+        terminator=_terminator(context),
         k=request.k,
         budget=request.budget,
         width=request.width,
@@ -173,17 +174,17 @@ def _searched(
     return _joint(request, _reader(request), selection, None)
 
 
-def _terminator(place: SlotContext) -> str:
-    return "text" if place.following else "eog" if place.ends_turn else "auto"
+def _terminator(context: SlotContext) -> str:
+    return "text" if context.following else "eog" if context.ends_turn else "auto"
 
 
-def _asked(request: JointRequest, place: SlotContext) -> SelectRequest:
+def _select_request(request: JointRequest, context: SlotContext) -> SelectRequest:
     """Return the options of a selection among the block's texts.
 
     The second best is searched too.
     """
-    search = SearchParams(method=request.method, k=_places(request), budget_nodes=request.budget, width=request.width)
-    return SelectRequest(terminator=_terminator(place), following=place.following, search=search)
+    search = SearchParams(method=request.method, k=_n_best(request), budget_nodes=request.budget, width=request.width)
+    return SelectRequest(terminator=_terminator(context), following=context.following, search=search)
 
 
 def _listed(request: JointRequest) -> dict[str, list[Picked]]:
@@ -213,8 +214,8 @@ def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
     orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
 
     def readings(text: str) -> list[Picked]:
-        found = spellings(parts, text.encode(), MOST_GIVEN)
-        return [tuple(order[place] for order, place in zip(orders, places, strict=True)) for places in found]
+        spelled = spellings(parts, text.encode(), MOST_GIVEN)
+        return [tuple(order[rank] for order, rank in zip(orders, ranks, strict=True)) for ranks in spelled]
 
     return readings
 
@@ -265,7 +266,7 @@ def _assignments(
 
     Beyond those requested, they go on as long as nothing open can come between.
     """
-    least, most = _places(request), max(request.k, MOST_GIVEN)
+    least, most = _n_best(request), max(request.k, MOST_GIVEN)
     n = 0
     for choice in selection.top(most):
         for picked in readings(choice.text):
@@ -284,7 +285,7 @@ def _assignments(
             )
 
 
-def _places(request: JointRequest) -> int:
+def _n_best(request: JointRequest) -> int:
     """Return how many of the best are searched, at least two."""
     return max(2, request.k)
 
@@ -294,13 +295,13 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
 
     One more place than k may have been searched.
     """
-    certificate, places = selection.certificate, _places(request)
-    scores = selection.choices.score[selection.choices.order(places)]
+    certificate, n_best = selection.certificate, _n_best(request)
+    scores = selection.choices.score[selection.choices.order(n_best)]
     if certificate.bound_gap == np.inf:
         return certificate, -np.inf
-    if len(scores) < places or np.isnan(scores).any():
+    if len(scores) < n_best or np.isnan(scores).any():
         return certificate, np.inf
-    best_open = float(scores[places - 1] - certificate.bound_gap)
+    best_open = float(scores[n_best - 1] - certificate.bound_gap)
     gap = float(scores[request.k - 1] - best_open)
     proved = certificate.proved or gap > 2 * RESOLVED
     return replace(certificate, proved=proved, bound_gap=gap, reason="" if proved else certificate.reason), best_open

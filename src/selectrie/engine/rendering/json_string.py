@@ -33,5 +33,5 @@ def whole_length(text: str, start: int = 0) -> int:
 
     It ends before a quote, a control character, or a wrong or incomplete escape.
     """
-    found = _WHOLE.match(text, start)
-    return start if found is None else found.end()
+    match = _WHOLE.match(text, start)
+    return start if match is None else match.end()

@@ -36,13 +36,13 @@ def request_of(
     if not isinstance(template, Template):
         raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
     record("rendering", rendering, RenderParams)
-    given: dict[str, object] = dict(named("values", values))
+    all_values: dict[str, object] = dict(named("values", values))
     for name, value in more.items():
-        if name in given:
+        if name in all_values:
             raise OptionError(name, value, "a value given once: it is among `values` too")
-        given[name] = value
-    template.check(given)
-    return PageRequest(template, given, rendering)
+        all_values[name] = value
+    template.check(all_values)
+    return PageRequest(template, all_values, rendering)
 
 
 def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: RenderParams) -> list[PageRequest]:
@@ -54,11 +54,11 @@ def requests_of(template: Template, rows: Iterable[Mapping[str, object]], render
     several: object = rows
     if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
         raise OptionError("rows", rows, "mappings from names to values, one for each page")
-    made, given = [], list(rows)
-    for at, row in enumerate(given):
-        with of_request(at if len(given) > 1 else None):
-            made.append(request_of(template, row, {}, rendering))
-    return made
+    requests, all_rows = [], list(rows)
+    for index, row in enumerate(all_rows):
+        with of_request(index if len(all_rows) > 1 else None):
+            requests.append(request_of(template, row, {}, rendering))
+    return requests
 
 
 def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:

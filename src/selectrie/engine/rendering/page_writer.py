@@ -30,7 +30,7 @@ Tell = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hidden:
-    """The state of the sheet where a hidden stretch began."""
+    """The state of the page where a hidden stretch began."""
 
     mark: Snapshot
     n_written: int
@@ -77,12 +77,12 @@ class PageWriter:
     @property
     def end(self) -> str:
         """Return the last characters written."""
-        found = ""
+        end = ""
         for text in reversed(self._written):
-            found = text + found
-            if len(found) >= _BEFORE:
+            end = text + end
+            if len(end) >= _BEFORE:
                 break
-        return found[-_BEFORE:]
+        return end[-_BEFORE:]
 
     def events(self) -> tuple[Event, ...]:
         """Return the events, with neighbouring texts joined."""
@@ -123,13 +123,13 @@ class PageWriter:
         for step in early:
             self.write(step)
 
-    def grow(self, filled: SlotResult, step: Decide) -> None:
+    def grow(self, result: SlotResult, step: Decide) -> None:
         """Append a decision; for a gen, the tokens that were drawn are kept."""
-        self._put(filled.text, step)
-        if filled.drawn is None:
-            self.page.add(filled.text)
+        self._put(result.text, step)
+        if result.drawn is None:
+            self.page.add(result.text)
         else:
-            self.page.add_drawn(*filled.drawn, filled.text.encode())
+            self.page.add_drawn(*result.drawn, result.text.encode())
 
     def part(self, text: str, step: Together, event: SlotEvent | None) -> None:
         """Append a part of a joint block, a slot if there is an event, else text."""
@@ -137,9 +137,9 @@ class PageWriter:
         self.page.add(text)
         self._show(TextEvent(text) if event is None else event)
 
-    def decided(self, event: SlotEvent, n_told: int = 0) -> None:
-        """Report a slot; `n_told` characters of its text were reported as they came."""
-        self._show(event, n_told)
+    def decided(self, event: SlotEvent, n_reported: int = 0) -> None:
+        """Report a slot, without the first `n_reported` characters of its text."""
+        self._show(event, n_reported)
 
     def coming(self, text: str, slot: str) -> None:
         """Report text of a slot that is not finished."""
@@ -188,12 +188,12 @@ class PageWriter:
             raise error_at(step.document, _span(step), reason)
         self._written.append(text)
 
-    def _show(self, event: Event, n_told: int = 0) -> None:
+    def _show(self, event: Event, n_reported: int = 0) -> None:
         """Report an event to the reader, unless it is hidden or empty text."""
         if isinstance(event, TextEvent) and (self._hidden or not event.text):
             return
         if self._tell is not None:
-            self._tell(replace(event, text=event.text[n_told:]) if n_told else event)
+            self._tell(replace(event, text=event.text[n_reported:]) if n_reported else event)
         self._pieces.append(event)
 
     def _flush(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from selectrie.core.model import Model
 from selectrie.core.types import Cost
-from selectrie.engine.rendering.decide_slot import SlotResult, fill
+from selectrie.engine.rendering.decide_slot import Record, decide_slot
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.page_writer import PageWriter, Tell
 from selectrie.engine.rendering.slots import AnySlot, GenSlot, SelectSlot, SlotArguments, SlotContext, slot_of
@@ -80,22 +80,22 @@ class _PageRenderer:
         self._group, self._model, self._tolerance, self._request = group, model, tolerance, request
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
-        self._program = Interpreter(request.template, request.values)
-        self._sheet = PageWriter(model.vocabulary, request.template, rendering, tell)
-        self._is_told = tell is not None
+        self._interpreter = Interpreter(request.template, request.values)
+        self._writer = PageWriter(model.vocabulary, request.template, rendering, tell)
+        self._is_streamed = tell is not None
         self._n_slots, self._cost = 0, Cost()
 
     def page(self) -> Page:
         """Execute every step and return the page."""
-        while (step := self._program.step()) is not None:
+        while (step := self._interpreter.step()) is not None:
             self._do(step)
-        self._sheet.finish()
-        named = self._program.page
+        self._writer.finish()
+        named = self._interpreter.page
         return Page(
-            text=self._sheet.text,
+            text=self._writer.text,
             values=named.values,
             selections=named.records,
-            pieces=self._sheet.events(),
+            pieces=self._writer.events(),
             template=self._request.template.name,
             seed=self._seed,
             identity=self._model.identity,
@@ -105,32 +105,32 @@ class _PageRenderer:
 
     def _do(self, step: Step) -> None:
         if isinstance(step, Write):
-            self._sheet.write(step)
+            self._writer.write(step)
         elif isinstance(step, Decide):
             self._decide(step)
         elif isinstance(step, Together):
             self._decide_together(step)
         elif isinstance(step, Continue):
-            self._program.go_on(more=self._goes_on(step))
+            self._interpreter.go_on(more=self._goes_on(step))
         elif isinstance(step, Turn):
-            self._sheet.turn(step)
+            self._writer.turn(step)
         elif isinstance(step, Hide):
-            self._sheet.hide(step)
+            self._writer.hide(step)
         else:
             self._name(step)
 
     def _name(self, step: Naming) -> None:
         """Begin a named block, or store the text of one as a value."""
         if step.begins:
-            self._sheet.begin_name()
+            self._writer.begin_name()
         else:
-            self._program.name(step.name, self._sheet.end_name())
+            self._interpreter.name(step.name, self._writer.end_name())
 
     def _following(self, *names: str) -> Following:
         """Return what follows the slots of these names on the page."""
-        return what_follows(self._program, *names, cut=self._sheet.page.before_control)
+        return what_follows(self._interpreter, *names, cut=self._writer.page.before_control)
 
-    def _place(self, following: Following, document: Document, span: Span) -> SlotContext:
+    def _context(self, following: Following, document: Document, span: Span) -> SlotContext:
         """Return the position of a slot.
 
         The seed of draws there is made of the page's seed and of how many slots came
@@ -140,67 +140,65 @@ class _PageRenderer:
         if self._n_slots > MOST_SLOTS:
             reason = f"the page has more than {MOST_SLOTS} slots to decide; loop less, or render several pages"
             raise error_at(document, span, reason)
-        self._sheet.settle()
-        page = self._sheet.page
+        self._writer.settle()
+        page = self._writer.page
         ends = following.ends or (following.ends_role == "assistant" and page.ends_turn)
         digest = blake2b(f"{self._seed}/{self._n_slots}".encode(), digest_size=4).digest()
         return SlotContext(
             prompt=page.prompt,
             following=following.text,
             ends_turn=not following.text and bool(ends),
-            before=self._sheet.end,
+            before=self._writer.end,
             seed=int.from_bytes(digest, "little"),
         )
 
     def _decide(self, step: Decide) -> None:
         """Decide a single slot. A hidden slot is decided as if it were shown."""
-        slot, template = step.slot, self._request.template
-        place_name = where(step.document, slot.span)
-        told: list[str] = []
-        with _in_slot(f"{slot.kind} {slot.name!r} at {place_name}", has_limit=slot.kind != "select"):
-            most = self._request.rendering.max_tokens
-            asked = slot_of(slot, step.scope, template, step.document, max_tokens=most)
-            logprobs = asked.logprobs if isinstance(asked, SelectSlot) else None
-            following = self._following(slot.name, *([] if logprobs is None else [logprobs]))
-            place = self._place(following, step.document, slot.span)
-            asked = _ended(asked, following, place.before)
-            hidden = asked.hidden or self._sheet.is_hidden
-            listen = self._listener(slot.name, told) if self._is_told and not hidden else None
-            filled = fill(self._group, self._model, self._tolerance, asked, place, listen)
-            self._check_in_time(filled)
-            if not asked.hidden:
-                self._sheet.grow(filled, step)
-        self._cost += filled.record.cost
-        self._program.name(slot.name, filled.value, filled.record)
+        tag, position = step.slot, where(step.document, step.slot.span)
+        pieces: list[str] = []
+        with _in_slot(f"{tag.kind} {tag.name!r} at {position}", has_limit=tag.kind != "select"):
+            max_tokens = self._request.rendering.max_tokens
+            slot = slot_of(tag, step.scope, self._request.template, step.document, max_tokens=max_tokens)
+            logprobs = slot.logprobs if isinstance(slot, SelectSlot) else None
+            following = self._following(tag.name, *([] if logprobs is None else [logprobs]))
+            context = self._context(following, step.document, tag.span)
+            slot = _ended(slot, following, context.before)
+            hidden = slot.hidden or self._writer.is_hidden
+            on_text = self._listener(tag.name, pieces) if self._is_streamed and not hidden else None
+            result = decide_slot(self._group, self._model, self._tolerance, slot, context, on_text)
+            self._check_in_time(result.record)
+            if not slot.hidden:
+                self._writer.grow(result, step)
+        self._cost += result.record.cost
+        self._interpreter.name(tag.name, result.value, result.record)
         if logprobs is not None:
-            self._program.name(logprobs, filled.logprobs)
+            self._interpreter.name(logprobs, result.logprobs)
         event = SlotEvent(
-            name=slot.name,
-            kind=slot.kind,
-            value=filled.value,
-            text="" if hidden else filled.text,
+            name=tag.name,
+            kind=tag.kind,
+            value=result.value,
+            text="" if hidden else result.text,
             hidden=hidden,
-            record=filled.record,
-            place=place_name,
-            path=self._program.path_of(slot.name),
+            record=result.record,
+            place=position,
+            path=self._interpreter.path_of(tag.name),
         )
-        self._sheet.decided(event, n_told=sum(map(len, told)))
+        self._writer.decided(event, n_reported=sum(map(len, pieces)))
 
-    def _listener(self, name: str, told: list[str]) -> Callable[[str], None]:
+    def _listener(self, name: str, pieces: list[str]) -> Callable[[str], None]:
         """Return a callback that receives the text of the `gen` slot `name` in pieces.
 
-        Each piece is appended to `told` and sent to those who follow the page.
+        Each piece is appended to `pieces` and sent to those who follow the page.
         """
 
         def listen(text: str) -> None:
-            told.append(text)
-            self._sheet.coming(text, name)
+            pieces.append(text)
+            self._writer.coming(text, name)
 
         return listen
 
-    def _check_in_time(self, filled: SlotResult) -> None:
+    def _check_in_time(self, record: Record) -> None:
         """Raise `DeadlineError` if the deadline broke the text off."""
-        record = filled.record
         is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
         if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
             raise DeadlineError(self._group.late_s)
@@ -208,28 +206,28 @@ class _PageRenderer:
     def _decide_together(self, step: Together) -> None:
         """Decide the slots of a joint block together."""
         joint, document = step.joint, step.document
-        places = {part.name: where(document, part.span) for part in joint.body if isinstance(part, ast.Slot)}
-        with _in_slot(f"joint {', '.join(map(repr, places))} at {where(document, joint.span)}"):
+        positions = {part.name: where(document, part.span) for part in joint.body if isinstance(part, ast.Slot)}
+        with _in_slot(f"joint {', '.join(map(repr, positions))} at {where(document, joint.span)}"):
             self._check_plain(joint, document)
             request = _joint_request(step, self._request.template)
-            place = self._place(self._following(*places), document, joint.span)
-            record = decide_jointly(self._group, self._model, self._tolerance, request, place)
+            context = self._context(self._following(*positions), document, joint.span)
+            record = decide_jointly(self._group, self._model, self._tolerance, request, context)
         self._cost += record.cost
-        hidden = self._sheet.is_hidden
+        hidden = self._writer.is_hidden
         for part in request.parts:
             if isinstance(part, str):
-                self._sheet.part(part, step, None)
+                self._writer.part(part, step, None)
                 continue
             name, text, value = part.name, record.option(part.name), record.value(part.name)
-            self._program.name(name, value, record)
-            path = self._program.path_of(name)
+            self._interpreter.name(name, value, record)
+            path = self._interpreter.path_of(name)
             shown = "" if hidden else text
-            self._sheet.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, places[name], path))
+            self._writer.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, positions[name], path))
 
     def _check_plain(self, joint: ast.Joint, document: Document) -> None:
         """Refuse a control token in a block whose texts are compared."""
         for part in joint.body:
-            if isinstance(part, ast.Literal) and self._sheet.page.before_control(part.text) is not None:
+            if isinstance(part, ast.Literal) and self._writer.page.before_control(part.text) is not None:
                 reason = (
                     "this text holds a control token, and a joint compares texts; write it before or behind the block"
                 )
@@ -242,21 +240,21 @@ class _PageRenderer:
         come.
         """
         loop, document = step.loop, step.document
-        place_name = where(document, loop.span)
-        coming = what_comes(self._program, more=True, cut=self._sheet.page.before_control).text
+        position = where(document, loop.span)
+        coming = what_comes(self._interpreter, more=True, cut=self._writer.page.before_control).text
         if coming == step.stop:
             raise error_at(document, loop.span, f"what an item begins with is the stop text itself: {step.stop!r}")
-        with _in_slot(f"geneach {loop.name!r} at {place_name}"):
-            place = self._place(Following(), document, loop.span)
+        with _in_slot(f"geneach {loop.name!r} at {position}"):
+            context = self._context(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
             question = selection.prepare(
-                self._model.vocabulary, self._model.limits, place.prompt, texts, SelectRequest()
+                self._model.vocabulary, self._model.limits, context.prompt, texts, SelectRequest()
             )
             record = select.answer(self._group, [question], self._tolerance)[0]
         self._cost += record.cost
         ends = record.index == 0 if coming else record.logp > log(0.5)
-        path = self._program.path_of_loop()
-        self._sheet.decided(SlotEvent(loop.name, "geneach", ends, "", True, record, place_name, path))  # noqa: FBT003
+        path = self._interpreter.path_of_loop()
+        self._writer.decided(SlotEvent(loop.name, "geneach", ends, "", True, record, position, path))  # noqa: FBT003
         return not ends
 
 
@@ -278,16 +276,16 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
             ) from error
 
 
-def _ended(asked: AnySlot, following: Following, before: str) -> AnySlot:
+def _ended(slot: AnySlot, following: Following, before: str) -> AnySlot:
     """Return the slot; a gen in a loop that may go on gets its stop texts.
 
     A gen that names no stop ends before either of the texts that may follow it: the
     next item of the loop, or what ends the loop.
     """
-    if not isinstance(asked, GenSlot) or asked.stop is not None or not following.either:
-        return asked
+    if not isinstance(slot, GenSlot) or slot.stop is not None or not following.either:
+        return slot
     stops = dict.fromkeys(stop for text in following.either for stop in default_stops(text, before))
-    return replace(asked, stop=tuple(stops))
+    return replace(slot, stop=tuple(stops))
 
 
 def _joint_request(step: Together, template: Template) -> JointRequest:
@@ -301,5 +299,6 @@ def _joint_request(step: Together, template: Template) -> JointRequest:
             parts.append(part.text)
         elif isinstance(part, ast.Output):
             parts.append(text_at(part.value, scope, document))
-    given: dict[str, Any] = {name: plain(one) for name, one in values_at(step.joint, scope, document, template).items()}
-    return JointRequest(tuple(parts), k=given.get("k", 1), budget=given.get("budget"))
+    values = values_at(step.joint, scope, document, template)
+    arguments: dict[str, Any] = {name: plain(value) for name, value in values.items()}
+    return JointRequest(tuple(parts), k=arguments.get("k", 1), budget=arguments.get("budget"))

@@ -199,96 +199,102 @@ def slot_of(
     `max_tokens` is that of a gen or beam that does not give one. Raises `TemplateError`
     at the argument's expression for a value that is not allowed.
     """
-    given = SlotArguments(slot, scope, template, document)
+    arguments = SlotArguments(slot, scope, template, document)
     makers: dict[str, Callable[[SlotArguments, int], AnySlot]] = {"select": _select, "gen": _gen, "beam": _beam}
-    return makers[slot.kind](given, max_tokens)
+    return makers[slot.kind](arguments, max_tokens)
 
 
-def _select(given: SlotArguments, _max_tokens: int) -> SelectSlot:
-    options, grammar = given.space()
+def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
+    options, grammar = arguments.space()
     if grammar is not None:
         texts = listed(grammar)
         if texts is not None:
             options, grammar = tuple(Option(one, one) for one in texts), None
-    rule, temperature, logprobs = rule_of(given.get("rule", "joint")), given.get("temperature"), given.get("logprobs")
+    rule, temperature, logprobs = (
+        rule_of(arguments.get("rule", "joint")),
+        arguments.get("temperature"),
+        arguments.get("logprobs"),
+    )
     scores_all = logprobs is not None or bool(temperature)
-    search = SearchParams(k=given.get("k", 1), stop="all" if scores_all else "best")
+    search = SearchParams(k=arguments.get("k", 1), stop="all" if scores_all else "best")
     if options is None:
-        _check_unlisted(given, rule)
+        _check_unlisted(arguments, rule)
     return SelectSlot(
-        name=given.slot.name,
+        name=arguments.slot.name,
         options=options,
         grammar=grammar,
         rule=rule,
-        terminator=given.get("terminator"),
-        prior=_prior(given, options),
+        terminator=arguments.get("terminator"),
+        prior=_prior(arguments, options),
         search=search if options is not None else SearchParams(k=search.k),
         temperature=temperature,
-        seed=given.get("seed"),
+        seed=arguments.get("seed"),
         logprobs=logprobs,
-        hidden=given.get("hidden", False),
+        hidden=arguments.get("hidden", False),
     )
 
 
-def _check_unlisted(given: SlotArguments, rule: ScoringRule) -> None:
+def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
     """Refuse arguments that need texts that can be listed."""
-    name = "grammar" if given.given("grammar") else "regex"
-    temperature = given.get("temperature")
-    if given.get("prior") is not None:
-        raise given.error(f"prior= needs options to weigh, and the texts of this {name} cannot be listed", "prior")
+    name = "grammar" if arguments.given("grammar") else "regex"
+    temperature = arguments.get("temperature")
+    if arguments.get("prior") is not None:
+        raise arguments.error(f"prior= needs options to weigh, and the texts of this {name} cannot be listed", "prior")
     if temperature is not None and temperature != 1:
         reason = f"temperature={temperature!r}: expected 1, as the texts of this {name} cannot be listed"
-        raise given.error(reason, "temperature")
-    terminator = given.get("terminator", "auto")
+        raise arguments.error(reason, "temperature")
+    terminator = arguments.get("terminator", "auto")
     if terminator not in UNLISTED_TERMINATORS:
         expected = " or ".join(map(repr, UNLISTED_TERMINATORS))
         reason = f"terminator={terminator!r}: expected {expected}, as the texts of this {name} cannot be listed"
-        raise given.error(reason, "terminator")
+        raise arguments.error(reason, "terminator")
     allowed = ("joint",) if temperature is not None else ("joint", "token_mean")
     if rule.name not in allowed:
         reason = (
             f"rule={rule.name!r}: expected {' or '.join(map(repr, allowed))}, "
             f"as the texts of this {name} cannot be listed"
         )
-        raise given.error(reason, "rule")
+        raise arguments.error(reason, "rule")
 
 
-def _prior(given: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
+def _prior(arguments: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
     """Return the weights in the order of the options."""
-    prior = given.get("prior")
+    prior = arguments.get("prior")
     if prior is None or options is None:
         return None
-    with given.telling("prior"):
+    with arguments.telling("prior"):
         return weights_of(prior, options)
 
 
-def _gen(given: SlotArguments, max_tokens: int) -> GenSlot:
-    grammar = given.grammar()
-    stop = given.get("stop")
-    stopping = StopParams(max_tokens=given.get("max_tokens", max_tokens), stop=() if stop is None else stop)
+def _gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
+    grammar = arguments.grammar()
+    stop = arguments.get("stop")
+    stopping = StopParams(max_tokens=arguments.get("max_tokens", max_tokens), stop=() if stop is None else stop)
     return GenSlot(
-        name=given.slot.name,
-        sampling=SamplingParams(temperature=given.get("temperature", 0.0), **given.given("top_k", "top_p", "min_p")),
+        name=arguments.slot.name,
+        sampling=SamplingParams(
+            temperature=arguments.get("temperature", 0.0), **arguments.given("top_k", "top_p", "min_p")
+        ),
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
         grammar=grammar,
-        is_json=given.get("json", False),
-        seed=given.get("seed"),
-        n=given.get("n", 1),
-        hidden=given.get("hidden", False),
+        is_json=arguments.get("json", False),
+        seed=arguments.get("seed"),
+        n=arguments.get("n", 1),
+        hidden=arguments.get("hidden", False),
     )
 
 
-def _beam(given: SlotArguments, max_tokens: int) -> BeamSlot:
-    options, grammar = given.space()
-    chosen = given.given("width", "length_penalty")
+def _beam(arguments: SlotArguments, max_tokens: int) -> BeamSlot:
+    options, grammar = arguments.space()
+    chosen = arguments.given("width", "length_penalty")
     return BeamSlot(
-        name=given.slot.name,
+        name=arguments.slot.name,
         grammar=grammar if grammar is not None else _of_texts(tuple(option.text for option in options or ())),
-        beam=BeamSearchParams(n=given.get("k", 1), max_tokens=given.get("max_tokens", max_tokens), **chosen),
+        beam=BeamSearchParams(n=arguments.get("k", 1), max_tokens=arguments.get("max_tokens", max_tokens), **chosen),
         options=options,
-        terminator=given.get("terminator"),
-        hidden=given.get("hidden", False),
+        terminator=arguments.get("terminator"),
+        hidden=arguments.get("hidden", False),
     )
 
 

@@ -57,8 +57,8 @@ def beginning_of(vocabulary: Vocabulary, following: str) -> str:
     `select` run to the fewest bytes of the following text at which there is a boundary:
     each further one would be evaluated after every text.
     """
-    found = _BEGINNING.match(following)
-    whole = (found[0][:MOST_ENDING] if found else "").encode()
+    beginning = _BEGINNING.match(following)
+    whole = (beginning[0][:MOST_ENDING] if beginning else "").encode()
     # Tokens of a text that goes on: "\n\n" is one only at the end of a text.
     data, stop = following[: 2 * MOST_ENDING].encode(), 0
     for token in encode_inside(vocabulary, data):
