@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selectrie.core.whole_files import write_whole
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import run_folder
 from selectrie.evaluation.compare import compare
 from selectrie.evaluation.evaluator import measured, signature_of
-from selectrie.evaluation.files import write_file, write_whole
+from selectrie.evaluation.files import write_file
 from selectrie.evaluation.log import LogRecord, TornLineError
 from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, check_folder
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
@@ -250,6 +251,33 @@ def test_a_file_keeps_its_mode_and_a_new_one_has_that_of_any(tmp_path):
     write_file(tmp_path / "old", "text")
     assert oct((tmp_path / "old").stat().st_mode & 0o777) == "0o604"
     assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_file_in_a_folder_that_takes_no_other_is_written_in_place(tmp_path, monkeypatch, kind):
+    """It stays the file that it was, through a link too; a new file is refused."""
+    folder, page = tmp_path / "folder", tmp_path / "folder" / "page"
+    folder.mkdir()
+    page.write_text("a longer text")
+    (tmp_path / "link").symlink_to(page)
+    before, plain = page.stat().st_ino, Path.open
+
+    def refusing(path: Path, mode: str = "r", *args, **kwargs):
+        """As the system does for anyone but root."""
+        if "x" in mode and path.parent == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return plain(path, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    folder.chmod(0o500)
+    try:
+        write_file({"file": page, "link": tmp_path / "link"}[kind], "text")
+        with pytest.raises(PermissionError):
+            write_file(folder / "new", "text")
+    finally:
+        folder.chmod(0o700)
+    assert (page.read_text(), page.stat().st_ino) == ("text", before)
+    assert [path.name for path in folder.iterdir()] == ["page"]
 
 
 @pytest.mark.parametrize("target", ["/dev/stdout", "out"])

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from selectrie.core.whole_files import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -43,23 +44,8 @@ def write_object(path: Path, value: dict[str, Any]) -> None:
     A reader sees the old object or the new one. If it cannot be written, the old one
     stays.
     """
-    temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8", errors="backslashreplace"
-        ) as file:
-            temporary = Path(file.name)
-            json.dump(value, file, indent=1)
-        temporary.replace(path)
+        write_whole(path, json.dumps(value, indent=1))
     except OSError as error:
         logger.debug("cannot write %s: %s", path, error)
-        if temporary is not None:
-            _remove(temporary)
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        logger.debug("cannot remove %s: %s", path, error)

@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from selectrie.core.whole_files import check_plain
 from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.evaluator import Done
-from selectrie.evaluation.files import check_plain, writing
+from selectrie.evaluation.files import writing
 from selectrie.evaluation.work_units import WorkUnit
 
 _LONGEST_LINE = 64 << 20

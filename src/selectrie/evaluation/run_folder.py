@@ -16,11 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.whole_files import check_plain, is_temporary, write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation.checks import check_view
 from selectrie.evaluation.evaluator import signature_of
-from selectrie.evaluation.files import check_plain, is_temporary, write_whole, writing
+from selectrie.evaluation.files import writing
 from selectrie.evaluation.log import Log
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.work_units import TaskItems, WorkUnit

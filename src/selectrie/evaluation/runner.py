@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.whole_files import write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError
 from selectrie.evaluation.checks import check, check_records, check_view
 from selectrie.evaluation.evaluator import Counter, Measure, OnProgress, measured, results_of
-from selectrie.evaluation.files import write_whole, writing
+from selectrie.evaluation.files import writing
 from selectrie.evaluation.items import ItemRecord
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
