@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import signal
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import llama_cpp
 import pytest
 
 import selectrie
@@ -188,3 +193,24 @@ def test_options_are_checked_before_the_file_is_opened(options):
     """A wrong option is the caller's mistake whether or not the file exists."""
     with pytest.raises(OptionError):
         selectrie.load("nowhere.gguf", **options)
+
+
+def test_ctrl_c_while_a_model_loads_in_a_thread(tiny_model, monkeypatch):
+    """`asyncio.run` ends in `KeyboardInterrupt` once the file is loaded; the engine that is left over is closed."""
+    path, plain, before = tiny_model("f32"), llama_cpp.llama_model_load_from_file, set(threading.enumerate())
+
+    def pressed(*args):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return plain(*args)
+
+    async def main():
+        await asyncio.to_thread(selectrie.load, path, n_threads=1, n_ctx=32, precision="fast")
+
+    monkeypatch.setattr(llama_cpp, "llama_model_load_from_file", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(asyncio.wait_for(main(), 60))
+    gc.collect()
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:
+        thread.join(20)
+    assert not [thread.name for thread in left if thread.is_alive()]

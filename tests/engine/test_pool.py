@@ -397,7 +397,7 @@ def test_closing_closes_all(shop):
             assert engine.closed
     assert shop.used() == 0
     models.close()
-    with pytest.raises(ClosedError, match="the registry of models is closed"), models.use("a"):
+    with pytest.raises(ClosedError, match="the model pool is closed"), models.use("a"):
         pass
 
 

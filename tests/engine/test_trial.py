@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import gguf
+import llama_cpp
 import pytest
 
 import selectrie
 from selectrie.core.types import Precision
-from selectrie.engine import trial
+from selectrie.engine import trial, trial_child
 from selectrie.engine.trial import Marks, try_file
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 
@@ -148,12 +149,30 @@ def test_errors_are_told_and_raised_again():
     nonsense is no success."""
     for error in (ModelFileError("p", "r"), UnsupportedModelError("n", "r"), selectrie.errors.ModelError("all of it")):
         with pytest.raises(type(error)) as caught:
-            trial._raise_what_is_told(Path("p"), json.dumps(trial.told_of(error)))
+            trial._raise_reported(Path("p"), json.dumps(trial.report_of(error)))
         assert str(caught.value) == str(error)
     for said in ("", "[]", "{"):
-        with pytest.raises(ModelFileError, match="disturbed"):
-            trial._raise_what_is_told(Path("p"), said)
-    trial._raise_what_is_told(Path("p"), "{}\n")
+        with pytest.raises(ModelFileError, match="ended without a report"):
+            trial._raise_reported(Path("p"), said)
+    trial._raise_reported(Path("p"), "{}\n")
+
+
+def test_the_child_opens_a_file_as_the_caller_does(tiny_model, monkeypatch):
+    """Repacked weights take as much memory again: the child repacks if the caller does."""
+    path, repacks, plain = tiny_model("f32"), [], llama_cpp.llama_model_load_from_file
+    for safely in (True, False):
+        defaults = llama_cpp.llama_model_default_params()
+        defaults.use_extra_bufts = True
+        monkeypatch.setattr(llama_cpp, "llama_model_default_params", lambda defaults=defaults: defaults)
+        monkeypatch.setattr("selectrie.backends.llama_cpp.weights.repacks_safely", lambda safely=safely: safely)
+        monkeypatch.setattr(
+            llama_cpp,
+            "llama_model_load_from_file",
+            lambda path, params: repacks.append(params.use_extra_bufts) or plain(path, params),
+        )
+        trial_child.open_and_decode(path, Precision.EXACT)
+        selectrie.load(path, n_threads=1, n_ctx=32, precision="fast", untrusted=False).close()
+    assert repacks == [True, True, False, False]
 
 
 def test_a_child_that_takes_too_long_is_ended(tiny_model, monkeypatch):
@@ -221,7 +240,7 @@ def test_the_last_words_of_a_child(code, stderr, words):
 
 def test_a_child_starts_where_the_package_lies():
     """`python -m` looks there first: within the package, its `version` and `errors` would stand for those of others."""
-    assert (Path(trial._home()) / "selectrie" / "__init__.py").is_file()
+    assert (trial._FOLDER / "selectrie" / "__init__.py").is_file()
 
 
 @pytest.mark.parametrize("always", [False, True])

@@ -6,7 +6,7 @@ A hub source is written `hf:owner/repo/file.gguf`.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,21 +71,14 @@ def load(  # noqa: PLR0913 - what a model is opened with
 
     one_of("precision", precision, tuple(p.value for p in Precision))
     at_least("max_waiting", max_waiting, 1)
-    options = LlamaOptions(
-        n_ctx=n_ctx,
-        n_batch=n_batch,
-        n_threads=n_threads,
-        n_gpu_layers=n_gpu_layers,
-        precision=Precision(precision),
-        verbose=verbose,
-    )
+    options = LlamaOptions(n_ctx, n_batch, n_threads, n_gpu_layers, Precision(precision), verbose)
     if untrusted is not None:
         flag("untrusted", untrusted)
-    opened = _opened(source)
     checks = cache_folder() / "selfcheck.json"
-    is_file = isinstance(opened, str | os.PathLike)
+    is_file = source is None or isinstance(source, str | os.PathLike)
+    opened: Any = local_file(source) if is_file else source
     if source is not None and is_file and untrusted is not False:
-        try_file(Path(opened), options.precision, Marks(checks), always=untrusted is True)
+        try_file(opened, options.precision, Marks(checks), always=untrusted is True)
     model = open_model(opened, options)
     try:
         # A check depends on the model, on where layers run and on the rows of a call.
@@ -108,11 +101,6 @@ def load(  # noqa: PLR0913 - what a model is opened with
         engine.close()
         raise
     return engine
-
-
-def _opened(source: str | os.PathLike[str] | llama_cpp.Llama | None) -> Any:
-    """Return what the back end opens: a local file, or the `Llama` as it is."""
-    return local_file(source) if source is None or isinstance(source, str | os.PathLike) else source
 
 
 def local_file(source: str | os.PathLike[str] | None) -> Path:
@@ -147,8 +135,8 @@ def download(source: str) -> Path:
             return Path(huggingface_hub.hf_hub_download(*file, local_files_only=True))
         return Path(huggingface_hub.hf_hub_download(*file))
     except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
-        told = str(unreachable or error).strip()
-        reason = told.splitlines()[0] if told else type(unreachable or error).__name__
+        message = str(unreachable or error).strip()
+        reason = message.splitlines()[0] if message else type(unreachable or error).__name__
         raise ModelFileError(
             source,
             f"cannot be downloaded and is not in the cache ({reason}); "
@@ -171,6 +159,10 @@ def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
     return None
 
 
+_KINDS = {"granule": int, "moved": float, "tolerance": float, "n_rows": int}
+"""Types of the fields of a `SelfCheck`."""
+
+
 class SelfCheckFile:
     """Self-checks already made, by model, build, processor and precision.
 
@@ -186,11 +178,7 @@ class SelfCheckFile:
         Returns None if there is none, or if `self_check` could not have made it.
         """
         entry = read_object(self._path).get(key)
-        if not isinstance(entry, dict) or entry.keys() != {field.name for field in fields(SelfCheck)}:
-            return None
-        if any(type(entry[name]) is not int for name in ("granule", "n_rows")):
-            return None
-        if any(type(entry[name]) is not float for name in ("moved", "tolerance")):
+        if not isinstance(entry, dict) or {name: type(value) for name, value in entry.items()} != _KINDS:
             return None
         check = SelfCheck(**entry)
         return check if is_plausible(check, limits) else None

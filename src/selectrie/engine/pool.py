@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
@@ -68,7 +68,7 @@ class _Entry:
 
 
 class ModelPool:
-    """ModelPool by name, of which as many are loaded as the budget holds.
+    """Models by name, of which as many are loaded as the budget holds.
 
     A context manager; may be used from any thread.
 
@@ -254,9 +254,9 @@ class ModelPool:
             if engine is not None:
                 return engine
             # This may download the file, so the lock is not held.
-            needed = memory_needed(entry.source, self._options)
+            n_bytes = memory_needed(entry.source, self._options)
             try:
-                idle = self._reserve(entry, use, needed, until)
+                idle = self._reserve(entry, use, n_bytes, until)
                 if idle is not None:
                     return self._load(entry, use, idle)
             except BaseException:
@@ -271,7 +271,7 @@ class ModelPool:
         with self._state():
             while True:
                 if self._closed:
-                    raise ClosedError("the registry of models")
+                    raise ClosedError("the model pool")
                 if entry.worker is None:
                     break
                 self._changed.wait()
@@ -348,17 +348,8 @@ class ModelPool:
             with self._changed:
                 one.engine = one.worker = None
                 self._changed.notify_all()
-        options = self._options
-        engine = load(
-            entry.source,
-            n_ctx=options.n_ctx,
-            n_batch=options.n_batch,
-            n_threads=options.n_threads,
-            n_gpu_layers=options.n_gpu_layers,
-            precision=options.precision.value,
-            untrusted=self._untrusted,
-            verbose=options.verbose,
-        )
+        options = asdict(self._options) | {"precision": self._options.precision.value}
+        engine = load(entry.source, untrusted=self._untrusted, **options)
         with self._changed:
             is_closed = self._closed
             if not is_closed:
@@ -367,7 +358,7 @@ class ModelPool:
                 self._changed.notify_all()
         if is_closed:
             engine.close()
-            raise ClosedError("the registry of models")
+            raise ClosedError("the model pool")
         return engine
 
     def _give_up(self, thread: int) -> None:

@@ -39,10 +39,12 @@ LEAST_S, BYTES_PER_S = 120.0, 20e6
 The speed is that of a slow disk.
 """
 _MODULE = "selectrie.engine.trial_child"
+_FOLDER = Path(__file__).resolve().parents[2]
+"""Where the child starts: a folder of ours, as `-m` looks for modules there first."""
 _OPEN_HERE = "open it without a child process (untrusted=False, or --trusted)"
 _MOST_SAID = 300
 """Maximum characters of llama.cpp's last words that an error quotes."""
-_MARK = {"opened": True}
+_OPENED, _MARK = "|opened in a child process", {"opened": True}
 
 
 class Marks:
@@ -57,15 +59,11 @@ class Marks:
 
     def has(self, key: str) -> bool:
         """Return whether the file of this key passed."""
-        return read_object(self._path).get(_entry(key)) == _MARK
+        return read_object(self._path).get(key + _OPENED) == _MARK
 
     def add(self, key: str) -> None:
         """Mark the file of this key as passed."""
-        write_object(self._path, read_object(self._path) | {_entry(key): _MARK})
-
-
-def _entry(key: str) -> str:
-    return f"{key}|opened in a child process"
+        write_object(self._path, read_object(self._path) | {key + _OPENED: _MARK})
 
 
 def try_file(path: Path, precision: Precision, marks: Marks, *, always: bool) -> None:
@@ -103,12 +101,12 @@ def _survives(path: Path, precision: Precision, most_s: float) -> bool:
     except OSError as error:
         logger.debug("no child process: %s", error)
         return False
-    begun, _, said = stdout.partition("\n")
-    if begun.rstrip() != BEGUN and code >= 0:
+    first_line, _, report = stdout.partition("\n")
+    if first_line.rstrip() != BEGUN and code >= 0:
         logger.debug("%s is no Python that has selectrie: %s", sys.executable, stderr[-_MOST_SAID:])
         return False
     if code == 0:
-        _raise_what_is_told(path, said)
+        _raise_reported(path, report)
         return True
     if code == -getattr(signal, "SIGALRM", 0):
         raise ModelFileError(str(path), _too_slow(most_s))
@@ -131,23 +129,16 @@ def _run(command: list[str], most_s: float) -> tuple[int, str, str]:
                 stderr=subprocess.PIPE,
                 encoding="utf-8",
                 errors="replace",
-                cwd=_home(),
+                cwd=_FOLDER,
                 env=_environment(),
             )
         stdout, stderr = child.communicate(timeout=most_s)
     except BaseException:
         if child is not None:
             child.kill()
-            child.wait()
-            _close(child)
+            child.communicate()  # closes the pipes and waits
         raise
     return child.returncode, stdout, stderr
-
-
-def _close(child: subprocess.Popen[str]) -> None:
-    for pipe in (child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
 
 
 @contextmanager
@@ -169,39 +160,31 @@ def _signals_held() -> Iterator[None]:
             handler(*args)
 
 
-def _home() -> str:
-    """Return the folder that the child starts in.
-
-    `-m` looks for modules there first, so it must be a folder of ours.
-    """
-    return str(Path(__file__).resolve().parents[2])
-
-
 def _environment() -> dict[str, str]:
     """Return our environment with our import paths, without ggml's backtraces."""
-    places = [os.path.abspath(place) for place in sys.path if place]  # noqa: PTH100 - Path.absolute keeps `..`
-    return os.environ | {"PYTHONPATH": os.pathsep.join(places), "GGML_NO_BACKTRACE": "1"}
+    folders = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100 - Path.absolute keeps `..`
+    return os.environ | {"PYTHONPATH": os.pathsep.join(folders), "GGML_NO_BACKTRACE": "1"}
 
 
-def _raise_what_is_told(path: Path, said: str) -> None:
-    """Raise the error that the child reported."""
+def _raise_reported(path: Path, report: str) -> None:
+    """Raise the error that the child reported, if any."""
     try:
-        told = json.loads(said)
+        reported = json.loads(report)
     except ValueError:
-        told = None
-    if not isinstance(told, Mapping):
-        raise ModelFileError(str(path), "a child process that opened it was disturbed; try again")
-    if told == {}:
+        reported = None
+    if not isinstance(reported, Mapping):
+        raise ModelFileError(str(path), "the child process that opened it ended without a report; try again")
+    if reported == {}:
         return
-    kind, reason = getattr(errors, str(told.get("kind")), ModelError), str(told.get("reason"))
+    kind, reason = getattr(errors, str(reported.get("kind")), ModelError), str(reported.get("reason"))
     if kind is ModelFileError:
         raise ModelFileError(str(path), reason)
     if kind is UnsupportedModelError:
-        raise UnsupportedModelError(str(told.get("name")), reason)
+        raise UnsupportedModelError(str(reported.get("name")), reason)
     raise ModelError(reason)
 
 
-def told_of(error: errors.SelectrieError) -> dict[str, Any]:
+def report_of(error: errors.SelectrieError) -> dict[str, Any]:
     """Return an error in the form that the child reports."""
     return {
         "kind": type(error).__name__,

@@ -19,7 +19,7 @@ import numpy as np
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
-from selectrie.engine.trial import BEGUN, told_of
+from selectrie.engine.trial import BEGUN, report_of
 from selectrie.errors import SelectrieError, TextError
 
 _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
@@ -31,12 +31,12 @@ def main() -> None:
     path, precision, most_s = sys.argv[1:]
     _restrain(float(most_s))
     _say(BEGUN)
-    told: dict[str, object] = {}
+    report: dict[str, object] = {}
     try:
         open_and_decode(Path(path), Precision(precision))
     except SelectrieError as error:
-        told = told_of(error)
-    _say(json.dumps(told))
+        report = report_of(error)
+    _say(json.dumps(report))
 
 
 def _say(line: str) -> None:
