@@ -345,7 +345,7 @@ class Stubborn(Walk):
 
 @pytest.mark.parametrize(
     ("parents", "release", "words"),
-    [([0], [1], "others hang from"), ([7], [], "never asked for"), ([1], [1, 2], "released"), ([0] * 9, [], "offered")],
+    [([0], [1], "has children"), ([7], [], "never asked for"), ([1], [1, 2], "released"), ([0] * 9, [], "offered")],
 )
 def test_an_ask_that_breaks_the_contract_ends_its_own_job(parents: list[int], release: list[int], words: str) -> None:
     """A parent that is not held, a released row that carries others, more rows than offered; nothing leaks."""

@@ -37,10 +37,10 @@ def request_of(
         raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
     record("rendering", rendering, RenderParams)
     all_values: dict[str, object] = dict(named("values", values))
-    for name, value in more.items():
+    for name in more:
         if name in all_values:
-            raise OptionError(name, value, "a value given once: it is among `values` too")
-        all_values[name] = value
+            raise OptionError(name, more[name], "a value given once: it is among `values` too")
+    all_values |= more
     template.check(all_values)
     return PageRequest(template, all_values, rendering)
 

@@ -30,7 +30,7 @@ from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import Following, what_comes, what_follows
-from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
+from selectrie.template.runtime.steps import Continue, Decide, Hide, Step, Together, Turn, Write
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import Document, Span
 from selectrie.template.syntax.source_positions import error_at, where
@@ -116,12 +116,7 @@ class _PageRenderer:
             self._writer.turn(step)
         elif isinstance(step, Hide):
             self._writer.hide(step)
-        else:
-            self._name(step)
-
-    def _name(self, step: Naming) -> None:
-        """Begin a named block, or store the text of one as a value."""
-        if step.begins:
+        elif step.begins:
             self._writer.begin_name()
         else:
             self._interpreter.name(step.name, self._writer.end_name())
@@ -229,7 +224,7 @@ class _PageRenderer:
         for part in joint.body:
             if isinstance(part, ast.Literal) and self._writer.page.before_control(part.text) is not None:
                 reason = (
-                    "this text holds a control token, and a joint compares texts; write it before or behind the block"
+                    "this text holds a control token, and a joint compares texts; write it before or after the block"
                 )
                 raise error_at(document, part.span, reason)
 
@@ -243,7 +238,7 @@ class _PageRenderer:
         position = where(document, loop.span)
         coming = what_comes(self._interpreter, more=True, cut=self._writer.page.before_control).text
         if coming == step.stop:
-            raise error_at(document, loop.span, f"what an item begins with is the stop text itself: {step.stop!r}")
+            raise error_at(document, loop.span, f"an item begins with the stop text itself: {step.stop!r}")
         with _in_slot(f"geneach {loop.name!r} at {position}"):
             context = self._context(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]

@@ -238,23 +238,22 @@ def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
     """Refuse arguments that need texts that can be listed."""
     name = "grammar" if arguments.given("grammar") else "regex"
     temperature = arguments.get("temperature")
+
+    def refused(argument: str, value: object, allowed: tuple[object, ...]) -> TemplateError:
+        expected = " or ".join(map(repr, allowed))
+        reason = f"{argument}={value!r}: expected {expected}, as the texts of this {name} cannot be listed"
+        return arguments.error(reason, argument)
+
     if arguments.get("prior") is not None:
         raise arguments.error(f"prior= needs options to weigh, and the texts of this {name} cannot be listed", "prior")
     if temperature is not None and temperature != 1:
-        reason = f"temperature={temperature!r}: expected 1, as the texts of this {name} cannot be listed"
-        raise arguments.error(reason, "temperature")
+        raise refused("temperature", temperature, (1,))
     terminator = arguments.get("terminator", "auto")
     if terminator not in UNLISTED_TERMINATORS:
-        expected = " or ".join(map(repr, UNLISTED_TERMINATORS))
-        reason = f"terminator={terminator!r}: expected {expected}, as the texts of this {name} cannot be listed"
-        raise arguments.error(reason, "terminator")
+        raise refused("terminator", terminator, UNLISTED_TERMINATORS)
     allowed = ("joint",) if temperature is not None else ("joint", "token_mean")
     if rule.name not in allowed:
-        reason = (
-            f"rule={rule.name!r}: expected {' or '.join(map(repr, allowed))}, "
-            f"as the texts of this {name} cannot be listed"
-        )
-        raise arguments.error(reason, "rule")
+        raise refused("rule", rule.name, allowed)
 
 
 def _prior(arguments: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:

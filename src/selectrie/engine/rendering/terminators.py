@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.detokenizer import n_incomplete
@@ -15,6 +16,8 @@ from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Hypothesis, Samples, Selection, Signature
 from selectrie.tokenization.canonical import encode_inside
+
+AnyResult = TypeVar("AnyResult", Samples, BeamResult)
 
 MOST_ENDING = 32
 """Maximum characters of following text that end a text of a grammar."""
@@ -124,29 +127,23 @@ class Ending:
 
     def of_draws(self, draws: Samples) -> Samples:
         """Return the draws with the slot's texts and grammar."""
-        if not self.text:
-            return draws
-        return replace(
-            draws,
-            texts=tuple(map(self._hypothesis, draws.texts)),
-            grammar=self.own.name,
-            grammar_digest=self.own.digest,
-            signature=self._signature(draws.signature),
-        )
+        return self._of_own(draws, texts=tuple(map(self._hypothesis, draws.texts)))
 
     def of_beam(self, result: BeamResult) -> BeamResult:
         """Return the result with the slot's texts and grammar."""
-        if not self.text:
-            return result
-        return replace(
+        return self._of_own(
             result,
             hypotheses=tuple(map(self._hypothesis, result.hypotheses)),
             incomplete=tuple(map(self._hypothesis, result.incomplete)),
             greedy=None if result.greedy is None else self._hypothesis(result.greedy),
-            grammar=self.own.name,
-            grammar_digest=self.own.digest,
-            signature=self._signature(result.signature),
         )
+
+    def _of_own(self, result: AnyResult, **texts: Any) -> AnyResult:
+        """Return the result with these fields and the slot's grammar."""
+        if not self.text:
+            return result
+        signature = self._signature(result.signature)
+        return replace(result, grammar=self.own.name, grammar_digest=self.own.digest, signature=signature, **texts)
 
     def of_completion(self, one: Completion) -> Completion:
         """Return the completion with the slot's text.

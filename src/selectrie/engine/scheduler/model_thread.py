@@ -263,7 +263,7 @@ class ModelThread:
 
     def _put(self, item: _Call | Job) -> None:
         if threading.current_thread() is self._thread:
-            expected = "a function that asks nothing of the engine: it runs on the thread that would have to answer"
+            expected = "a function that calls no method of the engine: it runs on the thread that would have to answer"
             raise OptionError("on_progress", "a call of the engine", expected)
         self._inbox.put(item)
 

@@ -92,7 +92,7 @@ class NodeTable:
             raise ProtocolError("an ask released a row that is not held")
         carried = Counter(self.up[row] for row in released)
         if any(self._n_children[row] > carried[row] for row in released):
-            raise ProtocolError("an ask released a row that others hang from")
+            raise ProtocolError("an ask released a row that has children")
         return leaving
 
     def _take_out(self, released: list[int], leaving: set[int]) -> list[int]:
@@ -148,7 +148,7 @@ class NodeTable:
 
     def release(self) -> list[int]:
         """Take away every node below row 0 and return these nodes."""
-        return [self.take_away(row) for row in range(1, len(self.node)) if self.node[row] != NO_NODE]
+        return [self.take_away(row) for row in self.holding()]
 
     def holding(self) -> list[int]:
         """Return the rows below row 0 that have a node."""
@@ -180,13 +180,13 @@ class NodeTable:
         """
         if not self.n_lost:
             return []
-        found: set[int] = set()
+        lost: set[int] = set()
         for row in self.pending:
             above = self.up[row]
-            while self._lost[above] and above not in found:
-                found.add(above)
+            while self._lost[above] and above not in lost:
+                lost.add(above)
                 above = self.up[above]
-        return sorted(found)
+        return sorted(lost)
 
     def way_to(self, row: int, most: int) -> list[int]:
         """Return the path to a row from below its nearest ancestor that has a node.
@@ -200,8 +200,8 @@ class NodeTable:
 
     def parents_of(self, rows: list[int]) -> list[int]:
         """Return the parents of some rows as nodes; `~j` is the j-th of these rows."""
-        place = {row: i for i, row in enumerate(rows)}
-        return [~place[up] if (up := self.up[row]) in place else self.node[up] for row in rows]
+        index = {row: i for i, row in enumerate(rows)}
+        return [~index[up] if (up := self.up[row]) in index else self.node[up] for row in rows]
 
 
 class LinearRuns:

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from selectrie.core.model import Model, Rows
 from selectrie.core.types import NO_NODE, Capacity
@@ -132,7 +133,7 @@ class Scheduler:
                 return
         job.order = self._n_submitted
         self._n_submitted += 1
-        insort(self._waiting, job, key=_rank)
+        insort(self._waiting, job, key=attrgetter("rank"))
 
     def fail_all(self, error: BaseException) -> None:
         """End every job with this error.
@@ -150,7 +151,7 @@ class Scheduler:
         try:
             self._end(job, error=error)
         except Exception:  # its future is set by now, and the next job's must be too
-            logger.exception("nodes of a failed job could not be given back")
+            logger.exception("nodes of a failed job could not be released")
 
     def forget_all(self) -> None:
         """Drop every cached node and row."""
@@ -227,7 +228,7 @@ class Scheduler:
 
         Every active job has one part at most.
         """
-        jobs = sorted(self._active, key=_priority)
+        jobs = sorted(self._active, key=lambda job: -job.priority)
         unread = {job for job in jobs if not job.has_prompt_row and job.key not in self.row_cache}
         free = self._free()
         kept_rows = min(self._prefill_rows, free.rows // 2, sum(job.n_prompt_left for job in unread))
@@ -383,11 +384,11 @@ class Scheduler:
         if nothing is left to try.
         """
         if len(self._active) > 1:
-            last = max(self._active, key=_rank)
-            logger.debug("job %d gives its nodes back: %s", last.order, error)
+            last = max(self._active, key=attrgetter("rank"))
+            logger.debug("job %d releases its nodes: %s", last.order, error)
             self._active.remove(last)
-            self._give_back(last)
-            insort(self._waiting, last, key=_rank)
+            self._release(last)
+            insort(self._waiting, last, key=attrgetter("rank"))
         elif not self._shrink(part):
             self._end(part.job, error=error)
 
@@ -415,8 +416,8 @@ class Scheduler:
         elif job in self._waiting:
             self._waiting.remove(job)
         try:
-            self._give_back(job, forget=not job.keep_cached)
-            self._tolerant(lambda: self.model.trim(self.model.limits.max_idle_rows))
+            self._release(job, forget=not job.keep_cached)
+            self._ignoring_lost_nodes(lambda: self.model.trim(self.model.limits.max_idle_rows))
         finally:
             self._answer(job, result=result, error=error)
 
@@ -424,24 +425,24 @@ class Scheduler:
         job.leave_queue()
         job.answer(result, error)
 
-    def _give_back(self, job: Job, *, forget: bool = True) -> None:
+    def _release(self, job: Job, *, forget: bool = True) -> None:
         """Release everything that a job holds.
 
         Its prompt stays cached; its branches are dropped if `forget`, else cached too.
         """
         branches, ends = job.release()
-        self._tolerant(lambda: self.model.release(as_ids(branches), forget=forget))
-        self._tolerant(lambda: self.model.release(as_ids(ends)))
+        self._ignoring_lost_nodes(lambda: self.model.release(as_ids(branches), forget=forget))
+        self._ignoring_lost_nodes(lambda: self.model.release(as_ids(ends)))
 
-    def _tolerant(self, give_back: Callable[[], object]) -> None:
+    def _ignoring_lost_nodes(self, release: Callable[[], object]) -> None:
         """Release nodes, ignoring that the model holds none any more.
 
         This happens if the model was closed, or dropped every node after a failure.
         """
         try:
-            give_back()
+            release()
         except (NodeError, ClosedError) as error:
-            logger.debug("nothing was given back: %s", error)
+            logger.debug("nothing was released: %s", error)
 
 
 def _own(error: BaseException) -> BaseException:
@@ -451,12 +452,3 @@ def _own(error: BaseException) -> BaseException:
     own = copy(error).with_traceback(error.__traceback__)
     own.__cause__ = error.__cause__
     return own
-
-
-def _rank(job: Job) -> tuple[int, int]:
-    return job.rank
-
-
-def _priority(job: Job) -> int:
-    """Return a sort key under which higher priorities come first."""
-    return -job.priority

@@ -150,11 +150,14 @@ class CancelScope:
     """The task groups created within a `with` block, in one thread or asyncio task.
 
     Code that waits for the block can cancel all of them through the scope.
+
+    Attributes:
+        is_cancelled: Whether the scope was cancelled.
     """
 
     def __init__(self) -> None:
         self._members: list[TaskGroup | CancelScope] = []
-        self._is_cancelled = False
+        self.is_cancelled = False
 
     @classmethod
     def nested(cls) -> CancelScope:
@@ -163,11 +166,6 @@ class CancelScope:
         if outer is not None:
             outer.add(scope)
         return scope
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Return whether the scope was cancelled."""
-        return self._is_cancelled
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -181,7 +179,7 @@ class CancelScope:
     def add(self, group: TaskGroup | CancelScope) -> None:
         """Add a group or scope; cancel it at once if this scope is cancelled."""
         self._members.append(group)
-        if self._is_cancelled:
+        if self.is_cancelled:
             group.cancel()
 
     def drop(self, group: TaskGroup) -> None:
@@ -190,7 +188,7 @@ class CancelScope:
 
     def cancel(self) -> None:
         """Cancel all groups and every later one. May be called from any thread."""
-        self._is_cancelled = True
+        self.is_cancelled = True
         for group in tuple(self._members):
             group.cancel()
 
