@@ -45,7 +45,7 @@ def test_a_prompt_and_a_tree_equal_each_path_alone(tiny_model, kind):
         prompt = work.run((), 20)
         prompt = work.run(prompt, 19)
         work.tree(prompt, 12)
-        work.tree(prompt[: 20 if kind.forks else 17], 5)
+        work.tree(prompt[: 20 if kind.is_recurrent else 17], 5)
         work.tree(prompt, 7)
         assert work.rows_compared >= 20
         assert work.worst_nats <= row_nats(path)

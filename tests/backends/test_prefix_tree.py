@@ -234,15 +234,15 @@ def test_room_is_made_of_the_oldest_leaves_and_never_of_what_the_call_stands_on(
     for node in nodes:
         tree.release(ints(node))
     plan = call(tree, [nodes[0]], [5])
-    assert tree.make_room(plan, nodes=4, branches=3) == []
-    assert tree.make_room(plan, nodes=3, branches=3) == [nodes[1]]
-    assert tree.make_room(plan, nodes=4, branches=2) == [nodes[1]]
-    assert tree.make_room(plan, nodes=4, branches=3, extra_branches=2) == nodes[1:]
+    assert tree.make_room(plan, nodes=4, sequences=3) == []
+    assert tree.make_room(plan, nodes=3, sequences=3) == [nodes[1]]
+    assert tree.make_room(plan, nodes=4, sequences=2) == [nodes[1]]
+    assert tree.make_room(plan, nodes=4, sequences=3, extra_sequences=2) == nodes[1:]
     with pytest.raises(CapacityError) as caught:
-        tree.make_room(plan, nodes=1, branches=3)
+        tree.make_room(plan, nodes=1, sequences=3)
     assert (caught.value.needed, caught.value.available) == (1, 0)
     with pytest.raises(CapacityError):
-        tree.make_room(plan, nodes=4, branches=0)
+        tree.make_room(plan, nodes=4, sequences=0)
     assert tree.n_nodes == 3
 
 
@@ -251,7 +251,7 @@ def test_a_parent_left_without_children_is_continued_and_needs_no_branch():
     tree = PrefixTree(10)
     parent, child = add(tree, [ROOT, ~0], [1, 2])
     tree.release(ints(child))
-    assert tree.make_room(call(tree, [parent], [3]), nodes=9, branches=1) == [child]
+    assert tree.make_room(call(tree, [parent], [3]), nodes=9, sequences=1) == [child]
 
 
 def test_what_hangs_on_a_prompt_counts_as_its_use():

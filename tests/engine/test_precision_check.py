@@ -26,7 +26,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
         check = self_check(model)
         room, limits = model.capacity(), model.limits
         assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
-        assert check.granule == model.granule == (1 if limits.kind.forks else 8)
+        assert check.granule == model.granule == (1 if limits.kind.is_recurrent else 8)
         assert check.tolerance / max(check.moved, LEAST_MOVE) in (MARGIN, MARGIN_RARE)
         assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])
         assert check.n_rows >= 80

@@ -67,7 +67,7 @@ class Work:
 
     def __init__(self, model: Model, twin: SinglePath, rng: np.random.Generator, tokens: Sequence[int]) -> None:
         self.model, self.twin, self.rng, self.tokens = model, twin, rng, tokens
-        self.forks = model.limits.kind.forks
+        self.is_recurrent = model.limits.kind.is_recurrent
         self.held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry a reference
         self.refusals = self.failures = 0
         self.moved_nats: list[float] = []
@@ -82,7 +82,7 @@ class Work:
 
     def extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> None:
         """One call, or as many rounds as a forking model needs. Parents below zero name earlier elements."""
-        if not self.forks:
+        if not self.is_recurrent:
             return self._extend(parents, paths, wanted, keep)
         turn = rounds(np.array(parents, dtype=np.int32), keep)
         carries = keep.copy()
@@ -114,7 +114,9 @@ class Work:
             self.failures += 1
             assert self.model.capacity() == room
             return
-        self.held += [(int(n), p, bool(k) or not self.forks) for n, p, k in zip(got.nodes, paths, keep, strict=True)]
+        self.held += [
+            (int(n), p, bool(k) or not self.is_recurrent) for n, p, k in zip(got.nodes, paths, keep, strict=True)
+        ]
         assert len(got.rows) == int(wanted.sum())
         for i, j in enumerate(np.flatnonzero(wanted).tolist()):
             self.moved_nats.append(float(np.abs(logp(got.rows, i) - self.twin.row(paths[j])).max()))
@@ -128,7 +130,7 @@ class Work:
 
     def tree(self, start: Path, n: int) -> None:
         """N random nodes below a path, deep and wide, all wanted."""
-        if self.forks and not any(p == start and k for _, p, k in self.held):
+        if self.is_recurrent and not any(p == start and k for _, p, k in self.held):
             self._find(start)
         parents, paths = [], []
         for i in range(n):

@@ -201,18 +201,18 @@ class PrefixTree:
         self._require(parent)
         return parent
 
-    def make_room(self, plan: CallPlan, *, nodes: int, branches: int, extra_branches: int = 0) -> list[int]:
+    def make_room(self, plan: CallPlan, *, nodes: int, sequences: int, extra_sequences: int = 0) -> list[int]:
         """Return the cached nodes to drop, leaf first, so that the plan fits.
 
-        After that the tree has at most `nodes` nodes and `branches` leaves. Nothing is
+        After that the tree has at most `nodes` nodes and `sequences` leaves. Nothing is
         changed here.
 
         Args:
             plan: The call to make room for.
             nodes: Maximum number of nodes.
-            branches: Maximum number of leaves.
-            extra_branches: Leaves that the call occupies while it runs, besides its new
-                nodes.
+            sequences: Maximum number of leaves.
+            extra_sequences: Leaves that the call occupies while it runs, besides its
+                new nodes.
 
         Raises:
             CapacityError: Dropping every cached node that the call does not need is not
@@ -221,7 +221,7 @@ class PrefixTree:
         parents = plan.live_parents()
         surplus = self.n_nodes + plan.n_new - nodes
         growth = plan.n_new_leaves - sum(1 for p in parents if p != ROOT and self.n_children[p] == 0)
-        crowded = self.n_leaves + growth + extra_branches - branches
+        crowded = self.n_leaves + growth + extra_sequences - sequences
         if surplus <= 0 and crowded <= 0:
             return []
         dropped = []
@@ -235,7 +235,7 @@ class PrefixTree:
                 return dropped
         if surplus > 0:
             raise CapacityError("nodes", needed=plan.n_new, available=plan.n_new - surplus)
-        needed = plan.n_new_leaves + extra_branches
+        needed = plan.n_new_leaves + extra_sequences
         raise CapacityError("sequences", needed=needed, available=needed - crowded)
 
     def commit(self, plan: CallPlan, rows: int) -> IntArray:

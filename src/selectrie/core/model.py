@@ -24,7 +24,7 @@ from selectrie.core import numerics
 from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limits, LogitArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 
-SOLO_BRANCHES = 16
+SOLO_SEQUENCES = 16
 """Default number of branches of a `new_context` model; each branch costs memory."""
 
 
@@ -254,10 +254,10 @@ class Model(Protocol):
         """
         ...
 
-    def new_context(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> Model:
+    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> Model:
         """Return a small empty model on the same weights, with the same precision.
 
-        It has room for at least `nodes` nodes, and for `branches` branches if this
+        It has room for at least `nodes` nodes, and for `sequences` branches if this
         model has as many. `rows` is the maximum number of rows in a call; None means as
         many as this model takes.
 

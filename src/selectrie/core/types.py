@@ -35,7 +35,7 @@ class ModelKind(str, Enum):
     HYBRID = "hybrid"
 
     @property
-    def forks(self) -> bool:
+    def is_recurrent(self) -> bool:
         """Return whether state exists only at a sequence's tip.
 
         Branching then copies the state (see `model.rounds`).

@@ -111,7 +111,7 @@ def extend_in_rounds(
     Returns:
         The nodes and copies of the wanted rows, both in the order of the call.
     """
-    in_round = rounds(parents, keep) if model.limits.kind.forks else np.zeros(len(parents), dtype=np.int32)
+    in_round = rounds(parents, keep) if model.limits.kind.is_recurrent else np.zeros(len(parents), dtype=np.int32)
     if not in_round.any():
         extension = model.extend(parents, tokens, wanted, keep)
         return extension.nodes, extension.rows

@@ -94,7 +94,7 @@ def self_check(model: Model) -> SelfCheck:
     nothing.) A recurrent-state model has none.
     """
     cut = 0.0
-    for granule in () if model.limits.kind.forks else GRANULES:
+    for granule in () if model.limits.kind.is_recurrent else GRANULES:
         model.trim(0)
         model.granule = granule
         cut = _cut_moved(model)
@@ -102,7 +102,7 @@ def self_check(model: Model) -> SelfCheck:
             break
     moves = _moved(model)
     moved = max(float(moves.max()), cut)
-    granule = 1 if model.limits.kind.forks else model.granule
+    granule = 1 if model.limits.kind.is_recurrent else model.granule
     return SelfCheck(granule, moved, _margin(moves) * max(moved, LEAST_MOVE), len(moves))
 
 
@@ -111,7 +111,7 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
 
     A check that was kept and is not plausible is made again.
     """
-    granules = (1,) if limits.kind.forks else GRANULES
+    granules = (1,) if limits.kind.is_recurrent else GRANULES
     fits = check.granule in granules and check.granule <= max(limits.rows_per_call, 1)
     is_finite = 0 <= check.moved <= MOST_MOVE and check.n_rows >= 1
     base = max(check.moved, LEAST_MOVE)
@@ -195,7 +195,7 @@ def _passage(model: Model, seed: int) -> Passage:
 def _shape(model: Model) -> tuple[int, int]:
     """Return the number of paths of a round, and of tokens of each."""
     n_rows, limits = _n_rows(model), model.limits
-    branches = limits.sequences // 2 if limits.kind.forks else limits.sequences
+    branches = limits.sequences // 2 if limits.kind.is_recurrent else limits.sequences
     n = max(1, min(PATHS, branches - 4))
     length = LONG_PATH if n_rows > n * LONG_PATH else SHORT_PATH
     if not model.identity.quantised:  # fewer prompts for the same rows, since only the paths' rows count

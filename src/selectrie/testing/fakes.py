@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
+from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
 from selectrie.core.types import (
     NO_NODE,
     ROOT,
@@ -138,7 +138,7 @@ class FakeModel:
 
         Raises `NodeError` for a parent without a state.
         """
-        if not self._limits.kind.forks:
+        if not self._limits.kind.is_recurrent:
             return set()
         stateless = {node: e for e, node in enumerate(plan.node) if node != NO_NODE and node not in self._states}
         again = {e for e in stateless.values() if plan.keep[e]}
@@ -157,11 +157,11 @@ class FakeModel:
         limits = self._limits
         if n_rows > limits.rows_per_call:
             raise CapacityError("rows in one call", needed=n_rows, available=limits.rows_per_call)
-        if not limits.kind.forks:
-            return self._tree.make_room(plan, nodes=limits.nodes, branches=limits.sequences), set()
+        if not limits.kind.is_recurrent:
+            return self._tree.make_room(plan, nodes=limits.nodes, sequences=limits.sequences), set()
         if in_round.any():
             raise CapacityError("rounds in one call", needed=int(in_round.max()) + 1, available=1)
-        dropped = self._tree.make_room(plan, nodes=limits.nodes, branches=NO_LIMIT)
+        dropped = self._tree.make_room(plan, nodes=limits.nodes, sequences=NO_LIMIT)
         kept = [node for node, keep in zip(plan.node, plan.keep, strict=True) if keep]
         n_more = sum(node == NO_NODE or node not in self._states for node in kept)
         excess = len(self._states - {ROOT} - set(dropped)) + n_more - limits.sequences
@@ -195,7 +195,9 @@ class FakeModel:
 
     def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
         self._check_open()
-        node, depth = self._tree.match_prefix(tokens, self._states.__contains__ if self._limits.kind.forks else None)
+        node, depth = self._tree.match_prefix(
+            tokens, self._states.__contains__ if self._limits.kind.is_recurrent else None
+        )
         self._tree.inc_ref(node)
         return node, depth
 
@@ -207,7 +209,7 @@ class FakeModel:
         self._check_open()
         tree, limits = self._tree, self._limits
         n_states = sum(1 for node in self._states if node != ROOT and tree.references[node])
-        branches = limits.sequences - (n_states if limits.kind.forks else tree.n_held_leaves)
+        branches = limits.sequences - (n_states if limits.kind.is_recurrent else tree.n_held_leaves)
         return Capacity(limits.rows_per_call, limits.nodes - tree.n_held, branches)
 
     def trim(self, idle_rows: int) -> int:
@@ -222,9 +224,9 @@ class FakeModel:
             self._states.discard(node)
             del self._paths[node]
 
-    def new_context(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> FakeModel:
+    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> FakeModel:
         self._check_open()
-        limits = replace(self._limits, nodes=max(nodes, 1), sequences=max(2, min(self._limits.sequences, branches)))
+        limits = replace(self._limits, nodes=max(nodes, 1), sequences=max(2, min(self._limits.sequences, sequences)))
         limits = replace(limits, rows_per_call=min(limits.rows_per_call, rows or limits.rows_per_call))
         return FakeModel(self._row_of, vocabulary=self._vocabulary, limits=limits, name=self._name)
 

@@ -303,7 +303,7 @@ class _Check:
         up = np.array(parents, dtype=np.int32)
         self.calls += 1
         try:
-            if self._model.limits.kind.forks:
+            if self._model.limits.kind.is_recurrent:
                 nodes, rows = extend_in_rounds(self._model, up, tokens, wanted, keep)
             else:
                 extension = self._model.extend(up, tokens, wanted, keep)
@@ -319,8 +319,8 @@ class _Check:
             raise LawBroken(
                 2, f"extend returned {len(nodes)} nodes and {len(rows)} rows, not {len(paths)} and {wanted.sum()}"
             )
-        forks = self._model.limits.kind.forks
-        parent_of = [bool(k) or not forks for k in keep]
+        is_recurrent = self._model.limits.kind.is_recurrent
+        parent_of = [bool(k) or not is_recurrent for k in keep]
         self._held += list(zip(nodes.tolist(), paths, parent_of, strict=True))
         for i, path in enumerate(path for path, is_wanted in zip(paths, wanted, strict=True) if is_wanted):
             self._compare(rows, i, path)

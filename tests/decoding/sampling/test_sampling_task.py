@@ -353,7 +353,7 @@ def test_sequences_together_are_each_alone(kind, data, weights):
     specs = []
     for i in range(n):
         prompt = [0, 3, 4, 5][: data.draw(st.integers(1, 4))] + data.draw(st.lists(st.integers(2, 25), max_size=2))
-        drafted = data.draw(st.booleans()) and not kind.forks
+        drafted = data.draw(st.booleans()) and not kind.is_recurrent
         specs.append(
             spec_of(
                 prompt=prompt,

@@ -314,7 +314,7 @@ def test_rows_evaluated_again_are_counted(kind, stop):
     outcome = job.future.result(timeout=0)
     assert job.cost.rows == model.evaluations.total()
     assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values())
-    assert outcome.n_repeated > 0 or stop == "all" or not kind.forks
+    assert outcome.n_repeated > 0 or stop == "all" or not kind.is_recurrent
 
 
 @settings(max_examples=40)

@@ -184,8 +184,8 @@ class Told(HashModel):
         super().__init__(*given, **how)
         self.tell, self.solos = tell, []
 
-    def new_context(self, nodes, branches=8, rows=None):
-        made = super().new_context(nodes, branches, rows)
+    def new_context(self, nodes, sequences=8, rows=None):
+        made = super().new_context(nodes, sequences, rows)
         made.on_decode = lambda: self.tell()  # noqa: PLW0108 - whatever it is by then
         self.solos.append(made)
         return made

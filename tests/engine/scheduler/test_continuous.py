@@ -177,7 +177,7 @@ def jobs_of(*prompts: list[int], priorities: tuple[int, ...] = ()) -> list[Job]:
 def test_prompts_share_a_call_fairly(lengths: list[int], budget: int, expected: list[int]) -> None:
     """Equal shares, of which nothing goes unused."""
     jobs = jobs_of(*(prompt_of(seed, n) for seed, n in enumerate(lengths)))
-    given_rows = {id(job): n for job, n in allocate_prefill(jobs, budget, forks=True)}
+    given_rows = {id(job): n for job, n in allocate_prefill(jobs, budget, is_recurrent=True)}
     assert [given_rows.get(id(job), 0) for job in jobs] == expected
 
 
@@ -185,22 +185,22 @@ def test_a_shared_beginning_takes_rows_once() -> None:
     """Eight prompts of 300 equal tokens and 10 of their own: they fit 380 rows, but not in a forking model."""
     stem = prompt_of(1, 300)
     prompts = [[*stem, *prompt_of(seed, 10)] for seed in range(2, 10)]
-    chunks = allocate_prefill(jobs_of(*prompts), 380, forks=False)
+    chunks = allocate_prefill(jobs_of(*prompts), 380, is_recurrent=False)
     assert [n for _, n in chunks] == [310] * 8
-    assert sum(n for _, n in allocate_prefill(jobs_of(*prompts), 380, forks=True)) <= 380
+    assert sum(n for _, n in allocate_prefill(jobs_of(*prompts), 380, is_recurrent=True)) <= 380
 
 
 def test_higher_priorities_take_what_they_can_use() -> None:
     """What they leave goes to the next."""
     jobs = jobs_of(prompt_of(1, 90), prompt_of(2, 90), prompt_of(3, 90), priorities=(1, 1, 0))
-    assert [n for _, n in allocate_prefill(jobs, 200, forks=False)] == [90, 90, 20]
-    assert [n for _, n in allocate_prefill(jobs, 100, forks=False)] == [50, 50]
+    assert [n for _, n in allocate_prefill(jobs, 200, is_recurrent=False)] == [90, 90, 20]
+    assert [n for _, n in allocate_prefill(jobs, 100, is_recurrent=False)] == [50, 50]
 
 
 def test_a_prompt_that_two_priorities_have_goes_with_the_higher() -> None:
     """A low one with the same prompt, or one between them, does not hold it back."""
     jobs = jobs_of(prompt_of(1, 60), prompt_of(2, 60), prompt_of(1, 60), priorities=(5, 3, 0))
-    assert [(job, n) for job, n in allocate_prefill(jobs, 64, forks=False)] == [(jobs[0], 60), (jobs[1], 4)]
+    assert [(job, n) for job, n in allocate_prefill(jobs, 64, is_recurrent=False)] == [(jobs[0], 60), (jobs[1], 4)]
 
 
 def test_equal_prompts_are_evaluated_by_one() -> None:

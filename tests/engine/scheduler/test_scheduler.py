@@ -188,7 +188,7 @@ def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[l
 def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, limits: Limits) -> None:
     """What runs beside a task, how little room there is, and what is cached change nothing that it is told; nothing leaks."""
     rng = np.random.default_rng(seed)
-    few = limits.sequences if kind.forks else limits.sequences + 10
+    few = limits.sequences if kind.is_recurrent else limits.sequences + 10
     limits = replace(limits, sequences=few, kind=kind)
     pool = [*prompts(rng, 3), rng.integers(N_TOKENS, size=rng.integers(2, 14)).tolist()]
     check_all_alone(Scheduler(HashModel(1, limits=limits)), rng, pool, make_task)
@@ -200,7 +200,7 @@ def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, limits: Lim
 def test_evicted_tasks_go_on_where_they_were(kind: ModelKind, seed: int, nodes: int, extra: int, branches: int) -> None:
     """Where more was taken in than fits, tasks give way to older ones and still are told the same, and all end."""
     rng = np.random.default_rng(seed)
-    few = branches if kind.forks else branches + 13
+    few = branches if kind.is_recurrent else branches + 13
     model = Boastful(1, limits=Limits(nodes=nodes, sequences=few, rows_per_call=20, kind=kind, max_idle_rows=4096))
     model.extra = extra
     pool = [*prompts(rng, 3), rng.integers(N_TOKENS, size=rng.integers(2, 14)).tolist()]

@@ -18,7 +18,7 @@ from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_BRANCHES, Extension, Rows, rounds
+from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, ModelKind, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
@@ -74,12 +74,12 @@ class LlamaModel:
         self._kind = weights.kind
         self._tree = PrefixTree(self._context.n_vocabulary)
         self._sequences: Sequences
-        if self._kind.forks:
+        if self._kind.is_recurrent:
             self._sequences = RecurrentSequences(self._tree, self._context, cells=self._kind is ModelKind.HYBRID)
         else:
             keeper = self._kind is ModelKind.SLIDING_WINDOW
             self._sequences = AttentionSequences(self._tree, self._context, keeper=keeper)
-        pads = options.precision is Precision.EXACT and not self._kind.forks
+        pads = options.precision is Precision.EXACT and not self._kind.is_recurrent
         self._granule = EXACT_GRANULE if pads else 1
         self._identity: ModelIdentity | None = None
         self._limits: Limits | None = None
@@ -152,7 +152,7 @@ class LlamaModel:
         self._require_open()
         self._context.stop.clear()
         plan = self._tree.plan(parents, tokens, wanted, keep)
-        if self._kind.forks and len(parents) and rounds(parents, keep).any():
+        if self._kind.is_recurrent and len(parents) and rounds(parents, keep).any():
             raise ProtocolError(
                 "a recurrent or hybrid model takes calls of one round; cut them with selectrie.core.model.rounds"
             )
@@ -187,7 +187,7 @@ class LlamaModel:
 
     def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
         self._require_open()
-        node, depth = self._tree.match_prefix(tokens, self._sequences.can_extend if self._kind.forks else None)
+        node, depth = self._tree.match_prefix(tokens, self._sequences.can_extend if self._kind.is_recurrent else None)
         self._tree.inc_ref(node)
         return node, depth
 
@@ -204,12 +204,12 @@ class LlamaModel:
         self._require_open()
         return self._sequences.trim(idle_rows)
 
-    def new_context(self, nodes: int, branches: int = SOLO_BRANCHES, rows: int | None = None) -> LlamaModel:
+    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> LlamaModel:
         self._require_open()
         size = self._context.size
         step = max(_SOLO_ROWS, self._granule)
         rows = min(size.rows, -(-min(nodes, rows or nodes) // step) * step)
-        sequences = min(size.sequences, rows, branches)
+        sequences = min(size.sequences, rows, sequences)
         long_context = is_long(self._weights, size)
         small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:

@@ -133,7 +133,7 @@ class AttentionSequences:
         """
         self._before = None
         extra = max(0, row_plan.n_scratch_leaves - 1)
-        self._drop(self._tree.make_room(plan, nodes=nodes, branches=self.sequences, extra_branches=extra))
+        self._drop(self._tree.make_room(plan, nodes=nodes, sequences=self.sequences, extra_sequences=extra))
 
     def lay_out(self, plan: CallPlan, row_plan: AttentionRowPlan) -> AttentionRowLayout:
         """Assign positions and ids to the rows of a plan. Changes nothing."""

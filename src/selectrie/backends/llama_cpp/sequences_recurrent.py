@@ -155,7 +155,7 @@ class RecurrentSequences:
 
         Raises `CapacityError` before anything has changed.
         """
-        drops = self._tree.make_room(plan, nodes=nodes, branches=_UNLIMITED)
+        drops = self._tree.make_room(plan, nodes=nodes, sequences=_UNLIMITED)
         gone = {node for node in drops if node in self._state}
         runs = row_plan.runs
         lost, sources = self._nodes_to_recover(row_plan)

@@ -45,7 +45,7 @@ def fit(weights: Weights, options: LlamaOptions) -> Size:
     n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(weights.pointer))
     rows = rows_of_call(options, n_vocabulary)
     sequences = min(MAX_SEQUENCES, rows)
-    if weights.kind.forks:
+    if weights.kind.is_recurrent:
         sequences = sequences_for(_state_bytes(weights, options), rows)
     nodes = options.n_ctx
     if nodes is None:

@@ -184,7 +184,7 @@ class _Walk:
         parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
         made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
         nodes[windows.next_local - len(made) : windows.next_local] = made
-        if model.limits.kind.forks:  # only the end of a long path needs a state
+        if model.limits.kind.is_recurrent:  # only the end of a long path needs a state
             _forget(model, nodes, windows.spent)
         self._reading.read(wanted, rows)
         self._rows_evaluated += len(made)
@@ -251,7 +251,7 @@ class _Pace:
 
     def _rows(self, at: int) -> int:
         most = self._limits.rows_per_call
-        if self._limits.kind.forks or at == len(self._carried):
+        if self._limits.kind.is_recurrent or at == len(self._carried):
             return most
         carried = int(self._carried[at])
         end = -(-(carried + self._least) // _CELL_BLOCK) * _CELL_BLOCK

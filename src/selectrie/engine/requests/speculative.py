@@ -69,7 +69,7 @@ class EngineDrafter:
             barred=self.vocabulary.eog,
         )
         limits, floor = self.owner.scheduler.model.limits, task.floor
-        n_branches = 2 if limits.kind.forks else floor.sequences + 1
+        n_branches = 2 if limits.kind.is_recurrent else floor.sequences + 1
         if (
             len(tokens) + floor.nodes > limits.nodes
             or n_branches > limits.sequences
@@ -128,7 +128,7 @@ def check_draft(drafter: Drafter, model: Model, owner: ModelThread) -> None:
     if not callable(getattr(drafter, "propose", None)):
         raise OptionError("draft", drafter, "a second engine, or an object with a method `propose`")
     identity = model.identity
-    if model.limits.kind.forks:
+    if model.limits.kind.is_recurrent:
         raise UnsupportedModelError(
             identity.name,
             f"a {model.limits.kind.value} model has a state at the tip alone, so it cannot verify a draft in one call; "

@@ -164,17 +164,17 @@ class Job:
         """Return the number of prompt tokens that are not evaluated yet."""
         return 0 if self.rows.node[0] != NO_NODE else len(self.prompt) - self.depth
 
-    def begin(self, ask: Ask, *, forks: bool) -> list[int]:
+    def begin(self, ask: Ask, *, is_recurrent: bool) -> list[int]:
         """Start an ask; return the nodes to release for it."""
         gone = self.rows.apply_ask(ask)
         self.ask, self.gathered, self.narrow = ask, RowCollector(ask.wanted), False
-        if forks:
+        if is_recurrent:
             self.runs = LinearRuns(self.rows, ask)
             for row in ask.spent.tolist():
                 self.rows.keep[row] = False
         return gone
 
-    def need(self, *, forks: bool) -> Capacity:
+    def need(self, *, is_recurrent: bool) -> Capacity:
         """Return the capacity to reserve for the job beyond what it holds.
 
         That is the rest of its prompt, the nodes it lost to preemption and the rest of
@@ -185,7 +185,7 @@ class Job:
         rows, floor, n_prompt_left = self.rows, self.floor, self.n_prompt_left
         pending = len(rows.pending)
         to_come = max(pending, floor.nodes - (rows.n_held - pending))
-        if forks:
+        if is_recurrent:
             lost = min(rows.n_lost, floor.nodes)
             states = to_come if self._states is None else min(to_come, max(0, self._states - rows.n_nodes))
             return Capacity(floor.rows, n_prompt_left + lost + to_come, states + 2 * (n_prompt_left > 0) + min(lost, 2))
@@ -193,11 +193,11 @@ class Job:
         branches = max(pending, floor.sequences + holds_none)
         return Capacity(floor.rows, n_prompt_left + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
-    def room_to_ask(self, room: Capacity, *, forks: bool) -> Capacity:
+    def room_to_ask(self, room: Capacity, *, is_recurrent: bool) -> Capacity:
         """Return what the task may ask for in this capacity; at least its floor."""
         held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
         rows, nodes = room.rows, held + room.nodes - n_prompt_left
-        if forks:  # each row of the ask may own a state
+        if is_recurrent:  # each row of the ask may own a state
             states = room.sequences - 2 * (n_prompt_left > 0)
             rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
         else:

@@ -26,7 +26,7 @@ Rather than cutting shares smaller, fewer prompts take part and the others wait.
 """
 
 
-def allocate_prefill(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[tuple[Job, int]]:
+def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) -> list[tuple[Job, int]]:
     """Return each job with the number of prompt tokens it evaluates in the next call.
 
     Jobs that are left out wait. Higher priorities get what they can use; equal
@@ -38,7 +38,7 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[t
     Args:
         jobs: The jobs to prefill, higher priorities first.
         budget: Number of rows for all prompts together.
-        forks: Whether the model is a recurrent-state model.
+        is_recurrent: Whether the model is a recurrent-state model.
     """
     by_prompt: dict[bytes, Job] = {}
     for job in jobs:
@@ -49,11 +49,11 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, forks: bool) -> list[t
         taking = _worth_taking(list(group), budget)
         for i, job in enumerate(taking):
             chunk = _Chunk(job)
-            n_shared = 0 if forks else chunk.shared(chunks)
+            n_shared = 0 if is_recurrent else chunk.shared(chunks)
             chunk.n = min(job.n_prompt_left, n_shared + budget // (len(taking) - i))
             chunks.append(chunk)
             budget -= chunk.n - n_shared
-    if not forks:
+    if not is_recurrent:
         # An early job may continue along the tokens of later ones, and use the rows
         # that these left over.
         for chunk in chunks:

@@ -97,7 +97,7 @@ class Scheduler:
             clock: Returns the seconds that deadlines are compared with.
         """
         self.model = model
-        self._forks = model.limits.kind.forks
+        self._is_recurrent = model.limits.kind.is_recurrent
         self.row_cache = LogitsCache(row_cache_bytes)
         self._prefill_rows, self._clock = prefill_rows, clock
         self._waiting: list[Job] = []
@@ -125,7 +125,7 @@ class Scheduler:
         limits, floor = self.model.limits, job.floor
         for what, needed, available in (
             ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
-            ("sequences", 2 if self._forks else floor.sequences + 1, limits.sequences),
+            ("sequences", 2 if self._is_recurrent else floor.sequences + 1, limits.sequences),
             ("rows in one call", floor.rows, limits.rows_per_call),
         ):
             if needed > available:
@@ -205,7 +205,7 @@ class Scheduler:
             return
         free = self._free()
         while self._waiting:
-            need = self._waiting[0].need(forks=self._forks)
+            need = self._waiting[0].need(is_recurrent=self._is_recurrent)
             if self._active and (need.nodes > free.nodes or need.sequences > free.sequences):
                 return
             job = self._waiting.pop(0)
@@ -218,7 +218,7 @@ class Scheduler:
         room = self.model.capacity()
         nodes, branches = room.nodes, room.sequences
         for job in self._active:
-            need = job.need(forks=self._forks)
+            need = job.need(is_recurrent=self._is_recurrent)
             nodes -= need.nodes
             branches -= need.sequences
         return Capacity(self.model.limits.rows_per_call, nodes, branches)
@@ -271,7 +271,7 @@ class Scheduler:
         raises ends its own job and no other. This includes `sys.exit` in a callback: it
         is raised where the result is waited for.
         """
-        reserved = job.need(forks=self._forks)
+        reserved = job.need(is_recurrent=self._is_recurrent)
         room = Capacity(rows, free.nodes + reserved.nodes, free.sequences + reserved.sequences)
         try:
             job.part = self._next_part(job, room)
@@ -279,7 +279,7 @@ class Scheduler:
             self._end(job, error=error)
         if job.answered:
             return replace(self._free(), rows=free.rows)
-        promised = job.need(forks=self._forks)
+        promised = job.need(is_recurrent=self._is_recurrent)
         return Capacity(free.rows, room.nodes - promised.nodes, room.sequences - promised.sequences)
 
     def _next_part(self, job: Job, room: Capacity) -> BatchPart | None:
@@ -307,7 +307,7 @@ class Scheduler:
             # Fill the batch up to a multiple of the granule; the rest would be padding.
             whole = -(-(used + self._prefill_rows) // self.model.granule) * self.model.granule
             rows = min(rows, whole - used)
-        chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, forks=self._forks)
+        chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, is_recurrent=self._is_recurrent)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
     def _is_placed(self, job: Job) -> bool:
@@ -326,13 +326,13 @@ class Scheduler:
 
         Returns False if the task has finished.
         """
-        offer = job.room_to_ask(room, forks=self._forks)
+        offer = job.room_to_ask(room, is_recurrent=self._is_recurrent)
         ask = job.task.ask(offer)
         if ask is None:
             return False
         if len(ask.tokens) > offer.rows:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
-        gone = job.begin(ask, forks=self._forks)
+        gone = job.begin(ask, is_recurrent=self._is_recurrent)
         if gone:
             self.model.release(as_ids(gone), forget=not job.keep_cached)
         return True
@@ -399,7 +399,7 @@ class Scheduler:
         start from, then everything cached.
         """
         job, rows = part.job, part.job.rows
-        if self._forks:
+        if self._is_recurrent:
             if not job.narrow:
                 job.narrow = True
                 return True
