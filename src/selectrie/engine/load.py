@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
+from selectrie.core.types import Limits, Precision, SelfCheck
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.cache_dir import cache_folder, read_object, write_object
 from selectrie.engine.engine import Engine
@@ -83,7 +83,9 @@ def load(  # noqa: PLR0913 - what a model is opened with
     try:
         # A check depends on the model, on where layers run and on the rows of a call.
         layers = n_gpu_layers if is_file else opened.model_params.n_gpu_layers
-        key = f"{_key(model.identity)}|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
+        identity = model.identity
+        key = f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"
+        key += f"|{layers} layers on a GPU|{model.limits.rows_per_call} rows|check {VERSION}"
         kept = SelfCheckFile(checks)
         engine = Engine(
             model,
@@ -186,7 +188,3 @@ class SelfCheckFile:
     def put(self, key: str, check: SelfCheck) -> None:
         """Add a check; a cache that cannot be written is no error."""
         write_object(self._path, read_object(self._path) | {key: asdict(check)})
-
-
-def _key(identity: ModelIdentity) -> str:
-    return f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"

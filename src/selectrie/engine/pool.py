@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from selectrie.core.types import Precision
@@ -134,9 +133,7 @@ class ModelPool:
     def __enter__(self) -> ModelPool:  # noqa: PYI034 - Self is not in typing before Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __getitem__(self, name: str) -> RegisteredModel:
@@ -244,9 +241,8 @@ class ModelPool:
     def _record(self, entry: _Entry) -> RegisteredModel:
         is_loaded = entry.engine is not None
         idle_s = None if not is_loaded else 0.0 if entry.uses else monotonic() - entry.idle_since
-        return RegisteredModel(
-            entry.name, _written(entry.source), entry.memory_bytes, is_loaded, len(entry.uses), idle_s
-        )
+        source = str(PATH) if entry.source is None else os.fspath(entry.source)
+        return RegisteredModel(entry.name, source, entry.memory_bytes, is_loaded, len(entry.uses), idle_s)
 
     def _acquire(self, entry: _Entry, use: _Use, until: float) -> Engine:
         while True:
@@ -391,11 +387,6 @@ def memory_needed(source: Source, options: LlamaOptions) -> int:
     from selectrie.backends import llama_cpp
 
     return llama_cpp.memory_needed(local_file(source), options)
-
-
-def _written(source: Source) -> str:
-    """Return a source as its record shows it."""
-    return str(PATH) if source is None else os.fspath(source)
 
 
 def _is_source(source: object) -> TypeGuard[Source]:

@@ -9,7 +9,6 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -74,9 +73,7 @@ class QueueStream(Iterator[T]):
     def __enter__(self: AnyStream) -> AnyStream:  # noqa: PYI019 - Self is not in typing before Python 3.11
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __next__(self) -> T:

@@ -48,21 +48,21 @@ def ask_part(model: Model, job: Job, room: Capacity) -> BatchPart:
 
 def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> BatchPart:
     """Return a part with rows of the ask that were never evaluated."""
-    rows, ask, gathered = job.rows, job.ask, job.gathered
-    if ask is None or gathered is None:
+    rows, ask, collector = job.rows, job.ask, job.collector
+    if ask is None or collector is None:
         raise ProtocolError("nothing was asked for")
     elements = [row - rows.asked_from for row in chosen]
     base = [rows.up[row] for row in chosen]
 
-    def take(nodes: list[int], told: Rows) -> None:
+    def take(nodes: list[int], read: Rows) -> None:
         rows.evaluated(chosen, nodes)
         if job.runs is not None:  # a held node keeps its state
             gone = rows.drop_states(list(dict.fromkeys([*chosen, *base, *ask.spent.tolist()])))
             model.release(as_ids(gone), forget=True)
-        everything = gathered.add(elements, told)
-        if everything is not None:
+        all_rows = collector.add(elements, read)
+        if all_rows is not None:
             job.ask = None
-            job.task.tell(everything)
+            job.task.tell(all_rows)
 
     wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
     tokens = [rows.token[row] for row in chosen]
@@ -74,7 +74,7 @@ def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) ->
     """Return a part that evaluates lost rows again, by their paths."""
     rows = job.rows
 
-    def take(nodes: list[int], _told: Rows) -> None:
+    def take(nodes: list[int], _read: Rows) -> None:
         for row, node, is_kept in zip(lost, nodes, keep, strict=True):
             if is_kept:
                 rows.restored(row, node)

@@ -111,10 +111,10 @@ class Job:
         priority: Higher goes first.
         deadline: Time on the scheduler's clock, in seconds, or None.
         keep_cached: Whether the job's nodes stay cached when it ends, until room is
-        needed.
+            needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
         order: Number of the job in the order of submission.
-        told: Whether the task has received the row of its prompt's end.
+        has_prompt_row: Whether the task has received the row of its prompt's end.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
             tokens.
         narrow: Whether runs go one by one, since several did not fit.
@@ -146,7 +146,7 @@ class Job:
         self.rows = NodeTable()
         self.part: BatchPart | None = None
         self.ask: Ask | None = None
-        self.gathered: RowCollector | None = None
+        self.collector: RowCollector | None = None
         self.runs: LinearRuns | None = None
 
     @property
@@ -167,7 +167,7 @@ class Job:
     def begin(self, ask: Ask, *, is_recurrent: bool) -> list[int]:
         """Start an ask; return the nodes to release for it."""
         gone = self.rows.apply_ask(ask)
-        self.ask, self.gathered, self.narrow = ask, RowCollector(ask.wanted), False
+        self.ask, self.collector, self.narrow = ask, RowCollector(ask.wanted), False
         if is_recurrent:
             self.runs = LinearRuns(self.rows, ask)
             for row in ask.spent.tolist():
@@ -227,6 +227,7 @@ class Job:
         (PEP 479): otherwise it would silently end a loop that waits for the answer, and
         an asyncio future refuses it.
         """
+        self.leave_queue()
         if self.answered:
             return
         self.answered = True

@@ -163,7 +163,7 @@ class ModelThread:
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
         self._users: dict[int, int] = {}
-        self._closing = False
+        self.closed = False
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
@@ -318,7 +318,7 @@ class ModelThread:
 
     def _leave(self, thread: int) -> None:
         del self._users[thread]
-        if self._closing and self._process == os.getpid():
+        if self.closed and self._process == os.getpid():
             self._inbox.put(None)
             if not self._is_used():
                 self._join()
@@ -338,7 +338,7 @@ class ModelThread:
         """
         if self._process != os.getpid():
             return
-        self._closing = True
+        self.closed = True
         self._inbox.put(None)
         if not self._users.get(threading.get_ident()):
             self._join()
@@ -350,10 +350,6 @@ class ModelThread:
             self._model.interrupt()
             self._thread.join(_AGAIN_S)
 
-    @property
-    def closed(self) -> bool:
-        return self._closing
-
     def check_process(self) -> None:
         """Raise `ForkedError` in a child process: the thread stayed with the parent."""
         if self._process != os.getpid():
@@ -361,7 +357,7 @@ class ModelThread:
 
     def _check(self) -> None:
         self.check_process()
-        if self._closing:
+        if self.closed:
             raise ClosedError("the engine")
 
     # The methods below run on the model's thread.
@@ -378,7 +374,7 @@ class ModelThread:
                 self.scheduler.submit(item)
             elif item is not None:
                 self._run(item)
-        if self._closing:
+        if self.closed:
             return False
         self._step()
         return True
@@ -409,7 +405,7 @@ class ModelThread:
 
     def _until_done(self, call: _Call) -> Any:
         """Return the function's result, calling it again after a stray interrupt."""
-        while not self._closing:
+        while not self.closed:
             try:
                 return call.function()
             except (DecodeInterrupted, CancelledError):  # noqa: PERF203 - the body is many decodes

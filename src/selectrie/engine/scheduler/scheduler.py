@@ -120,7 +120,7 @@ class Scheduler:
         prompt with `ProtocolError`.
         """
         if not len(job.prompt):
-            self._answer(job, error=ProtocolError("a task needs a prompt of at least one token"))
+            job.answer(None, ProtocolError("a task needs a prompt of at least one token"))
             return
         limits, floor = self.model.limits, job.floor
         for what, needed, available in (
@@ -129,7 +129,7 @@ class Scheduler:
             ("rows in one call", floor.rows, limits.rows_per_call),
         ):
             if needed > available:
-                self._answer(job, error=CapacityError(what, needed=needed, available=available))
+                job.answer(None, CapacityError(what, needed=needed, available=available))
                 return
         job.order = self._n_submitted
         self._n_submitted += 1
@@ -419,11 +419,7 @@ class Scheduler:
             self._release(job, forget=not job.keep_cached)
             self._ignoring_lost_nodes(lambda: self.model.trim(self.model.limits.max_idle_rows))
         finally:
-            self._answer(job, result=result, error=error)
-
-    def _answer(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:
-        job.leave_queue()
-        job.answer(result, error)
+            job.answer(result, error)
 
     def _release(self, job: Job, *, forget: bool = True) -> None:
         """Release everything that a job holds.
