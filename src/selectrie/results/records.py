@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from selectrie.core.types import Cost, ModelIdentity, SelfCheck
+from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
 from selectrie.results.plain import bytes_fields, fields_of, listing, number, quoted
@@ -42,6 +43,12 @@ class TokenScore:
         """Return the record of one token of a vocabulary."""
         piece = vocabulary.pieces[token]
         return cls(token, piece, logp, "" if piece else vocabulary.texts[token])
+
+    @classmethod
+    def along(cls, vocabulary: Vocabulary, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
+        """Return the records of several tokens, with their log-probabilities."""
+        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
+        return tuple(cls.of(vocabulary, token, one) for token, one in pairs)
 
     @property
     def label(self) -> str:
@@ -230,6 +237,44 @@ class Certificate:
     n_rescored: int
     method: str
     reason: str = ""
+
+    @classmethod
+    def exhaustive(cls, nodes_evaluated: int, nodes_inner: int) -> Certificate:
+        """Return the certificate of choices that were all evaluated."""
+        return cls(
+            proved=True,
+            bound_gap=math.inf,
+            open_mass=0.0,
+            nodes_evaluated=nodes_evaluated,
+            nodes_inner=nodes_inner,
+            rescored=False,
+            n_rescored=0,
+            method="exhaustive",
+        )
+
+    @classmethod
+    def best_first(
+        cls,
+        *,
+        bound_gap: float,
+        open_mass: float,
+        nodes_evaluated: int,
+        nodes_inner: int | None = None,
+        rescored: bool = False,
+        reason: str,
+    ) -> Certificate:
+        """Return the certificate of a search, proved unless there is a reason."""
+        return cls(
+            proved=not reason,
+            bound_gap=bound_gap,
+            open_mass=open_mass,
+            nodes_evaluated=nodes_evaluated,
+            nodes_inner=nodes_inner,
+            rescored=rescored,
+            n_rescored=0,
+            method="best_first",
+            reason=reason,
+        )
 
 
 @dataclass(frozen=True, slots=True)
