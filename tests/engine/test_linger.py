@@ -14,6 +14,7 @@ from selectrie.engine.load import load
 from selectrie.engine.requests import generate, select
 from selectrie.engine.requests.generate import GenerateRequest
 from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CancelledError
@@ -82,21 +83,22 @@ def render(owner, parts, *, keep_cached=True):
     model = owner.scheduler.model
     run = Run(GrowingPrompt(model.vocabulary))
     with task_group(owner, keep_cached=keep_cached) as group:
+        session = Session(group, model, None)
         for part in parts:
             if isinstance(part, str):
                 run.page.add(part)
             elif isinstance(part, Pick):
-                pick(run, group, model, part)
+                pick(run, session, part)
             else:
-                draw(run, group, model, part)
+                draw(run, session, part)
     return run
 
 
-def pick(run, group, model, part):
+def pick(run, session, part):
     """Select, and write what was selected."""
-    asked = SelectRequest(following=part.following)
-    [question] = select.prepare_all(model, [(run.page.prompt, part.choices)], asked)
-    [selection] = select.answer(group, [question], None)
+    request = SelectRequest(following=part.following)
+    batch = select.prepare(session.model, [(run.page.prompt, part.choices)], request)
+    [question], [selection] = batch.requests, batch.run(session)
     trie = question.trie
     run.rows.append(selection.cost.rows)
     run.contexts.append(question.encoded.context.tolist())
@@ -106,15 +108,15 @@ def pick(run, group, model, part):
     run.page.add(selection.text)
 
 
-def draw(run, group, model, part):
+def draw(run, session, part):
     """Generate, and write what was drawn."""
-    never = () if model.vocabulary.bos is None else (model.vocabulary.bos,)  # in the middle of a text it is none
+    bos = session.model.vocabulary.bos
+    never = () if bos is None else (bos,)  # in the middle of a text it is none
     sampling = SamplingParams(logit_bias=dict.fromkeys(never, -1e9))
-    wanted = GenerateRequest(seed=0, sampling=sampling, stopping=StopParams(max_tokens=part.n_tokens, ignore_eog=True))
-    plan = generate.prepare(model.vocabulary, model.limits, run.page.prompt, wanted)
-    [drawing] = generate.begin(group, plan, None)
-    done = generate.completion(drawing, None)
-    context = plan.specs[0].prompt
+    request = GenerateRequest(seed=0, sampling=sampling, stopping=StopParams(max_tokens=part.n_tokens, ignore_eog=True))
+    prepared = generate.prepare(session.model, run.page.prompt, request)
+    [done] = prepared.run(session)
+    context = prepared.specs[0].prompt
     run.rows.append(done.cost.rows)
     run.contexts.append(context.tolist())
     run.inner.append([])
@@ -285,8 +287,7 @@ def check_memory(owner, n_slots):
         for place in range(n_slots):
             mark = page.mark()
             page.add(TEXTS[place % 7] + TEXTS[place // 7 % 7] + TEXTS[place // 49 % 7])
-            [question] = select.prepare_all(model, [(page.prompt, CATS)], SelectRequest())
-            select.answer(group, [question], None)
+            select.prepare(model, [(page.prompt, CATS)], SelectRequest()).run(Session(group, model, None))
             page.back_to(mark)
             most = max(most, len(model.contexts))
     owner.call(lambda: None)
@@ -341,11 +342,11 @@ def test_a_task_that_is_cancelled_holds_nothing(owned):
     owner = owned(model)
     page = GrowingPrompt(model.vocabulary)
     page.add("a cat")
-    [question] = select.prepare_all(model, [(page.prompt, CATS)], SelectRequest())
+    batch = select.prepare(model, [(page.prompt, CATS)], SelectRequest())
     with task_group(owner, keep_cached=True) as group:
         model.on_decode = group.cancel
         with pytest.raises(CancelledError):
-            select.answer(group, [question], None)
+            batch.run(Session(group, model, None))
     model.on_decode = None
     owner.call(lambda: None)
     assert model.capacity().nodes == model.limits.nodes

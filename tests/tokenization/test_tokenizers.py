@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.slots import SlotContext
-from selectrie.engine.requests.constrained_prompt import Constrained, Space, constrain
+from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, constrain
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING
@@ -139,9 +139,10 @@ def made(kind: str, folder: Path) -> Vocabulary:
     return vocabulary_of(make_scored(path, PIECES + more, space_prefix=True))
 
 
-def asked(vocabulary: Vocabulary, prompt: str, grammar: Grammar) -> Constrained:
+def asked(vocabulary: Vocabulary, prompt: str, grammar: Grammar) -> ConstrainedPrompt:
     """The request, as every search of the grammar reads it."""
-    return constrain(vocabulary, Space(LIMITS, 30), prompt, grammar, terminator="none", prompting=PromptParams())
+    model = HashModel(0, vocabulary=vocabulary, limits=LIMITS)
+    return constrain(model, prompt, grammar, max_tokens=30, terminator="none", prompting=PromptParams())
 
 
 ALTERED = [
@@ -293,7 +294,7 @@ def broken(
     return lost, n_sure, n_doubted
 
 
-def spells(vocabulary: Vocabulary, one: Constrained, prompt: str, text: str) -> bool:
+def spells(vocabulary: Vocabulary, one: ConstrainedPrompt, prompt: str, text: str) -> bool:
     """Does the tokenizer's own encoding of all keep the context, spell what is left, and count as its own? The slow way."""
     tokens, n = [vocabulary.bos, *vocabulary.tokenize((prompt + text).encode())], len(one.prompt)
     left = one.healed + one.delimiter + text.encode()
@@ -387,7 +388,7 @@ def test_a_searched_block_whose_texts_are_altered_is_not_proved(kind, options, c
             request = JointRequest((slots[0], ".", slots[1], slots[2]), most_listed=most_listed)
             with task_group(engine._owner) as group:
                 place = SlotContext(read_prompt(engine.vocabulary, "x", DEFAULT_PROMPTING), "")
-                found.append(decide_jointly(group, engine._model, 0.0, request, place))
+                found.append(decide_jointly(engine._session(group), request, place))
     searched, listed = found
     assert searched.certificate.proved == (not changed)
     assert changed in searched.certificate.reason

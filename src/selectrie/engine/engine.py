@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
@@ -25,17 +25,17 @@ from selectrie.engine.requests.generate import (
     DEFAULT_GENERATING,
     GenerateRequest,
     GenerationParams,
-    PreparedGenerate,
     Prompts,
 )
 from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer
 from selectrie.engine.requests.selection import CustomRule, SelectRequest
-from selectrie.engine.requests.speculative import EngineDrafter, check_draft
-from selectrie.engine.requests.stream import Stream
+from selectrie.engine.requests.session import Prepared, Session
+from selectrie.engine.requests.speculative import EngineDrafter
+from selectrie.engine.requests.stream import PreparedStream, Stream
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
-from selectrie.errors import IncompatibleOptionsError, OptionError, of_request
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_BEAM,
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.engine.rendering.renderer import PageRequest
     from selectrie.template.analysis.template import Template
+
+R = TypeVar("R")
 
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
@@ -145,8 +147,8 @@ class Engine:
 
         This is a measured bound. It is None in `fast` precision.
         """
-        with task_group(self._owner) as group:
-            return self._tolerance(group)
+        check = self.self_check
+        return None if check is None else check.tolerance
 
     @property
     def self_check(self) -> SelfCheck | None:
@@ -155,14 +157,24 @@ class Engine:
         It holds the number of rows compared and their largest change.
         """
         with task_group(self._owner) as group:
-            self._tolerance(group)
-        return self._owner.check
+            return self._session(group).check
 
-    def _tolerance(self, group: TaskGroup) -> float | None:
-        if self._model.identity.precision != Precision.EXACT.value:
-            return None
-        self._owner.check = self._check if self._check is not None else group.call(self._make_check)
-        return self._owner.check.tolerance
+    def _session(self, group: TaskGroup) -> Session:
+        """Return the session of a group, after the self-check."""
+        check = None
+        if self._model.identity.precision == Precision.EXACT.value:
+            check = self._check or group.call(self._make_check)
+        return Session(group, self._model, check)
+
+    def _run(self, prepare: Callable[[Model], Prepared[R]], *, priority: int = 0, deadline_s: float | None = None) -> R:
+        """Prepare a request and run it in a task group.
+
+        What `prepare` refuses is refused before any model call, the self-check
+        included.
+        """
+        with task_group(self._owner, priority=priority, deadline_s=deadline_s) as group:
+            prepared = prepare(self._model)
+            return prepared.run(self._session(group))
 
     def _make_check(self) -> SelfCheck:
         """Return the self-check, making it if there is none yet.
@@ -218,21 +230,19 @@ class Engine:
             NothingFoundError: If a search finished no text.
             ModelError: If the model fails.
         """
-        asked = SelectRequest(rule, terminator, following, prior, search, prompting)
+        options = SelectRequest(rule, terminator, following, prior, search, prompting)
         if grammar is None:
             if choices is None:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
-            return self._answer([(prompt, choices)], asked)[0]
+            return self._select([(prompt, choices)], options)[0]
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         from selectrie.engine.requests import select_grammar  # imported on first use, as only grammars need it
 
         texts = select_grammar.listed(grammar)
         if texts is not None:
-            return self._answer([(prompt, texts)], asked)[0]
-        with task_group(self._owner) as group:
-            prepared_select = select_grammar.prepare(self._model, prompt, grammar, asked)
-            return select_grammar.answer(group, prepared_select, self._tolerance(group))
+            return self._select([(prompt, texts)], options)[0]
+        return self._run(lambda model: select_grammar.prepare(model, prompt, grammar, options))
 
     def sample(
         self,
@@ -268,10 +278,8 @@ class Engine:
         """
         from selectrie.engine.requests import sample
 
-        asked = SelectRequest(terminator=terminator, search=search, prompting=prompting)
-        with task_group(self._owner) as group:
-            prepared_sample = sample.prepare(self._model, prompt, grammar, asked, (n, seed, exact))
-            return sample.answer(group, prepared_sample, self._tolerance(group))
+        options = SelectRequest(terminator=terminator, search=search, prompting=prompting)
+        return self._run(lambda model: sample.prepare(model, prompt, grammar, options, n=n, seed=seed, exact=exact))
 
     def rank(
         self,
@@ -291,9 +299,8 @@ class Engine:
         `.top(k)`.
         """
         search = SearchParams(stop="all") if search is None else search
-        return self._answer([(prompt, choices)], SelectRequest(rule, terminator, following, prior, search, prompting))[
-            0
-        ]
+        options = SelectRequest(rule, terminator, following, prior, search, prompting)
+        return self._select([(prompt, choices)], options)[0]
 
     def select_many(
         self,
@@ -315,8 +322,8 @@ class Engine:
         """
         if not isinstance(requests, Iterable):
             raise OptionError("requests", requests, "pairs of prompt and choices")
-        asked = SelectRequest(rule, terminator, following, prior, search, prompting)
-        return self._answer(list(requests), asked, search.on_progress)
+        options = SelectRequest(rule, terminator, following, prior, search, prompting)
+        return self._select(list(requests), options, search.on_progress)
 
     def score(
         self, prompt: Prompt, text: str, *, following: str = "", prompting: PromptParams = DEFAULT_PROMPTING
@@ -332,10 +339,8 @@ class Engine:
         """
         if not text:
             raise OptionError("text", text, "some text to score")
-        asked = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
-        with task_group(self._owner) as group:
-            question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, [text], asked)
-            return select_requests.score_text(group, question, text, self._tolerance(group))
+        options = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
+        return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))
 
     def tokens(
         self,
@@ -350,10 +355,9 @@ class Engine:
 
         No model call is made.
         """
-        asked = SelectRequest(terminator=terminator, following=following, prompting=prompting)
+        options = SelectRequest(terminator=terminator, following=following, prompting=prompting)
         with self._owner.using():
-            question = selection.prepare(self._model.vocabulary, self._model.limits, prompt, choices, asked)
-            return select_requests.token_plan(question)
+            return select_requests.token_plan(selection.prepare(self._model, prompt, choices, options))
 
     def loglikelihood_scorer(self, nodes: int) -> LoglikelihoodScorer:
         """Return a measurer of log-likelihoods of many token sequences.
@@ -369,8 +373,8 @@ class Engine:
         """
         at_least("nodes", nodes, 1, optional=False)
         with task_group(self._owner) as group:
-            self._tolerance(group)  # sets the granule that the scorer's model takes over
-        return LoglikelihoodScorer(self._owner, nodes, keep=self)
+            self._session(group)  # the self-check sets the granule that the scorer's model takes over
+        return LoglikelihoodScorer(self._owner, self._model, nodes, keep=self)
 
     def generate(
         self,
@@ -403,15 +407,12 @@ class Engine:
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
-        wanted = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
-        with task_group(self._owner, priority=options.priority, deadline_s=options.deadline_s) as group:
-            plan = self._plan(prompts, wanted)
-            tolerance = self._tolerance(group)
-            drawn = []
-            for one in generate_requests.begin(group, plan, tolerance):
-                with of_request(one.prompt_index if plan.n_prompts > 1 else None):
-                    drawn.append(generate_requests.completion(one, tolerance))
-            return generate_requests.generation(plan, drawn, self._model.identity, tolerance)
+        request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        return self._run(
+            lambda model: generate_requests.prepare(model, prompts, request),
+            priority=options.priority,
+            deadline_s=options.deadline_s,
+        )
 
     def stream(
         self,
@@ -431,12 +432,14 @@ class Engine:
         context manager cancels what still runs. Which sequences are the best of more is
         known only at the end, so `options.best_of` is refused.
         """
-        wanted = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")
-        with task_group(self._owner, priority=options.priority, deadline_s=options.deadline_s) as group:
-            plan = self._plan(prompts, wanted)
-            return Stream(group, plan, self._model.identity, self._tolerance(group), keep=self)
+        return self._run(
+            lambda model: PreparedStream(generate_requests.prepare(model, prompts, request), keep=self),
+            priority=options.priority,
+            deadline_s=options.deadline_s,
+        )
 
     def beam_search(
         self,
@@ -464,9 +467,7 @@ class Engine:
         """
         from selectrie.engine.requests import beam_search
 
-        with task_group(self._owner) as group:
-            asked = beam_search.prepare(self._model, prompt, grammar, beam, prompting)
-            return beam_search.answer(group, asked, beam, self._tolerance(group))
+        return self._run(lambda model: beam_search.prepare(model, prompt, grammar, beam, prompting))
 
     def render(
         self,
@@ -536,7 +537,7 @@ class Engine:
 
         how = request.rendering
         with task_group(self._owner, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True) as group:
-            return renderer.render_page(group, self._model, self._tolerance(group), request, tell)
+            return renderer.render_page(self._session(group), request, tell)
 
     aselect = awaitable(select)
     asample = awaitable(sample)
@@ -550,21 +551,14 @@ class Engine:
     arender_many = awaitable(render_many)
     astream_render = async_stream(stream_render)
 
-    def _answer(
+    def _select(
         self,
         requests: Sequence[tuple[Prompt, Sequence[str]]],
-        asked: SelectRequest,
+        options: SelectRequest,
         on_evaluated: select_requests.Progress | None = None,
     ) -> list[Selection]:
-        """Prepare and evaluate all requests together, then settle and answer each."""
-        with task_group(self._owner) as group:
-            questions = select_requests.prepare_all(self._model, requests, asked)
-            return select_requests.answer(group, questions, self._tolerance(group), on_evaluated)
-
-    def _plan(self, prompts: Prompts, wanted: GenerateRequest) -> PreparedGenerate:
-        if wanted.draft is not None:
-            check_draft(wanted.draft, self._model, self._owner)
-        return generate_requests.prepare(self._model.vocabulary, self._model.limits, prompts, wanted)
+        """Decide all requests together."""
+        return self._run(lambda model: select_requests.prepare(model, requests, options, on_evaluated))
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:

@@ -132,14 +132,14 @@ def _cut_moved(model: Model) -> float:
     rows, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and ggml-cuda),
     or as many as a call holds.
     """
-    granule, most = model.granule, model.limits.rows_per_call
-    n_rows = min(max(CUT_ROWS, 4 * granule), most) // granule * granule
+    granule, max_rows = model.granule, model.limits.rows_per_call
+    n_rows = min(max(CUT_ROWS, 4 * granule), max_rows) // granule * granule
     tokens = _tokens(model, n_rows, seed=0)
     solo = model.new_context(n_rows)
     try:
         whole = _run(solo, tokens, (n_rows,))
         solo.trim(0)
-        return float(np.abs(whole - _run(solo, tokens, (granule, min(3 * granule, most)))).max())
+        return float(np.abs(whole - _run(solo, tokens, (granule, min(3 * granule, max_rows)))).max())
     finally:
         solo.close()
 

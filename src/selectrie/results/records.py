@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
@@ -83,7 +83,7 @@ class ChoiceScore:
             pruned.
         logp_upper: Upper bound of logp; equal to it unless pruned.
         logp_terminator: The terminator's part of logp; None if pruned. If a near tie
-            was settled, it and the tokens add up to logp only within the tolerance.
+            was rescored, it and the tokens add up to logp only within the tolerance.
         score: Score by the rule, prior included; None if pruned.
         probability: Probability of this choice in the set (softmax of scores); None if
             pruned.
@@ -241,40 +241,22 @@ class Certificate:
     @classmethod
     def exhaustive(cls, nodes_evaluated: int, nodes_inner: int) -> Certificate:
         """Return the certificate of choices that were all evaluated."""
-        return cls(
-            proved=True,
-            bound_gap=math.inf,
-            open_mass=0.0,
-            nodes_evaluated=nodes_evaluated,
-            nodes_inner=nodes_inner,
-            rescored=False,
-            n_rescored=0,
-            method="exhaustive",
-        )
+        proved = cls.best_first(math.inf, 0.0, nodes_evaluated, nodes_inner)
+        return replace(proved, method="exhaustive")
 
     @classmethod
     def best_first(
         cls,
-        *,
         bound_gap: float,
         open_mass: float,
         nodes_evaluated: int,
         nodes_inner: int | None = None,
+        *,
         rescored: bool = False,
-        reason: str,
+        reason: str = "",
     ) -> Certificate:
         """Return the certificate of a search, proved unless there is a reason."""
-        return cls(
-            proved=not reason,
-            bound_gap=bound_gap,
-            open_mass=open_mass,
-            nodes_evaluated=nodes_evaluated,
-            nodes_inner=nodes_inner,
-            rescored=rescored,
-            n_rescored=0,
-            method="best_first",
-            reason=reason,
-        )
+        return cls(not reason, bound_gap, open_mass, nodes_evaluated, nodes_inner, rescored, 0, "best_first", reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from selectrie.engine.rendering.decide_slot import decide_slot
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext
 from selectrie.engine.rendering.terminators import Ending, beginning_of, default_stop, ending_of
 from selectrie.engine.requests.generate import GenerationParams
+from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import ChoiceError, NonFiniteLogitsError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
@@ -51,7 +52,6 @@ def model(embedded):
 def engine_of(model, check=EXACT):
     """An engine whose check is made, as it is before a page is begun."""
     with Engine(model, check=check) as engine:
-        engine._owner.check = check
         yield engine
 
 
@@ -62,7 +62,7 @@ def place_of(text, following="", **more):
 def filled(model, slot, place, on_text=None):
     """What a fresh engine fills in."""
     with engine_of(model) as engine, task_group(engine._owner, keep_cached=True) as group:
-        return decide_slot(group, engine._model, 0.0, slot, place, on_text)
+        return decide_slot(engine._session(group), slot, place, on_text)
 
 
 def asked(model, method, *args, **options):
@@ -165,7 +165,7 @@ def frequencies(monkeypatch, n, **options):
         slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), **options)
         for step in range(n):
             monkeypatch.setattr(slot_module, "uniform", lambda *_, u=(step + 0.5) / n: u)
-            counts[decide_slot(group, engine._model, 0.0, slot, place_of("a")).text] += 1
+            counts[decide_slot(engine._session(group), slot, place_of("a")).text] += 1
     return counts
 
 
@@ -250,7 +250,7 @@ def test_a_draw_near_an_edge_is_close(monkeypatch, tolerance, u, close):
     slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     check = None if tolerance is None else SelfCheck(1, tolerance / 4, tolerance)
     with engine_of(TableModel(ANIMALS), check) as engine, task_group(engine._owner) as group:
-        record = decide_slot(group, engine._model, tolerance, slot, place_of("a")).record
+        record = decide_slot(Session(group, engine._model, check), slot, place_of("a")).record
     assert record.close is close
     assert record.to_dict()["drawn"]["close"] is close
 
@@ -260,7 +260,7 @@ def test_a_rule_with_contexts_can_be_drawn_by():
     rule = ScoringRule("calibrated", content_free=("b",))
     slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     with engine_of(HashModel(1)) as engine, task_group(engine._owner) as group:
-        record = decide_slot(group, engine._model, 0.0, slot, place_of("a")).record
+        record = decide_slot(engine._session(group), slot, place_of("a")).record
     assert (record.selection.rule, record.close) == ("calibrated", False)
 
 
@@ -330,10 +330,9 @@ def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following
     place = SlotContext(page.prompt, following, before="Weapon:")
     grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=SearchParams(k=len(texts)), logprobs="lp")
     with task_group(model._owner, keep_cached=True) as group:
-        listed = decide_slot(
-            group, model._model, None, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place
-        )
-        searched = decide_slot(group, model._model, None, grammar, place)
+        session = model._session(group)
+        listed = decide_slot(session, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place)
+        searched = decide_slot(session, grammar, place)
     assert [one.text for one in searched.record.ranked] == [one.text for one in listed.record.ranked]
     apart = [searched.logprobs[text] - listed.logprobs[text] for text in texts]
     assert apart == pytest.approx([apart[0]] * len(texts), abs=0.01)  # rows in fast precision, weights in f16
@@ -560,7 +559,7 @@ def test_who_listens_may_end_it():
 
     with engine_of(HashModel(1)) as engine:
         with pytest.raises(KeyError), task_group(engine._owner) as group:
-            decide_slot(group, engine._model, 0.0, gen_of(max_tokens=200), place_of("a"), refuse)
+            decide_slot(engine._session(group), gen_of(max_tokens=200), place_of("a"), refuse)
         assert engine.select("a", ["cat", "bat"]).text in {"cat", "bat"}
 
 

@@ -49,14 +49,14 @@ def decide(model, request, prompt, *, following="", ends_turn=False):
     """The answer of a fresh engine over a fake."""
     with closing(Engine(model, check=EXACT)) as engine, task_group(engine._owner) as group:
         read = read_prompt(model.vocabulary, prompt, DEFAULT_PROMPTING)
-        return decide_jointly(group, model, 0.0, request, SlotContext(read, following, ends_turn))
+        return decide_jointly(engine._session(group), request, SlotContext(read, following, ends_turn))
 
 
 def decide_on(engine, request, prompt, following=""):
     """The answer of an engine that is there."""
     with task_group(engine._owner) as group:
         place = SlotContext(read_prompt(engine.vocabulary, prompt, DEFAULT_PROMPTING), following)
-        return decide_jointly(group, engine._model, engine._tolerance(group), request, place)
+        return decide_jointly(engine._session(group), request, place)
 
 
 def spelled(request):

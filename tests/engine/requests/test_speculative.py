@@ -232,20 +232,20 @@ def test_a_look_up_saves_calls_where_the_text_goes_round():
 def test_drafts_that_cannot_work_are_refused():
     """A forking model, the engine itself, other tokens, and what does not propose: each with its reason."""
     with Engine(HashModel(0), check=CHECK) as engine, Engine(HashModel(1), check=CHECK) as second:
-        owner, model = engine._owner, HashModel(0)
-        check_draft(EngineDrafter(second), model, owner)
-        check_draft(LookupDrafter(), model, owner)
+        model = HashModel(0)
+        check_draft(EngineDrafter(second), model)
+        check_draft(LookupDrafter(), model)
         for kind in (ModelKind.RECURRENT, ModelKind.HYBRID):
             forking = HashModel(0, limits=replace(WIDE, kind=kind))
             with pytest.raises(UnsupportedModelError, match=f"a {kind.value} model has a state at the tip alone"):
-                check_draft(LookupDrafter(), forking, owner)
+                check_draft(LookupDrafter(), forking)
         with pytest.raises(OptionError, match="a second engine"):
-            check_draft(EngineDrafter(engine), model, owner)
+            check_draft(EngineDrafter(engine), engine._model)
         with pytest.raises(OptionError, match="a method `propose`"):
-            check_draft("small.gguf", model, owner)
+            check_draft("small.gguf", model)
         other = HashModel(0, vocabulary=make_vocabulary([b"a", b"b"]))
         with pytest.raises(UnsupportedModelError, match="hash-1: its tokens are not those of hash-0"):
-            check_draft(EngineDrafter(second), other, owner)
+            check_draft(EngineDrafter(second), other)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def of_block(engine: Engine, rng: random.Random) -> Certificate:
     request = JointRequest(parts, k=rng.randrange(1, 3), budget=budget, method="best_first", most_listed=most_listed)
     with task_group(engine._owner) as group:
         place = SlotContext(read_prompt(engine.vocabulary, "a c", DEFAULT_PROMPTING), rng.choice(("", " t")))
-        return decide_jointly(group, engine._model, 0.0, request, place).certificate
+        return decide_jointly(engine._session(group), request, place).certificate
 
 
 @pytest.mark.parametrize(

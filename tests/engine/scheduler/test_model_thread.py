@@ -279,7 +279,7 @@ def test_a_cancelled_task_says_so(engine):
     from selectrie.decoding.trie.exhaustive import ScoreTask
     from selectrie.engine.requests.selection import SelectRequest, prepare
 
-    question = prepare(engine.vocabulary, engine._model.limits, PROMPT, [" a b c", " the d"], SelectRequest())
+    question = prepare(engine._model, PROMPT, [" a b c", " the d"], SelectRequest())
     gate = threading.Event()
     holding = ThreadPoolExecutor(1)
     held = holding.submit(lambda: engine._owner.call(lambda: gate.wait(LONG_S)))

@@ -20,11 +20,10 @@ from selectrie.engine.rendering.json_string import whole_length
 from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, SelectSlot, SlotContext
 from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, needed
 from selectrie.engine.requests import beam_search, generate, sample, select, select_grammar
-from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.constrained_prompt import n_room
 from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
 from selectrie.engine.requests.selection import SelectRequest
-from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError, NothingFoundError
 from selectrie.options import DEFAULT_PROMPTING, SamplingParams, SearchParams, StopParams
 from selectrie.results import BeamResult, ChoiceTable, Generation, Samples, Selection
@@ -56,21 +55,13 @@ class SlotResult:
     logprobs: dict[str, float] | None = None
 
 
-def decide_slot(  # noqa: PLR0917 - the task group and its model first, as everywhere
-    group: TaskGroup,
-    model: Model,
-    tolerance: float | None,
-    slot: AnySlot,
-    context: SlotContext,
-    on_text: Callable[[str], None] | None = None,
+def decide_slot(
+    session: Session, slot: AnySlot, context: SlotContext, on_text: Callable[[str], None] | None = None
 ) -> SlotResult:
     """Decide a slot and wait for it.
 
     Args:
-        group: The group that the tasks belong to.
-        model: The model.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured.
+        session: What the tasks run with.
         slot: The slot.
         context: Its position on the page.
         on_text: Called in this thread with the text of a gen as it comes (the first
@@ -81,21 +72,18 @@ def decide_slot(  # noqa: PLR0917 - the task group and its model first, as every
         ModelError: If the model fails.
     """
     if isinstance(slot, GenSlot):
-        return _decide_gen(group, model, tolerance, slot, context, on_text)
+        return _decide_gen(session, slot, context, on_text)
     if isinstance(slot, BeamSlot):
-        return _decide_beam(group, model, tolerance, slot, context)
+        return _decide_beam(session, slot, context)
     if slot.grammar is not None:
-        return _decide_unlisted(group, model, tolerance, slot, context)
-    return _decide_listed(group, model, tolerance, slot, context)
+        return _decide_unlisted(session, slot, context)
+    return _decide_listed(session, slot, context)
 
 
-def _decide_listed(
-    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, context: SlotContext
-) -> SlotResult:
+def _decide_listed(session: Session, slot: SelectSlot, context: SlotContext) -> SlotResult:
     terminator, following = _listed_ending(slot, context)
     request = SelectRequest(slot.rule, terminator, following, slot.prior, slot.search)
-    question = selections.prepare(model.vocabulary, model.limits, context.prompt, slot.texts, request)
-    selection = select.answer(group, [question], tolerance)[0]
+    [selection] = select.prepare(session.model, [(context.prompt, slot.texts)], request).run(session)
     record: Selection | SampledChoice = selection
     if slot.temperature is not None:
         record = _drawn_choice(selection, slot.temperature, context.seed if slot.seed is None else slot.seed)
@@ -113,22 +101,21 @@ def _listed_ending(slot: SelectSlot, context: SlotContext) -> tuple[str, str]:
     return "eog", ""
 
 
-def _decide_unlisted(
-    group: TaskGroup, model: Model, tolerance: float | None, slot: SelectSlot, context: SlotContext
-) -> SlotResult:
+def _decide_unlisted(session: Session, slot: SelectSlot, context: SlotContext) -> SlotResult:
     """Decide a select among the texts of a grammar that cannot be listed."""
     if slot.grammar is None:
         raise InternalError("a select without options has a grammar")
+    model = session.model
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
     request = SelectRequest(slot.rule, ending.terminator, search=_fitting(model, slot.search, context))
     if slot.temperature is not None:
-        one_draw = (1, context.seed if slot.seed is None else slot.seed, True)
-        prepared_sample = sample.prepare(model, context.prompt, ending.grammar, request, one_draw)
-        samples = ending.of_draws(sample.answer(group, prepared_sample, tolerance))
+        seed = context.seed if slot.seed is None else slot.seed
+        draw = sample.prepare(model, context.prompt, ending.grammar, request, n=1, seed=seed, exact=True)
+        samples = ending.of_draws(draw.run(session))
         logprobs = None if slot.logprobs is None else {one.text: one.logp for one in samples}
         return SlotResult(samples[0].text, samples[0].text, samples, logprobs=logprobs)
-    prepared_select = select_grammar.prepare(model, context.prompt, ending.grammar, request)
-    selection = ending.of_selection(select_grammar.answer(group, prepared_select, tolerance))
+    prepared = select_grammar.prepare(model, context.prompt, ending.grammar, request)
+    selection = ending.of_selection(prepared.run(session))
     return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
 
 
@@ -215,29 +202,23 @@ def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
     return next((option.value for option in options or () if option.text == text), text)
 
 
-def _decide_beam(
-    group: TaskGroup, model: Model, tolerance: float | None, slot: BeamSlot, context: SlotContext
-) -> SlotResult:
+def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> SlotResult:
+    model = session.model
     ending = ending_of(model.vocabulary, slot.grammar, slot.terminator, context.following, ends_turn=context.ends_turn)
     n_more = len(encode_inside(model.vocabulary, ending.text.encode()))
     beam = replace(slot.beam, terminator=ending.terminator, max_tokens=slot.beam.max_tokens + n_more)
-    request = beam_search.prepare(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
-    result = ending.of_beam(beam_search.answer(group, request, beam, tolerance))
+    prepared = beam_search.prepare(model, context.prompt, ending.grammar, beam, DEFAULT_PROMPTING)
+    result = ending.of_beam(prepared.run(session))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
         raise NothingFoundError("the options", reason, "give max_tokens= more, or shorter options")
     return SlotResult(_value_of(slot.options, result.text), result.text, result)
 
 
-def _decide_gen(  # noqa: PLR0917
-    group: TaskGroup,
-    model: Model,
-    tolerance: float | None,
-    slot: GenSlot,
-    context: SlotContext,
-    on_text: Callable[[str], None] | None,
+def _decide_gen(
+    session: Session, slot: GenSlot, context: SlotContext, on_text: Callable[[str], None] | None
 ) -> SlotResult:
-    ending, stop = _gen_ending(model, slot, context)
+    ending, stop = _gen_ending(session.model, slot, context)
     stopping = StopParams(max_tokens=slot.max_tokens, stop=stop)
     grammar = slot.grammar if ending is None else ending.grammar
     when = ending.is_complete if ending is not None and ending.text else None
@@ -248,22 +229,22 @@ def _decide_gen(  # noqa: PLR0917
         stopping=replace(stopping, when=when),
         options=GenerationParams(grammar=grammar, heal=True),
     )
-    plan = generate.prepare(model.vocabulary, model.limits, context.prompt, request)
+    prepared = generate.prepare(session.model, context.prompt, request)
     relay = None if on_text is None else _TextRelay(on_text, ending)
     pieces: SimpleQueue[str | None] = SimpleQueue()
 
     def watch(_prompt_index: int, index: int, task: SampleTask) -> Callable[[], None]:
         return (lambda: None) if index else (lambda: pieces.put(task.new_text()))
 
-    drawings = generate.begin(group, plan, tolerance, None if relay is None else watch)
+    drawings = generate.begin(session, prepared, None if relay is None else watch)
     if relay is not None:
         drawings[0].handle.when_done(lambda: pieces.put(None))
         for piece in iter(pieces.get, None):
             relay.add(piece)
-    done = [generate.completion(one, tolerance) for one in drawings]
+    done = [generate.completion(session, one) for one in drawings]
     if ending is not None:
         done = [ending.of_completion(one) for one in done]
-    record = replace(generate.generation(plan, done, model.identity, tolerance), stopping=stopping)
+    record = replace(generate.generation(session, prepared, done), stopping=stopping)
     first = done[0]
     if relay is not None:
         relay.pass_on(first.text)

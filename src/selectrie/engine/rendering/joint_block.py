@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from selectrie.core.model import Model
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decoding.scoring import RESOLVED
 from selectrie.engine.rendering.joint_selection import search_product
@@ -22,7 +21,7 @@ from selectrie.engine.rendering.slots import SlotContext
 from selectrie.engine.requests import select
 from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.selection import SelectRequest
-from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError
 from selectrie.options import SearchParams, at_least, one_of
 from selectrie.results import Certificate, Selection
@@ -125,19 +124,14 @@ class JointRequest:
         return "".join(part if isinstance(part, str) else part.options[next(which)].text for part in self.parts)
 
 
-def decide_jointly(
-    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, context: SlotContext
-) -> JointSelection:
+def decide_jointly(session: Session, request: JointRequest, context: SlotContext) -> JointSelection:
     """Find the assignments whose texts are most probable on the page.
 
     An assignment counts with the joint log-probability of the whole block, tokenized
     together with the page before it and the following text.
 
     Args:
-        group: The group that the tasks belong to.
-        model: The model.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured.
+        session: What the tasks run with.
         request: The block.
         context: Its position on the page.
 
@@ -146,20 +140,18 @@ def decide_jointly(
         ModelError: If the model fails.
     """
     if request.n_assignments > request.most_listed:
-        return _searched(group, model, tolerance, request, context)
+        return _searched(session, request, context)
     readings = _listed(request)
     select_request = _select_request(request, context)
-    question = selections.prepare(model.vocabulary, model.limits, context.prompt, list(readings), select_request)
-    if question.method == "exhaustive":  # the second place is known anyway, and need not be settled
-        question = replace(question, search=replace(question.search, k=request.k))
-    [selection] = select.answer(group, [question], tolerance)
+    prepared = selections.prepare(session.model, context.prompt, list(readings), select_request)
+    if prepared.method == "exhaustive":  # the second place is known anyway, and need not be settled
+        prepared = replace(prepared, search=replace(prepared.search, k=request.k))
+    [selection] = select.SelectBatch([prepared]).run(session)
     marginals = _marginals(request, list(readings.values()), selection)
     return _joint(request, readings.__getitem__, selection, marginals)
 
 
-def _searched(
-    group: TaskGroup, model: Model, tolerance: float | None, request: JointRequest, context: SlotContext
-) -> JointSelection:
+def _searched(session: Session, request: JointRequest, context: SlotContext) -> JointSelection:
     """Decide a block with more assignments than are listed."""
     search_request = ProductSearchRequest(
         prompt=context.prompt,
@@ -170,7 +162,7 @@ def _searched(
         budget=request.budget,
         width=request.width,
     )
-    selection = search_product(group, model, tolerance, search_request)
+    selection = search_product(session, search_request)
     return _joint(request, _reader(request), selection, None)
 
 

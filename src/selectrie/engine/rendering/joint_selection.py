@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray
 from selectrie.core.vocabulary import Vocabulary
@@ -29,8 +28,8 @@ from selectrie.engine.requests import selection as selections
 from selectrie.engine.requests.constrained_prompt import may_alter
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.selection import PreparedSelect, SearchReport
+from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import budget_ended
-from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import ChoiceError, InternalError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.results import Certificate, Selection
@@ -76,30 +75,26 @@ class _Searched:
         return self.terminator == "unless-continued"
 
 
-def search_product(
-    group: TaskGroup, model: Model, tolerance: float | None, search_request: ProductSearchRequest
-) -> Selection:
+def search_product(session: Session, search_request: ProductSearchRequest) -> Selection:
     """Find the k best texts of a product.
 
     The answer's choices are the texts that were found, in the order of their bytes.
 
     Args:
-        group: The group that the tasks belong to.
-        model: The model.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured.
-        hunt: The request.
+        session: What the tasks run with.
+        search_request: The request.
 
     Raises:
         ChoiceError: If a text is empty and no text follows, or if more than
             `MOST_CONTINUING` texts would have to be scored since they continue others.
         PromptTooLongError: If the longest path does not fit.
     """
+    model = session.model
     letters = _letters(search_request.parts)
     terminator = _terminator(search_request.terminator, letters)
     paths = paths_of_product(model.vocabulary, search_request)
     check_fits(paths, model.limits)
-    search = ProductSearch(group, paths, search_request, "eog" if terminator == "eog" else "none", tolerance or 0.0)
+    search = ProductSearch(session, paths, search_request, "eog" if terminator == "eog" else "none")
     search.run()
     searched = _Searched(
         search_request, paths, search, letters, terminator, _doubt(model.vocabulary, search_request, paths.ground)
@@ -108,15 +103,13 @@ def search_product(
     if question is None:
         if not search_request.cuts:
             raise InternalError("a text of a joint block changes tokens that it was to leave alone")
-        return search_product(
-            group, model, tolerance, replace(search_request, cuts=False)
-        )  # chunks depend on one another after all
-    selection, kth = _selection(group, question, searched, tolerance)
+        return search_product(session, replace(search_request, cuts=False))  # chunks depend on one another after all
+    selection, kth = _selection(session, question, searched)
     if searched.continues and not selection.certificate.proved and search.left > 0:
         # A text that is worth less than it seemed leaves room for others.
         search.explore(kth, search.left)
         more = _question(model.vocabulary, searched)
-        selection = selection if more is None else _selection(group, more, searched, tolerance)[0]
+        selection = selection if more is None else _selection(session, more, searched)[0]
     return selection
 
 
@@ -262,16 +255,14 @@ def _shift(own: Sequence[int], path: Sequence[int]) -> int:
     return len(own) - same
 
 
-def _selection(
-    group: TaskGroup, question: PreparedSelect, searched: _Searched, tolerance: float | None
-) -> tuple[Selection, float]:
+def _selection(session: Session, question: PreparedSelect, searched: _Searched) -> tuple[Selection, float]:
     """Score the texts found and return the selection and the k-th best log-probability.
 
     Near ties are settled, and the certificate says what the search proves of all other
     texts. The log-probability is that of the search.
     """
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
-    handle = group.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
+    handle = session.group.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
     evaluation = handle.result()
     scored = selections.score(question, evaluation, None)
     offset, kth = _offset(question, scored, searched), _kth(scored.scores, k)
@@ -282,10 +273,10 @@ def _selection(
     if question.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
     report = SearchReport(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
-    scored, report = rescore_near_ties(group, EvaluatedSelect(question, evaluation, None, report), scored, tolerance)
+    scored, report = rescore_near_ties(session, EvaluatedSelect(question, evaluation, None, report), scored)
     if not search.is_apart(k):  # an open text may be as near
         report = replace(report, certificate=replace(report.certificate, rescored=False))
-    signature = selections.signature(question, group.owner.scheduler.model.identity, group.owner.check)
+    signature = selections.signature(question, session)
     selection = selections.selection(question, evaluation, scored, report, signature)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset
@@ -315,14 +306,9 @@ def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
     search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
     reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)
-    return Certificate(
-        proved=not (doubt or reason),
+    return Certificate.best_first(
         bound_gap=gap,
         open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
         nodes_evaluated=search.n_evaluated,
-        nodes_inner=None,
-        rescored=False,
-        n_rescored=0,
-        method="best_first",
         reason=doubt or reason,
     )

@@ -20,7 +20,7 @@ from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.beam.records import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError, PromptTooLongError
 from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.tokenization.products import (
@@ -180,14 +180,14 @@ class ProductSearch:
 
     def __init__(
         self,
-        group: TaskGroup,
+        session: Session,
         paths: ProductPaths,
         search_request: ProductSearchRequest,
         terminator: str,
-        tolerance: float,
     ) -> None:
-        self._group, self._paths, self._search_request, self._terminator = group, paths, search_request, terminator
-        self.tolerance = 2 * tolerance * (paths.longest + 1)
+        self._group, self._vocabulary = session.group, session.model.vocabulary
+        self._paths, self._search_request, self._terminator = paths, search_request, terminator
+        self.tolerance = 2 * (session.tolerance or 0.0) * (paths.longest + 1)
         self.tokens: dict[bytes, tuple[int, ...]] = {}
         self.logp: dict[bytes, float] = {}
         self.best_open, self.open_mass = np.inf, 1.0
@@ -313,10 +313,6 @@ class ProductSearch:
             self._add(path.data, path.tokens.tolist(), path.logp)
         self.n_evaluated += outcome.n_evaluated
         self.cost += handle.cost
-
-    @property
-    def _vocabulary(self) -> Vocabulary:
-        return self._group.owner.scheduler.model.vocabulary
 
     def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
         text = self._paths.ground.text_of(data)

@@ -14,16 +14,15 @@ from hashlib import blake2b
 from math import log
 from typing import Any
 
-from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.engine.rendering.decide_slot import Record, decide_slot
 from selectrie.engine.rendering.joint_block import JointRequest, JointSlot, decide_jointly
 from selectrie.engine.rendering.page_writer import PageWriter, Tell
 from selectrie.engine.rendering.slots import AnySlot, GenSlot, SelectSlot, SlotArguments, SlotContext, slot_of
 from selectrie.engine.rendering.terminators import default_stops
-from selectrie.engine.requests import select, selection
+from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
-from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.requests.session import Session
 from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
 from selectrie.options import RenderParams
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
@@ -51,16 +50,11 @@ class PageRequest:
     rendering: RenderParams
 
 
-def render_page(
-    group: TaskGroup, model: Model, tolerance: float | None, request: PageRequest, tell: Tell | None = None
-) -> Page:
+def render_page(session: Session, request: PageRequest, tell: Tell | None = None) -> Page:
     """Render one page.
 
     Args:
-        group: The group that the tasks belong to.
-        model: The model.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured.
+        session: What the tasks run with.
         request: The request for the page.
         tell: Called with each event, in this thread.
 
@@ -68,20 +62,18 @@ def render_page(
         TemplateError: If the template cannot be rendered with its values.
         SelectrieError: If a slot fails; `SelectrieError.slot` names it.
     """
-    return _PageRenderer(group, model, tolerance, request, tell).page()
+    return _PageRenderer(session, request, tell).page()
 
 
 class _PageRenderer:
     """The rendering of one page."""
 
-    def __init__(
-        self, group: TaskGroup, model: Model, tolerance: float | None, request: PageRequest, tell: Tell | None
-    ) -> None:
-        self._group, self._model, self._tolerance, self._request = group, model, tolerance, request
+    def __init__(self, session: Session, request: PageRequest, tell: Tell | None) -> None:
+        self._session, self._request = session, request
         rendering = request.rendering
         self._seed = int.from_bytes(os.urandom(4), "little") if rendering.seed is None else rendering.seed
         self._interpreter = Interpreter(request.template, request.values)
-        self._writer = PageWriter(model.vocabulary, request.template, rendering, tell)
+        self._writer = PageWriter(session.model.vocabulary, request.template, rendering, tell)
         self._is_streamed = tell is not None
         self._n_slots, self._cost = 0, Cost()
 
@@ -98,8 +90,8 @@ class _PageRenderer:
             pieces=self._writer.events(),
             template=self._request.template.name,
             seed=self._seed,
-            identity=self._model.identity,
-            tolerance=self._tolerance,
+            identity=self._session.model.identity,
+            tolerance=self._session.tolerance,
             cost=self._cost,
         )
 
@@ -160,7 +152,7 @@ class _PageRenderer:
             slot = _ended(slot, following, context.before)
             hidden = slot.hidden or self._writer.is_hidden
             on_text = self._listener(tag.name, pieces) if self._is_streamed and not hidden else None
-            result = decide_slot(self._group, self._model, self._tolerance, slot, context, on_text)
+            result = decide_slot(self._session, slot, context, on_text)
             self._check_in_time(result.record)
             if not slot.hidden:
                 self._writer.grow(result, step)
@@ -196,7 +188,7 @@ class _PageRenderer:
         """Raise `DeadlineError` if the deadline broke the text off."""
         is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
         if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
-            raise DeadlineError(self._group.late_s)
+            raise DeadlineError(self._session.group.late_s)
 
     def _decide_together(self, step: Together) -> None:
         """Decide the slots of a joint block together."""
@@ -206,7 +198,7 @@ class _PageRenderer:
             self._check_plain(joint, document)
             request = _joint_request(step, self._request.template)
             context = self._context(self._following(*positions), document, joint.span)
-            record = decide_jointly(self._group, self._model, self._tolerance, request, context)
+            record = decide_jointly(self._session, request, context)
         self._cost += record.cost
         hidden = self._writer.is_hidden
         for part in request.parts:
@@ -242,10 +234,8 @@ class _PageRenderer:
         with _in_slot(f"geneach {loop.name!r} at {position}"):
             context = self._context(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
-            question = selection.prepare(
-                self._model.vocabulary, self._model.limits, context.prompt, texts, SelectRequest()
-            )
-            record = select.answer(self._group, [question], self._tolerance)[0]
+            prepared = select.prepare(self._session.model, [(context.prompt, texts)], SelectRequest())
+            [record] = prepared.run(self._session)
         self._cost += record.cost
         ends = record.index == 0 if coming else record.logp > log(0.5)
         path = self._interpreter.path_of_loop()

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.types import Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
+from selectrie.core.model import Model
+from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.healed_mass import MOST_GAP
+from selectrie.engine.requests.session import Session
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
@@ -30,7 +32,7 @@ _MOST_ENCODED = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constrained:
+class ConstrainedPrompt:
     """A prompt whose continuation a grammar restricts, as tokens.
 
     Attributes:
@@ -107,11 +109,6 @@ class Constrained:
             return f"the probability of the healed bytes is known to {heal_gap:.2g} nats only"
         return ""
 
-    def token_scores(self, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
-        """Return records of tokens with their log-probabilities."""
-        pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
-        return tuple(TokenScore.of(self.vocabulary, token, one) for token, one in pairs)
-
     def hypothesis(self, path: FoundPath) -> Hypothesis:
         """Return the record of a text that was found, or drawn by joint probability.
 
@@ -121,7 +118,7 @@ class Constrained:
         return Hypothesis(
             text=shown(path.data),
             data=path.data,
-            tokens=self.token_scores(path.tokens, path.token_logp),
+            tokens=TokenScore.along(self.vocabulary, path.tokens, path.token_logp),
             logp=path.score,
             logp_path=path.score,
             logp_end=path.logp_terminator,
@@ -131,24 +128,26 @@ class Constrained:
             ended_by=self.ended_by,
         )
 
-    def signature(self, identity: ModelIdentity, check: SelfCheck | None, rule: str) -> Signature:
+    def signature(self, session: Session, rule: str) -> Signature:
         """Return what the scores depend on."""
-        return Signature.of(identity, check, rule=rule, terminator=self.terminator, boundary=self.boundary)
+        return Signature.of(
+            session.model.identity, session.check, rule=rule, terminator=self.terminator, boundary=self.boundary
+        )
 
-    def cost(self, cost: Cost, given: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
-        """Return the cost with the rows of evaluating each path one by one.
+    def cost(self, cost: Cost, texts: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
+        """Return the cost with the rows of evaluating each text one by one.
 
-        These include the prompt for every path.
+        These include the prompt for every text.
         """
-        return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in given))
+        return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in texts))
 
 
-def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
+def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
     """Return the error that says why a search found no text and what helps."""
     reasons, remedies = [], []
     if not outcome.proved:
         reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
-        remedies += ["raise budget_nodes", "search with a beam", "let the grammar have fewer and shorter texts"]
+        remedies += ["raise budget_nodes", "search with a beam", "use a grammar of fewer and shorter texts"]
     elif outcome.cut_bound > -np.inf:
         reasons.append(f"none has at most {max_tokens} tokens")
         remedies.append("raise max_tokens")
@@ -159,9 +158,9 @@ def nothing_found(asked: Constrained, outcome: AutomatonOutcome, max_tokens: int
     if outcome.n_other:
         reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
         remedies.append("allow any tokens (canonical_only=False)")
-    reasons += [asked.doubt] if asked.doubt else []
-    remedies = remedies or ["let the grammar have texts that this model has tokens for"]
-    return NothingFoundError(asked.grammar.name, ", ".join(reasons), " or ".join(remedies))
+    reasons += [constrained.doubt] if constrained.doubt else []
+    remedies = remedies or ["use a grammar whose texts this model has tokens for"]
+    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), " or ".join(remedies))
 
 
 def about(*, strings: bool) -> str:
@@ -177,21 +176,13 @@ def shown(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
-    """The maximum length of what follows and the limits it has to fit into."""
-
-    limits: Limits
-    max_tokens: int
-
-
 def constrain(
-    vocabulary: Vocabulary, space: Space, prompt: Prompt, grammar: Grammar, *, terminator: str, prompting: PromptParams
-) -> Constrained:
+    model: Model, prompt: Prompt, grammar: Grammar, *, max_tokens: int, terminator: str, prompting: PromptParams
+) -> ConstrainedPrompt:
     """Check and tokenize a request.
 
-    Everything that can be refused without the model is refused here. `terminator` is
-    "none", "eog" or "auto".
+    Everything that can be refused without the model is refused here. At most
+    `max_tokens` tokens follow the prompt. `terminator` is "none", "eog" or "auto".
 
     With boundary "heal", prompt tokens that the continuation may change are taken back,
     and the continuation spells their bytes first; "split" keeps them. "harness" applies
@@ -200,10 +191,12 @@ def constrain(
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     record("prompting", prompting, PromptParams)
-    opened = _fitting(vocabulary, space, read_prompt(vocabulary, prompt, prompting), prompting)
+    vocabulary = model.vocabulary
+    read = read_prompt(vocabulary, prompt, prompting)
+    opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
     delimiter = opened.space_prefix + before
-    return Constrained(
+    return ConstrainedPrompt(
         vocabulary=vocabulary,
         grammar=grammar,
         prompt=opened.context,
@@ -223,26 +216,26 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
     That is the case for a text that the tokenizer does not write unchanged. If there
     may be such texts, each text of a grammar of few texts is encoded.
     """
-    altered = vocabulary.tokenizing.altered
     start = opened.healed + before
-    all_may = altered is None or opened.is_changed
-    written = "" if altered is None else _written(altered, start, _bytes_used(vocabulary, grammar))
-    if not all_may and not written:
+    reason = "the tokenizer does not write the prompt unchanged"
+    if not opened.is_changed:
+        reason = may_alter(vocabulary, start, _bytes_used(vocabulary, grammar))
+    if not reason:
         return ""
     try:
         texts = grammar.listed(_MOST_ENCODED)
     except GrammarError:  # llguidance reads it
         texts = None
     if texts is not None and len(texts) <= _MOST_ENCODED:
+        altered = vocabulary.tokenizing.altered
+        all_may = altered is None or opened.is_changed
         for text in texts:
             data = text.encode()
             may = all_may or any(one in start + data for one in altered or ())
             if may and not opened.paths.writes(before + data):
-                return f"the tokenizer does not write {text!r} as it stands"
+                return f"the tokenizer does not write {text!r} unchanged"
         return ""
-    if opened.is_changed:
-        return "the tokenizer does not write the prompt as it stands"
-    return f"the tokenizer does not write {written or 'every text'} as it stands"
+    return reason
 
 
 def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
@@ -269,7 +262,7 @@ def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str
     """
     altered = vocabulary.tokenizing.altered
     written = "every text" if altered is None else _written(altered, start, used)
-    return f"the tokenizer does not write {written} as it stands" if written else ""
+    return f"the tokenizer does not write {written} unchanged" if written else ""
 
 
 def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
@@ -279,32 +272,32 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
     bytes `used`.
     """
 
-    def may_stand(one: bytes) -> bool:
-        if one in start:
-            return True
-        begun = (n for n in range(len(one)) if start.endswith(one[:n]))
-        return any(used.issuperset(one[n:]) for n in begun)
+    def may_occur(one: bytes) -> bool:
+        overlaps = (n for n in range(len(one)) if start.endswith(one[:n]))
+        return one in start or any(used.issuperset(one[n:]) for n in overlaps)
 
-    found = min((one for one in altered if may_stand(one)), key=lambda one: (len(one), one), default=None)
-    return "" if found is None else repr(shown(found))
+    first = min(filter(may_occur, altered), key=lambda one: (len(one), one), default=None)
+    return "" if first is None else repr(shown(first))
 
 
-def _fitting(vocabulary: Vocabulary, space: Space, read: PromptText, prompting: PromptParams) -> PromptBoundary:
+def _fitting(
+    vocabulary: Vocabulary, limits: Limits, read: PromptText, prompting: PromptParams, max_tokens: int
+) -> PromptBoundary:
     """Return the opened prompt, truncated on the left if the options allow it.
 
     Raises `PromptTooLongError` if a longest path does not fit after it.
     """
     opened = open_prompt(vocabulary, read, prompting.boundary)
-    most = space.limits.nodes - space.max_tokens
+    available = limits.nodes - max_tokens
     n_more = n_room(opened) - len(opened.prompt_tokens)
-    if n_room(opened) > most > n_more and prompting.truncate == "left":
-        opened = open_prompt(vocabulary, truncate_left(vocabulary, read, most - n_more), prompting.boundary)
-    if n_room(opened) > most:
-        shorter = "shorten the prompt, set truncate='left', " if most > n_more else ""
+    if n_room(opened) > available > n_more and prompting.truncate == "left":
+        opened = open_prompt(vocabulary, truncate_left(vocabulary, read, available - n_more), prompting.boundary)
+    if n_room(opened) > available:
+        shorter = "shorten the prompt, set truncate='left', " if available > n_more else ""
         raise PromptTooLongError(
-            needed_tokens=n_room(opened) + space.max_tokens,
-            available_tokens=space.limits.nodes,
-            remedy=f"{shorter}lower max_tokens ({space.max_tokens}), or load with a larger n_ctx",
+            needed_tokens=n_room(opened) + max_tokens,
+            available_tokens=limits.nodes,
+            remedy=f"{shorter}lower max_tokens ({max_tokens}), or load with a larger n_ctx",
         )
     return opened
 

@@ -1,4 +1,4 @@
-"""Generation: from prompts to the sequences drawn after them and to a `Generation`."""
+"""Draw sequences after prompts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
+from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Cost, IntArray, Limits, ModelIdentity
+from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
+from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, SelectrieError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
 from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -36,11 +39,11 @@ from selectrie.options import (
     texts,
 )
 from selectrie.results import Completion, Generation
-from selectrie.tokenization.canonical import reopen
+from selectrie.tokenization.canonical import HealedPrompt, reopen
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.healing_automaton import HealedBytes
 from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
-from selectrie.tokenization.records import PromptText
+from selectrie.tokenization.records import EncodedChoices, PromptText
 
 Prompts = Prompt | Sequence[Prompt]
 
@@ -117,7 +120,7 @@ class GenerateRequest:
         record("prompting", self.prompting, PromptParams)
         record("options", self.options, GenerationParams)
         if self.options.best_of is not None and self.options.best_of < self.n:
-            raise OptionError("best_of", self.options.best_of, f"at least n={self.n}: that many are given")
+            raise OptionError("best_of", self.options.best_of, f"at least n={self.n}, the number of sequences returned")
         if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:
             remedy = "it is added before choices or a grammar; give these, or leave it out"
             raise IncompatibleOptionsError("delimiter", "free text", remedy)
@@ -133,37 +136,48 @@ class PreparedGenerate:
     """A request ready to be started.
 
     Attributes:
-        wanted: The options of the request.
-        vocabulary: The model's vocabulary.
+        request: The options of the request.
         specs: One for each sequence, those of the first prompt first.
         prompt_tokens: Number of tokens of each prompt, healed ones included.
     """
 
-    wanted: GenerateRequest
-    vocabulary: Vocabulary
+    request: GenerateRequest
     specs: tuple[SampleSpec, ...]
     prompt_tokens: tuple[int, ...]
 
-    @property
-    def n_prompts(self) -> int:
-        return len(self.specs) // self.wanted.n_drawn
+    def run(self, session: Session) -> Generation:
+        """Draw every sequence."""
+        completions = []
+        for drawing in begin(session, self):
+            with self.errors_of(drawing):
+                completions.append(completion(session, drawing))
+        return generation(session, self, completions)
+
+    def errors_of(self, drawing: Drawing) -> AbstractContextManager[None]:
+        """Assign errors of the block to the drawing's prompt, if there are several."""
+        return of_request(drawing.prompt_index if len(self.prompt_tokens) > 1 else None)
 
 
-def prepare(vocabulary: Vocabulary, limits: Limits, prompts: Prompts, wanted: GenerateRequest) -> PreparedGenerate:
+def prepare(model: Model, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
     """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
 
     Everything that can be refused without the model is refused here. The `request` of
     an error is the index of the prompt.
     """
-    vocabulary.check_tokens(wanted.stopping.stop_tokens)
-    given = _as_many(prompts)
-    openings = [
-        _opening(vocabulary, limits, prompt, wanted, at if len(given) > 1 else None) for at, prompt in enumerate(given)
-    ]
-    first = int.from_bytes(os.urandom(4), "little") if wanted.seed is None else wanted.seed
-    common = [_spec(vocabulary, opening, wanted) for opening in openings]
-    specs = [replace(spec, seed=first + i) for spec in common for i in range(wanted.n_drawn)]
-    return PreparedGenerate(wanted, vocabulary, tuple(specs), tuple(one.n_prompt for one in openings))
+    if request.draft is not None:
+        check_draft(request.draft, model)
+    model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias])
+    several = _as_many(prompts)
+    specs = []
+    for index, prompt in enumerate(several):
+        with of_request(index if len(several) > 1 else None):
+            specs.append(_fitting(model, prompt, request))
+    first = int.from_bytes(os.urandom(4), "little") if request.seed is None else request.seed
+    return PreparedGenerate(
+        request,
+        tuple(replace(spec, seed=first + i) for spec, _ in specs for i in range(request.n_drawn)),
+        tuple(n_prompt for _, n_prompt in specs),
+    )
 
 
 def _as_many(prompts: Prompts) -> list[Prompt]:
@@ -181,99 +195,75 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
     return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # decided by its items
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Opening:
-    """What all sequences of one prompt have in common.
+def _fitting(model: Model, prompt: Prompt, request: GenerateRequest) -> tuple[SampleSpec, int]:
+    """Return the spec of a sequence after the prompt, and the prompt's tokens.
 
-    Attributes:
-        context: int32[T], the tokens kept of the prompt.
-        healed: The bytes that are spelt first, or None.
-        n_prompt: Number of tokens of the prompt alone.
-        automaton: What may follow, or None if anything may.
-        stopping: When a sequence ends.
+    The prompt is truncated on the left if needed and allowed.
     """
-
-    context: IntArray
-    healed: HealedBytes | None
-    n_prompt: int
-    automaton: Automaton | None
-    stopping: StopParams
-
-    @property
-    def n_healed(self) -> int:
-        """Return the number of healed bytes, each spelt by one token at most."""
-        return 0 if self.healed is None else len(self.healed.data)
-
-
-def _opening(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, wanted: GenerateRequest, place: int | None
-) -> _Opening:
-    """Return a tokenized prompt, truncated on the left if needed and allowed."""
-    try:
-        read = read_prompt(vocabulary, prompt, wanted.prompting)
-        opening = _opened(vocabulary, read, wanted)
-        most = limits.nodes - (opening.stopping.max_tokens - 1) - opening.n_healed
-        if len(opening.context) > most >= 1 and wanted.prompting.truncate == "left":
-            n_back = opening.n_prompt - len(opening.context)
-            opening = _opened(vocabulary, truncate_left(vocabulary, read, most + n_back), wanted)
-        if len(opening.context) > most:
-            shorter = "shorten the prompt, set truncate='left', " if most >= 1 else ""
-            raise PromptTooLongError(
-                needed_tokens=len(opening.context) + opening.n_healed + opening.stopping.max_tokens - 1,
-                available_tokens=limits.nodes,
-                remedy=f"{shorter}lower max_tokens ({opening.stopping.max_tokens}), or load with a larger n_ctx",
-            )
-    except SelectrieError as error:
-        error.request = place
-        raise
-    return opening
+    vocabulary, n_nodes = model.vocabulary, model.limits.nodes
+    read = read_prompt(vocabulary, prompt, request.prompting)
+    spec, n_prompt = _spec(vocabulary, read, request)
+    available = n_nodes - _n_more(spec)
+    if len(spec.prompt) > available >= 1 and request.prompting.truncate == "left":
+        n_kept = available + n_prompt - len(spec.prompt)
+        spec, n_prompt = _spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
+    if len(spec.prompt) > available:
+        shorter = "shorten the prompt, set truncate='left', " if available >= 1 else ""
+        raise PromptTooLongError(
+            needed_tokens=len(spec.prompt) + _n_more(spec),
+            available_tokens=n_nodes,
+            remedy=f"{shorter}lower max_tokens ({spec.stopping.max_tokens}), or load with a larger n_ctx",
+        )
+    return spec, n_prompt
 
 
-def _spec(vocabulary: Vocabulary, opening: _Opening, wanted: GenerateRequest) -> SampleSpec:
-    return SampleSpec(
-        prompt=opening.context,
-        pieces=vocabulary.pieces,
-        texts=vocabulary.texts,
-        eog=vocabulary.eog,
-        seed=0,
-        sampling=wanted.sampling,
-        stopping=opening.stopping,
-        n_alternatives=wanted.options.n_alternatives,
-        automaton=opening.automaton,
-        drafter=wanted.draft,
-        healed=opening.healed,
-    )
+def _n_more(spec: SampleSpec) -> int:
+    """Return the maximum number of nodes that a sequence takes after its prompt.
+
+    There is at most one for each healed byte, and none for the last token.
+    """
+    return spec.stopping.max_tokens - 1 + (0 if spec.healed is None else len(spec.healed.data))
 
 
-def _opened(vocabulary: Vocabulary, read: PromptText, wanted: GenerateRequest) -> _Opening:
-    """Return a prompt with the automaton of the choices or the grammar after it.
+def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
+    """Return the spec of a sequence after the prompt, and the prompt's tokens.
 
     With choices, `max_tokens` becomes the number of tokens of the longest. A lower
     `max_tokens` raises `OptionError`, since the beginning of a choice is not a choice.
     """
-    choices, grammar = wanted.options.choices, wanted.options.grammar
-    start = to_bytes(wanted.prompting.delimiter, "delimiter")
-    if choices is None:
-        opened = reopen(vocabulary, read, heal=wanted.options.heal)
-        automaton = None if grammar is None else grammar.automaton(vocabulary, prefix=opened.healed + start)
-        healed = HealedBytes(vocabulary, opened.healed) if opened.healed else None
-        return _Opening(opened.context, healed, len(opened.prompt_tokens), automaton, wanted.stopping)
-    written = [start + to_bytes(choice, f"choice {place}") for place, choice in enumerate(choices)]
-    encoded = encode_choices(vocabulary, read, written, boundary="heal" if wanted.options.heal else "split")
-    trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
-    healing = Healed(len(encoded.healed), vocabulary.lengths)
-    longest = max(1, *(healing.n_text(path.tolist()) for path in np.split(encoded.tokens, encoded.offsets[1:-1])))
-    if wanted.stopping.max_tokens < longest:
-        raise OptionError(
-            "max_tokens", wanted.stopping.max_tokens, f"at least {longest}, the tokens of the longest choice"
-        )
-    return _Opening(
-        encoded.context,
-        HealedBytes(vocabulary, encoded.healed) if encoded.healed else None,
-        len(encoded.prompt_tokens),
-        ChoiceAutomaton(trie),
-        replace(wanted.stopping, max_tokens=longest),
+    options, stopping = request.options, request.stopping
+    start = to_bytes(request.prompting.delimiter, "delimiter")
+    automaton: Automaton | None = None
+    opened: HealedPrompt | EncodedChoices
+    if options.choices is None:
+        opened = reopen(vocabulary, read, heal=options.heal)
+        if options.grammar is not None:
+            automaton = options.grammar.automaton(vocabulary, prefix=opened.healed + start)
+    else:
+        written = [start + to_bytes(choice, f"choice {i}") for i, choice in enumerate(options.choices)]
+        opened = encode_choices(vocabulary, read, written, boundary="heal" if options.heal else "split")
+        automaton = ChoiceAutomaton(TokenTrie.from_flat(opened.tokens, opened.offsets))
+        healing = Healed(len(opened.healed), vocabulary.lengths)
+        longest = max(1, *(healing.n_text(path.tolist()) for path in np.split(opened.tokens, opened.offsets[1:-1])))
+        if stopping.max_tokens < longest:
+            raise OptionError(
+                "max_tokens", stopping.max_tokens, f"at least {longest}, the tokens of the longest choice"
+            )
+        stopping = replace(stopping, max_tokens=longest)
+    spec = SampleSpec(
+        prompt=opened.context,
+        pieces=vocabulary.pieces,
+        texts=vocabulary.texts,
+        eog=vocabulary.eog,
+        seed=0,
+        sampling=request.sampling,
+        stopping=stopping,
+        n_alternatives=options.n_alternatives,
+        automaton=automaton,
+        drafter=request.draft,
+        healed=HealedBytes(vocabulary, opened.healed) if opened.healed else None,
     )
+    return spec, len(opened.prompt_tokens)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,20 +281,18 @@ Watch = Callable[[int, int, SampleTask], Callable[[], None]]
 """Maps a sequence's prompt index, index and task to a callback for its model calls."""
 
 
-def begin(
-    group: TaskGroup, plan: PreparedGenerate, tolerance: float | None, watch: Watch | None = None
-) -> list[Drawing]:
+def begin(session: Session, prepared: PreparedGenerate, watch: Watch | None = None) -> list[Drawing]:
     """Queue every sequence."""
-    tasks = [SampleTask(replace(spec, tolerance=tolerance or 0.0)) for spec in plan.specs]
+    tasks = [SampleTask(replace(spec, tolerance=session.tolerance or 0.0)) for spec in prepared.specs]
     drawings = []
-    for place, task in enumerate(tasks):
-        prompt_index, index = divmod(place, plan.wanted.n_drawn)
+    for i, task in enumerate(tasks):
+        prompt_index, index = divmod(i, prepared.request.n_drawn)
         on_step = None if watch is None else watch(prompt_index, index, task)
-        drawings.append(Drawing(place, prompt_index, index, task, group.begin(task, on_step)))
+        drawings.append(Drawing(i, prompt_index, index, task, session.group.begin(task, on_step)))
     return drawings
 
 
-def completion(drawing: Drawing, tolerance: float | None) -> Completion:
+def completion(session: Session, drawing: Drawing) -> Completion:
     """Wait for one sequence; raise the error that ended it, if any."""
     sampled = drawing.handle.result()
     n_naive = len(drawing.task.prompt) + max(0, len(sampled.tokens) - 1)
@@ -322,37 +310,35 @@ def completion(drawing: Drawing, tolerance: float | None) -> Completion:
         stop=sampled.stop,
         ended_by=sampled.ended_by,
         seed=sampled.seed,
-        close_steps=None if tolerance is None else sampled.close_steps,
+        close_steps=None if session.tolerance is None else sampled.close_steps,
         n_drafted=sampled.n_drafted,
         n_accepted=sampled.n_accepted,
         cost=replace(drawing.handle.cost, rows_naive=n_naive),
     )
 
 
-def generation(
-    plan: PreparedGenerate, drawn: Sequence[Completion], identity: ModelIdentity, tolerance: float | None
-) -> Generation:
+def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Completion]) -> Generation:
     """Return all sequences of a request, or the best of each prompt.
 
     Of equally probable ones, the smaller seed comes first.
     """
-    wanted, size = plan.wanted, plan.wanted.n_drawn
-    given: list[Completion] = []
+    request, size = prepared.request, prepared.request.n_drawn
+    completions: list[Completion] = []
     for start in range(0, len(drawn), size):
-        group = list(drawn[start : start + size])
-        if wanted.options.best_of is not None:
-            group.sort(key=lambda one: -one.logp)
-            group = [replace(one, index=place) for place, one in enumerate(group[: wanted.n])]
-        given += group
+        of_prompt = list(drawn[start : start + size])
+        if request.options.best_of is not None:
+            of_prompt.sort(key=lambda one: -one.logp)
+            of_prompt = [replace(one, index=index) for index, one in enumerate(of_prompt[: request.n])]
+        completions += of_prompt
     return Generation(
-        completions=tuple(given),
-        n=wanted.n,
-        prompt_tokens=plan.prompt_tokens,
+        completions=tuple(completions),
+        n=request.n,
+        prompt_tokens=prepared.prompt_tokens,
         n_drawn=sum(len(one.tokens) for one in drawn),
-        sampling=wanted.sampling,
-        stopping=wanted.stopping,
-        identity=identity,
-        tolerance=tolerance,
+        sampling=request.sampling,
+        stopping=request.stopping,
+        identity=session.model.identity,
+        tolerance=session.tolerance,
         cost=sum((one.cost for one in drawn), Cost()),
         id=os.urandom(12).hex(),
         created=int(time.time()),

@@ -18,6 +18,7 @@ import numpy as np
 from selectrie.core.model import Model, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
+from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, extend_in_rounds
 from selectrie.decoding.trie.batches import DepthFirstWindows
 from selectrie.engine.scheduler.model_thread import ModelThread
@@ -26,7 +27,7 @@ from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionErro
 
 Tokens = Sequence[int] | IntArray
 
-_LEAST_ROWS, _LEAST_DEAR_ROWS = 16, 64
+_MIN_ROWS, _MIN_COSTLY_ROWS = 16, 64
 """Rows below which the fixed cost of a call matters.
 
 The first is for reading the weights, which a call does once. The second is for
@@ -35,7 +36,7 @@ of a call below 64 rows (`GGML_FA_TILE_Q` of ggml-cpu).
 """
 _CELL_BLOCK = 256
 """Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
-_DEAR_ROW = 8192
+_COSTLY_ROW = 8192
 """`Limits.max_idle_rows` from which few rows cost much more than their cells."""
 
 
@@ -63,9 +64,9 @@ class Sequences:
             )
         wrong = np.flatnonzero((self.first_scored < 1) | (self.first_scored > lengths))
         if len(wrong):
-            place = int(wrong[0])
+            index = int(wrong[0])
             raise OptionError(
-                f"first_scored[{place}]", int(self.first_scored[place]), f"from 1 to {int(lengths[place])}, its tokens"
+                f"first_scored[{index}]", int(self.first_scored[index]), f"from 1 to {int(lengths[index])}, its tokens"
             )
 
     @staticmethod
@@ -136,16 +137,16 @@ def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
         NonFiniteLogitsError: If the model computes logits that are not finite.
         ModelError: If the model fails in another way.
     """
-    walk = _Walk(model, sequences)
+    evaluation = _Evaluation(model, sequences)
     try:
-        while walk.step():
+        while evaluation.step():
             pass
     finally:
-        walk.leave()
-    return walk.found()
+        evaluation.leave()
+    return evaluation.result()
 
 
-class _Walk:
+class _Evaluation:
     """The evaluation of a unit on an empty model, one model call at a time."""
 
     def __init__(self, model: Model, sequences: Sequences) -> None:
@@ -156,11 +157,11 @@ class _Walk:
         model.vocabulary.check_tokens(sequences.tokens)
         self._model, self._sequences = model, sequences
         trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
-        self._scored = _Scored.of(trie, sequences)
+        self._scored = _ScoredNodes.of(trie, sequences)
         longest = int(trie.depth.max(initial=0))
         if longest - 1 > model.limits.nodes:
             raise CapacityError("nodes", needed=longest - 1, available=model.limits.nodes)
-        self._reading = _Reading(trie)
+        self._edges = _EdgeReader(trie)
         self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
         self._pace = _Pace(model.limits, model.granule, trie.depth[self._windows.nodes])
         n = int(np.count_nonzero(self._scored.marked))
@@ -180,13 +181,13 @@ class _Walk:
             if self._next is None:
                 return False
             _forget(model, nodes, self._next[0].release)
-        ask, wanted = self._next
+        ask, scored = self._next
         parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
         made, rows = extend_in_rounds(model, parents, ask.tokens, ask.wanted, ask.keep)
         nodes[windows.next_local - len(made) : windows.next_local] = made
         if model.limits.kind.is_recurrent:  # only the end of a long path needs a state
             _forget(model, nodes, windows.spent)
-        self._reading.read(wanted, rows)
+        self._edges.read(scored, rows)
         self._rows_evaluated += len(made)
         self._next = None
         return True
@@ -196,9 +197,9 @@ class _Walk:
         self._model.release(self._nodes[self._nodes > 0], forget=True)
         self._nodes[:] = 0
 
-    def found(self) -> LogLikelihoods:
+    def result(self) -> LogLikelihoods:
         """Return the result, once no step is left."""
-        logp, is_greedy = self._reading.along(self._scored)
+        logp, is_greedy = self._edges.along(self._scored)
         return LogLikelihoods(
             logp=logp,
             is_greedy=is_greedy,
@@ -210,8 +211,8 @@ class _Walk:
 
 def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
     """Release the nodes of local rows, unless that was done before."""
-    given_back = nodes[local]
-    model.release(given_back[given_back > 0], forget=True)
+    held = nodes[local]
+    model.release(held[held > 0], forget=True)
     nodes[local] = 0
 
 
@@ -237,8 +238,8 @@ class _Pace:
             granule: Rows that the model pads a call to a multiple of.
             depth: int[], depth of each node to evaluate, in order, without the root.
         """
-        is_cheap = granule > 1 and limits.max_idle_rows < _DEAR_ROW
-        self._least, self._shortest = (_LEAST_ROWS, 1) if is_cheap else (_LEAST_DEAR_ROWS, _LEAST_DEAR_ROWS)
+        is_cheap = granule > 1 and limits.max_idle_rows < _COSTLY_ROW
+        self._min_rows, self._shortest = (_MIN_ROWS, 1) if is_cheap else (_MIN_COSTLY_ROWS, _MIN_COSTLY_ROWS)
         self._limits, self._granule = limits, granule
         self._carried = depth - 1
 
@@ -250,18 +251,18 @@ class _Pace:
         return Capacity(self._rows(at), self._limits.nodes, self._limits.sequences)
 
     def _rows(self, at: int) -> int:
-        most = self._limits.rows_per_call
+        max_rows = self._limits.rows_per_call
         if self._limits.kind.is_recurrent or at == len(self._carried):
-            return most
+            return max_rows
         carried = int(self._carried[at])
-        end = -(-(carried + self._least) // _CELL_BLOCK) * _CELL_BLOCK
-        rows = min(most, (end - carried) // self._granule * self._granule)
-        left = np.flatnonzero(self._carried[at + self._shortest : at + rows] <= end - _CELL_BLOCK - self._least)
+        end = -(-(carried + self._min_rows) // _CELL_BLOCK) * _CELL_BLOCK
+        rows = min(max_rows, (end - carried) // self._granule * self._granule)
+        left = np.flatnonzero(self._carried[at + self._shortest : at + rows] <= end - _CELL_BLOCK - self._min_rows)
         return int(left[0]) + self._shortest if len(left) else rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Scored:
+class _ScoredNodes:
     """Where in a trie the sequences are scored.
 
     Attributes:
@@ -277,7 +278,7 @@ class _Scored:
     marked: BoolArray
 
     @staticmethod
-    def of(trie: TokenTrie, sequences: Sequences) -> _Scored:
+    def of(trie: TokenTrie, sequences: Sequences) -> _ScoredNodes:
         end: IntArray = trie.path_node[trie.path_of]
         n_scored = sequences.n_scored
         wanted = np.zeros(len(trie), dtype=np.bool_)
@@ -290,22 +291,21 @@ class _Scored:
         numbers = np.arange(len(trie))
         marked = before[numbers + trie.n_nodes_below + 1] > before[numbers]
         marked[ROOT] = False
-        return _Scored(end, n_scored, wanted, marked)
+        return _ScoredNodes(end, n_scored, wanted, marked)
 
 
-class _Reading:
-    """What rows say about the edges of a trie.
+class _EdgeReader:
+    """Collects what rows say about the edges of a trie.
 
     Attributes:
-        edge_logp: float64[N], log-probability of each edge; 0 at the root.
+        edge_logp: float64[N], log-probability of each edge; NaN where the parent's row
+            was not read.
         greedy: bool[N], whether the edge's token was the most probable one after its
-            parent.
-
-    Neither is set where the parent's row was not wanted.
+            parent; False where the parent's row was not read.
     """
 
     def __init__(self, trie: TokenTrie) -> None:
-        self._trie = trie
+        self._trie, self._reader = trie, TrieReader(trie, row_needs(trie, "none"))
         self.edge_logp: FloatArray = np.full(len(trie), np.nan)
         self.greedy: BoolArray = np.zeros(len(trie), dtype=np.bool_)
 
@@ -313,17 +313,12 @@ class _Reading:
         """Read the rows of `nodes`, in order."""
         if not len(nodes):
             return
-        trie = self._trie
-        starts = trie.child_start[nodes].astype(np.int64)
-        counts = trie.child_start[nodes + 1] - starts
-        owner = np.repeat(np.arange(len(nodes)), counts)
-        shift = starts - np.cumsum(counts) + counts
-        children = trie.child[np.arange(len(owner)) + shift[owner]]
-        tokens = trie.token[children]
+        children, owner = self._reader.children(nodes)
+        tokens = self._trie.token[children]
         self.edge_logp[children] = np.minimum(rows.logp(owner, tokens), 0.0)
         self.greedy[children] = rows.best()[owner] == tokens
 
-    def along(self, scored: _Scored) -> tuple[FloatArray, BoolArray]:
+    def along(self, scored: _ScoredNodes) -> tuple[FloatArray, BoolArray]:
         """Return the sum over each sequence's scored edges and whether all were greedy.
 
         The shapes are float64[C] and bool[C]. Edges are added from the last to the
@@ -350,13 +345,14 @@ class LoglikelihoodScorer:
 
     Args:
         owner: The thread of the model.
+        model: The model.
         nodes: Number of tokens of the longest sequence.
         keep: An object kept alive as long as the scorer.
     """
 
-    def __init__(self, owner: ModelThread, nodes: int, *, keep: object = None) -> None:
+    def __init__(self, owner: ModelThread, model: Model, nodes: int, *, keep: object = None) -> None:
         """Start without a memory; `keep` is kept alive as long as the scorer."""
-        self._owner, self._nodes, self._kept = owner, nodes, keep
+        self._owner, self._model, self._nodes, self._kept = owner, model, nodes, keep
         self._solos: list[Model] = []  # those not in use
         self._is_closed = False
 
@@ -378,21 +374,21 @@ class LoglikelihoodScorer:
             raise ClosedError("the scorer")
         with task_group(self._owner) as group:
             solo = group.call(self._take)
-            walk = _Walk(solo, sequences)
-            while group.call(walk.step):
+            evaluation = _Evaluation(solo, sequences)
+            while group.call(evaluation.step):
                 pass
-            group.call(walk.leave)
+            group.call(evaluation.leave)
             self._solos.append(solo)
             if self._is_closed:  # by another thread in the meantime
                 self.close()
-            return walk.found()
+            return evaluation.result()
 
     def _take(self) -> Model:
         """Return a model that holds nothing."""
         with suppress(IndexError):
             return self._solos.pop()
-        model = self._owner.scheduler.model
-        return model.new_context(self._nodes + model.limits.rows_per_call, model.limits.sequences)
+        limits = self._model.limits
+        return self._model.new_context(self._nodes + limits.rows_per_call, limits.sequences)
 
     def close(self) -> None:
         """Free the memory. May be called twice, and after the engine was closed."""

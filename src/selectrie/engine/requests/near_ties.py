@@ -22,9 +22,9 @@ from selectrie.decoding.task import Task
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.selection import ChoiceScores, PreparedSelect, SearchReport
+from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Scheduler
-from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, ModelError
 
 R = TypeVar("R")
@@ -32,122 +32,122 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 ALWAYS = 16
-"""Number of near ties that are always settled, whatever it costs beside the request."""
+"""Number of near ties that are always scored again, whatever that costs."""
 
 MOST_ROWS = 2048
 """Maximum rows below the prompt for one finalist.
 
-An end that half the trie continues would need more; it is not settled.
+An end that half the trie continues would need more; it is not scored again.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluatedSelect:
-    """A question that was evaluated.
+    """A request that was evaluated.
 
     Attributes:
-        question: The question.
+        prepared: The request.
         evaluation: What was read about its trie.
         baseline: float64[C], or None if the rule has no baseline.
-        finding: How the evaluation was reached, and at what cost.
+        report: How the evaluation was reached, and at what cost.
     """
 
-    question: PreparedSelect
+    prepared: PreparedSelect
     evaluation: scoring.TrieEvaluation
     baseline: FloatArray | None
     report: SearchReport
 
 
 def rescore_near_ties(
-    group: TaskGroup, found: EvaluatedSelect, scored: ChoiceScores, tolerance: float | None
+    session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
 ) -> tuple[ChoiceScores, SearchReport]:
     """Score the near ties among the first k again, in the canonical layout.
 
     Args:
-        group: The group that the work belongs to.
-        found: The evaluated question.
+        session: The session that the work belongs to. If no tolerance was measured, the
+            scores stay as they are.
+        evaluated: The evaluated request.
         scored: The scores of its choices.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured, which leaves the scores as they are.
     """
-    question, report = found.question, found.report
-    if tolerance is None or not can_settle(question):
+    prepared, report, tolerance = evaluated.prepared, evaluated.report, session.tolerance
+    if tolerance is None or not _can_rescore(prepared):
         return scored, report
-    k = len(question.texts) if question.search.stop == "all" else question.search.k
-    contexts = (question.encoded.context, *question.premises)
-    finalists = scoring.finalists(scored.scores, question.tolerances(tolerance), question.trie.path_of, k)
+    k = len(prepared.texts) if prepared.search.stop == "all" else prepared.search.k
+    contexts = (prepared.encoded.context, *prepared.premises)
+    finalists = scoring.finalists(scored.scores, prepared.tolerances(tolerance), prepared.trie.path_of, k)
     # Both evaluate every context once, and these rows below each of them.
-    settled = len(finalists) <= ALWAYS or _rows(question, finalists) <= report.certificate.nodes_evaluated
-    if not len(finalists) or not settled:
-        return scored, replace(report, certificate=replace(report.certificate, rescored=settled))
-    model = group.owner.scheduler.model
+    is_cheap = len(finalists) <= ALWAYS or _rows(prepared, finalists) <= report.certificate.nodes_evaluated
+    if not len(finalists) or not is_cheap:
+        return scored, replace(report, certificate=replace(report.certificate, rescored=is_cheap))
     try:
-        answers = group.call(lambda: [settle(model, question, context, finalists) for context in contexts])
+        joints = session.group.call(
+            lambda: [_canonical_joints(session.model, prepared, context, finalists) for context in contexts]
+        )
     except DecodeInterrupted:
         raise
-    except ModelError as error:  # e.g. no memory for a second context: return the scores unsettled
-        logger.debug("%d near ties are not settled: %s", len(finalists), error)
+    except ModelError as error:  # e.g. no memory for a second context: the scores stay
+        logger.debug("%d near ties are not scored again: %s", len(finalists), error)
         return scored, report
-    values = [value for value, _ in answers if value is not None]
-    report = replace(report, cost=sum((cost for _, cost in answers), report.cost))
+    values = [value for value, _ in joints if value is not None]
+    report = replace(report, cost=sum((cost for _, cost in joints), report.cost))
     if len(values) < len(contexts):
         return scored, report
     certificate = replace(report.certificate, rescored=True, n_rescored=len(finalists))
-    return _rescored(found, scored, finalists, values), replace(report, certificate=certificate)
+    return _rescored(evaluated, scored, finalists, values), replace(report, certificate=certificate)
 
 
-def _rows(question: PreparedSelect, finalists: IntArray) -> int:
+def _rows(prepared: PreparedSelect, finalists: IntArray) -> int:
     """Return the rows below one context that scoring each finalist by itself takes."""
-    return int(scoring.rows_alone(question.trie, question.terminator)[question.trie.path_of[finalists]].sum())
+    return int(scoring.rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum())
 
 
 def _rescored(
-    found: EvaluatedSelect, scored: ChoiceScores, finalists: IntArray, values: list[FloatArray]
+    evaluated: EvaluatedSelect, scored: ChoiceScores, finalists: IntArray, values: list[FloatArray]
 ) -> ChoiceScores:
     """Return the scores with new joints of the finalists.
 
     Args:
-        found: The evaluated question.
+        evaluated: The evaluated request.
         scored: The scores before.
         finalists: int32[n], indices of choices.
         values: The canonical joints, float64[n], for the context and then each premise.
     """
-    question, baseline = found.question, found.baseline
+    prepared, baseline = evaluated.prepared, evaluated.baseline
     if baseline is not None:
-        baseline = _replaced(baseline, question, finalists, np.mean(np.stack(values[1:]), axis=0))
-    scored = replace(scored, logp=_replaced(scored.logp, question, finalists, values[0]))
+        baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(values[1:]), axis=0))
+    scored = replace(scored, logp=_replaced(scored.logp, prepared, finalists, values[0]))
     scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
-    return selection.rescore(question, found.evaluation, scored, baseline)
+    return selection.rescore(prepared, evaluated.evaluation, scored, baseline)
 
 
-def _replaced(values: FloatArray, question: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:
+def _replaced(values: FloatArray, prepared: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:
     """Return the values, float64[C], with new ones for these choices.
 
     Choices with the same path that are scored from the same token get the same value.
     """
-    path_of, first = question.trie.path_of, question.encoded.first_scored
+    path_of, first = prepared.trie.path_of, prepared.encoded.first_scored
     result: FloatArray = values.copy()
     for choice, value in zip(choices, new, strict=True):
         result[(path_of == path_of[choice]) & (first == first[choice])] = value
     return result
 
 
-def can_settle(question: PreparedSelect) -> bool:
+def _can_rescore(prepared: PreparedSelect) -> bool:
     """Return whether one context alone decides the scores.
 
     This is false for a callable rule, and for differences to other prompts of a batch.
     """
-    return question.custom is None and question.rule.name != "batch"
+    return prepared.custom is None and prepared.rule.name != "batch"
 
 
-def settle(
-    model: Model, question: PreparedSelect, context: IntArray, choices: IntArray
+def _canonical_joints(
+    model: Model, prepared: PreparedSelect, context: IntArray, choices: IntArray
 ) -> tuple[FloatArray | None, Cost]:
     """Return the canonical joints of some choices after a context, and their cost.
 
     Args:
         model: The model whose `new_context` scores them.
-        question: The question.
+        prepared: The request.
         context: int32[T], the context.
         choices: int32[n], indices of the choices.
 
@@ -155,35 +155,35 @@ def settle(
         The joints, float64[n], without the healed bytes, or None if a choice's
         terminator needs more than `MOST_ROWS` rows; and the cost.
     """
-    owner = scoring.owners(question.trie) if question.terminator == "unless-continued" else None
-    subs = [_alone(question, int(path), owner) for path in question.trie.path_of[choices]]
+    owner = scoring.owners(prepared.trie) if prepared.terminator == "unless-continued" else None
+    subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
         return None, Cost()
-    room = max(len(sub.token) for sub, _ in subs) + len(question.healing.nodes)
+    room = max(len(sub.token) for sub, _ in subs) + len(prepared.healing.nodes)
     solo = model.new_context(len(context) + room)
     try:
         scheduler = Scheduler(solo)
-        healed, cost = _log_heal(scheduler, question, context)
+        healed, cost = _log_heal(scheduler, prepared, context)
         result = np.empty(len(choices))
         for i, (sub, end) in enumerate(subs):
-            needs = scoring.row_needs(sub, question.terminator, (), question.needs.eog_ids)
+            needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
             evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
             cost += more
-            first = np.full(len(sub.path_of), question.encoded.first_scored[choices[i]], dtype=np.int32)
-            paths = scoring.path_scores(sub, evaluation, question.terminator, healed)
+            first = np.full(len(sub.path_of), prepared.encoded.first_scored[choices[i]], dtype=np.int32)
+            paths = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
             result[i] = paths.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
         return result, cost
     finally:
         solo.close()
 
 
-def _alone(question: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
+def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
     """Return the trie of one path and its end node there.
 
     The trie includes the nodes below the end that the terminator depends on. `owner` is
     `scoring.owners` of the whole trie, or None if the terminator does not look below.
     """
-    trie = question.trie
+    trie = prepared.trie
     end = int(trie.path_node[path])
     marked: BoolArray = np.zeros(len(trie.token), dtype=np.bool_)
     marked[end] = True
@@ -195,21 +195,21 @@ def _alone(question: PreparedSelect, path: int, owner: IntArray | None) -> tuple
     return sub, int(np.searchsorted(old, end))
 
 
-def _log_heal(scheduler: Scheduler, question: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
+def _log_heal(scheduler: Scheduler, prepared: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
     """Return the log-probability of the healed bytes after the context, and its cost.
 
     It is 0 if nothing was healed or if this is another context.
     """
-    healing = question.healing
-    if not len(healing.nodes) or context is not question.encoded.context:
+    healing = prepared.healing
+    if not len(healing.nodes) or context is not prepared.encoded.context:
         return 0.0, Cost()
-    marked: BoolArray = np.zeros(len(question.trie.token), dtype=np.bool_)
+    marked: BoolArray = np.zeros(len(prepared.trie.token), dtype=np.bool_)
     marked[healing.nodes] = True
-    sub, old = question.trie.restrict(marked)
+    sub, old = prepared.trie.restrict(marked)
     observe = [(int(np.searchsorted(old, node)), ids) for node, ids in healing.observations]
-    needs = scoring.row_needs(sub, "none", observe, question.needs.eog_ids)
+    needs = scoring.row_needs(sub, "none", observe, prepared.needs.eog_ids)
     evaluation, cost = _work(scheduler, ScoreTask(context, sub, needs))
-    edges = np.full(len(question.trie.token), np.nan)
+    edges = np.full(len(prepared.trie.token), np.nan)
     edges[old] = evaluation.edge_logp
     edges[ROOT] = 0.0
     return healing.log_heal(edges, evaluation.observed)[0], cost

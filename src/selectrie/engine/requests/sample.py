@@ -10,9 +10,9 @@ from selectrie.core.types import Cost
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
-from selectrie.engine.requests.constrained_prompt import Constrained, Space, about, constrain, is_prefix_free
+from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, about, constrain, is_prefix_free
 from selectrie.engine.requests.selection import SelectRequest
-from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.engine.requests.session import Session
 from selectrie.errors import NothingFoundError
 from selectrie.grammar import Grammar
 from selectrie.options import (
@@ -25,9 +25,9 @@ from selectrie.options import (
     at_least,
     flag,
     one_of,
-    seed,
 )
-from selectrie.results import Hypothesis, Samples, Signature
+from selectrie.options import seed as checked_seed
+from selectrie.results import Hypothesis, Samples
 from selectrie.tokenization.healing_automaton import HealedBytes
 from selectrie.tokenization.prompts import Prompt
 
@@ -37,148 +37,160 @@ class PreparedSample:
     """A request for texts drawn from a grammar, checked and tokenized.
 
     Attributes:
-        asked: Prompt and grammar as tokens and an automaton.
+        constrained: Prompt and grammar as tokens and an automaton.
         search: Limits of the search.
         n: Number of texts.
         seed: Seed of the first text.
         exact: Whether texts are drawn by their probability among all texts.
     """
 
-    asked: Constrained
+    constrained: ConstrainedPrompt
     search: SearchParams
     n: int
     seed: int
     exact: bool
 
+    def run(self, session: Session) -> Samples:
+        """Draw the texts.
+
+        Raises `NothingFoundError` if there are none within `max_tokens`, or if the
+        budget was used up: the texts drawn until then are no sample, since short texts
+        come first.
+        """
+        return self._draw(session) if self.exact else self._draw_locally(session)
+
+    def _draw(self, session: Session) -> Samples:
+        """Draw texts by their probability among all texts."""
+        constrained, search = self.constrained, self.search
+        budget = GRAMMAR_NODES + self.n * search.max_tokens
+        task = ExactSampleTask(
+            constrained.prompt,
+            constrained.automaton,
+            constrained.spec(search, merge_equal_text=True, budget=budget),
+            n=self.n,
+            seed=self.seed,
+            tolerance=session.tolerance or 0.0,
+        )
+        handle = session.group.begin_told(task, search.on_progress)
+        outcome = handle.result()
+        paths = [path for path in outcome.texts if path is not None]
+        if not outcome.is_complete:
+            raise self._too_few(outcome, len(paths))
+        texts = tuple(constrained.hypothesis(path) for path in paths)
+        doubt = constrained.doubt or _nested(constrained)
+        samples = self._samples(session, texts, outcome.close_steps, handle.cost)
+        return replace(
+            samples,
+            exact=not doubt,
+            reason=doubt,
+            about=about(strings=outcome.strings),
+            mass=None if doubt else outcome.mass,
+            mass_low=None if doubt else outcome.mass_low,
+            mass_high=None if doubt else outcome.mass_high,
+            n_attempts=outcome.n_attempts,
+            log_heal=outcome.log_heal,
+            heal_gap=outcome.heal_gap,
+        )
+
+    def _too_few(self, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
+        """Return the error that says why there is no sample and what helps."""
+        name = self.constrained.grammar.name
+        if outcome.is_empty:
+            reason = f"none of at most {self.search.max_tokens} tokens is possible"
+            return NothingFoundError(name, reason, "raise max_tokens")
+        reason = (
+            f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, "
+            f"when {n_drawn} of {self.n} texts were drawn, which are not a sample, since short texts come first"
+        )
+        remedy = "raise budget_nodes, draw fewer or shorter texts, or draw step by step (exact=False)"
+        return NothingFoundError(name, reason, remedy)
+
+    def _draw_locally(self, session: Session) -> Samples:
+        """Draw token by token among those that may follow.
+
+        Log-probabilities are those of the model, without the mask.
+        """
+        constrained, vocabulary = self.constrained, self.constrained.vocabulary
+        spec = SampleSpec(
+            constrained.prompt,
+            vocabulary.pieces,
+            vocabulary.eog,
+            self.seed,
+            sampling=SamplingParams.UNCHANGED,
+            stopping=StopParams(max_tokens=self.search.max_tokens),
+            automaton=constrained.automaton,
+            healed=HealedBytes(vocabulary, constrained.healed) if constrained.healed else None,
+            tolerance=session.tolerance or 0.0,
+        )
+        handles = [session.group.begin(SampleTask(replace(spec, seed=self.seed + i))) for i in range(self.n)]
+        sequences = [handle.result() for handle in handles]
+        return self._samples(
+            session,
+            tuple(_hypothesis(constrained, one) for one in sequences),
+            tuple(one.close_steps for one in sequences),
+            sum((handle.cost for handle in handles), Cost()),
+        )
+
+    def _samples(
+        self, session: Session, texts: tuple[Hypothesis, ...], close_steps: tuple[tuple[int, ...], ...], cost: Cost
+    ) -> Samples:
+        """Return the record of texts that were drawn token by token."""
+        constrained = self.constrained
+        return Samples(
+            texts=texts,
+            exact=False,
+            reason="",
+            about=about(strings=False),
+            seed=self.seed,
+            max_tokens=self.search.max_tokens,
+            mass=None,
+            mass_low=None,
+            mass_high=None,
+            n_attempts=len(texts),
+            close_steps=None if session.tolerance is None else close_steps,
+            healed=constrained.healed,
+            log_heal=0.0,
+            heal_gap=0.0,
+            grammar=constrained.grammar.name,
+            grammar_digest=constrained.grammar.digest,
+            cost=constrained.cost(cost, texts),
+            signature=constrained.signature(session, "joint"),
+        )
+
 
 def prepare(
-    model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest, wanted: tuple[int, int | None, bool]
+    model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest, *, n: int, seed: int | None, exact: bool
 ) -> PreparedSample:
-    """Check and tokenize a request for draws; `wanted` is (n, seed, exact)."""
-    n, given, exact = wanted
+    """Check and tokenize a request for draws."""
     at_least("n", n, 1, most=MOST_TEXTS, optional=False)
-    first = seed("seed", given)
+    first = checked_seed("seed", seed)
     flag("exact", exact)
     one_of("terminator", request.terminator, BEAM_TERMINATORS)
-    space = Space(model.limits, request.search.max_tokens)
-    asked = constrain(
-        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
+    search = request.search
+    constrained = constrain(
+        model,
+        prompt,
+        grammar,
+        max_tokens=search.max_tokens,
+        terminator=request.terminator,
+        prompting=request.prompting,
     )
     first = int.from_bytes(os.urandom(4), "little") if first is None else first
-    return PreparedSample(asked, request.search, n, first, exact)
+    return PreparedSample(constrained, search, n, first, exact)
 
 
-def answer(group: TaskGroup, prepared_sample: PreparedSample, tolerance: float | None) -> Samples:
-    """Draw the texts.
-
-    Raises `NothingFoundError` if there are none within `max_tokens`, or if the budget
-    was used up: the texts drawn until then are no sample, since short texts come first.
-    """
-    asked, search = prepared_sample.asked, prepared_sample.search
-    check = None if tolerance is None else group.owner.check
-    signature = asked.signature(group.owner.scheduler.model.identity, check, "joint")
-    if not prepared_sample.exact:
-        return _draw_locally(group, prepared_sample, tolerance, signature)
-    budget = GRAMMAR_NODES + prepared_sample.n * search.max_tokens
-    spec = asked.spec(search, merge_equal_text=True, budget=budget)
-    task = ExactSampleTask(
-        asked.prompt, asked.automaton, spec, n=prepared_sample.n, seed=prepared_sample.seed, tolerance=tolerance or 0.0
-    )
-    handle = group.begin_told(task, search.on_progress)
-    outcome = handle.result()
-    texts = [text for text in outcome.texts if text is not None]
-    if not outcome.is_complete:
-        raise _too_few(prepared_sample, outcome, len(texts))
-    hypotheses = tuple(asked.hypothesis(path) for path in texts)
-    draws = _draws(prepared_sample, hypotheses, outcome, handle.cost, signature)
-    return draws if tolerance is None else replace(draws, close_steps=outcome.close_steps)
-
-
-def _too_few(prepared_sample: PreparedSample, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
-    """Return the error that says why there is no sample and what helps."""
-    if outcome.is_empty:
-        reason = f"none of at most {prepared_sample.search.max_tokens} tokens is possible"
-        return NothingFoundError(prepared_sample.asked.grammar.name, reason, "raise max_tokens")
-    reason = (
-        f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, "
-        f"when {n_drawn} of {prepared_sample.n} texts were drawn, which are no sample, for short ones come first"
-    )
-    remedy = "raise budget_nodes, draw fewer or shorter texts, or draw step by step (exact=False)"
-    return NothingFoundError(prepared_sample.asked.grammar.name, reason, remedy)
-
-
-def _draws(
-    prepared_sample: PreparedSample,
-    texts: tuple[Hypothesis, ...],
-    outcome: ExactOutcome | None,
-    cost: Cost,
-    signature: Signature,
-) -> Samples:
-    """Return the record, without its `close_steps`."""
-    asked = prepared_sample.asked
-    doubt = "" if outcome is None else asked.doubt or _nested(asked)
-    is_exact = outcome is not None and not doubt
-    return Samples(
-        texts=texts,
-        exact=is_exact,
-        reason=doubt,
-        about=about(strings=outcome is not None and outcome.strings),
-        seed=prepared_sample.seed,
-        max_tokens=prepared_sample.search.max_tokens,
-        mass=outcome.mass if outcome is not None and is_exact else None,
-        mass_low=outcome.mass_low if outcome is not None and is_exact else None,
-        mass_high=outcome.mass_high if outcome is not None and is_exact else None,
-        n_attempts=len(texts) if outcome is None else outcome.n_attempts,
-        close_steps=None,
-        healed=asked.healed,
-        log_heal=0.0 if outcome is None else outcome.log_heal,
-        heal_gap=0.0 if outcome is None else outcome.heal_gap,
-        grammar=asked.grammar.name,
-        grammar_digest=asked.grammar.digest,
-        cost=asked.cost(cost, texts),
-        signature=signature,
-    )
-
-
-def _nested(asked: Constrained) -> str:
+def _nested(constrained: ConstrainedPrompt) -> str:
     """Return why a text that continues another one is never drawn; "" if all can be."""
-    if asked.terminator == "eog" or is_prefix_free(asked.grammar):
+    if constrained.terminator == "eog" or is_prefix_free(constrained.grammar):
         return ""
-    return "terminator='none' ends a draw at the first text, so one that goes on after another would never be drawn"
+    return "terminator='none' ends a draw at the first text, so a text that continues another would never be drawn"
 
 
-def _draw_locally(
-    group: TaskGroup, prepared_sample: PreparedSample, tolerance: float | None, signature: Signature
-) -> Samples:
-    """Draw token by token among those that may follow.
-
-    Log-probabilities are those of the model, without the mask.
-    """
-    asked = prepared_sample.asked
-    spec = SampleSpec(
-        asked.prompt,
-        asked.vocabulary.pieces,
-        asked.vocabulary.eog,
-        prepared_sample.seed,
-        sampling=SamplingParams.UNCHANGED,
-        stopping=StopParams(max_tokens=prepared_sample.search.max_tokens),
-        automaton=asked.automaton,
-        healed=HealedBytes(asked.vocabulary, asked.healed) if asked.healed else None,
-        tolerance=tolerance or 0.0,
-    )
-    tasks = [SampleTask(replace(spec, seed=prepared_sample.seed + i)) for i in range(prepared_sample.n)]
-    handles = [group.begin(task) for task in tasks]
-    found = [handle.result() for handle in handles]
-    texts = tuple(_sampled(asked, one) for one in found)
-    draws = _draws(prepared_sample, texts, None, sum((handle.cost for handle in handles), Cost()), signature)
-    return draws if tolerance is None else replace(draws, close_steps=tuple(one.close_steps for one in found))
-
-
-def _sampled(asked: Constrained, sampled: Sampled) -> Hypothesis:
+def _hypothesis(constrained: ConstrainedPrompt, sampled: Sampled) -> Hypothesis:
     n = len(sampled.tokens) - (sampled.ended_by is not None)
     end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
-    data = asked.vocabulary.decode(sampled.tokens[:n])[len(asked.healed) + len(asked.delimiter) :]
-    path = FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint)
-    made = asked.hypothesis(path)
+    before = len(constrained.healed) + len(constrained.delimiter)
+    data = constrained.vocabulary.decode(sampled.tokens[:n])[before:]
+    hypothesis = constrained.hypothesis(FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint))
     ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
-    return replace(made, complete=ended_by != "length", ended_by=ended_by)
+    return replace(hypothesis, complete=ended_by != "length", ended_by=ended_by)

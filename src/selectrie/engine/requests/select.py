@@ -1,14 +1,14 @@
-"""Answer questions.
+"""Select among choices.
 
-Their tasks run together on the model's thread; then follow scores, near ties and
-records.
+The tasks of all requests run together on the model's thread; then follow scores, near
+ties and records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,9 +20,9 @@ from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.selection import PreparedSelect, SearchReport, SelectRequest
+from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
 from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
@@ -33,205 +33,197 @@ PLAN_NODES = 200
 """Maximum number of trie nodes that a `TokenPlan` shows."""
 
 
-def prepare_all(
-    model: Model, requests: Sequence[tuple[Prompt, Sequence[str]]], asked: SelectRequest
-) -> list[PreparedSelect]:
-    """Return the requests as questions.
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectBatch:
+    """Requests that are evaluated together.
+
+    Attributes:
+        requests: The requests.
+        on_evaluated: Called in the caller's thread with (requests evaluated, number of
+            requests); the `SearchParams.on_progress` of each is then not called.
+    """
+
+    requests: Sequence[PreparedSelect]
+    on_evaluated: Progress | None = None
+
+    def run(self, session: Session) -> list[Selection]:
+        """Evaluate all requests together, rescore near ties and answer each."""
+        selections = []
+        for index, evaluated in enumerate(self._evaluate(session)):
+            with self._errors_of(index):
+                selections.append(_decide(session, evaluated))
+        return selections
+
+    def _evaluate(self, session: Session) -> list[EvaluatedSelect]:
+        """Evaluate the baselines and exhaustive scoring together, then the searches.
+
+        The searches need the baselines for their bounds.
+        """
+        group, requests = session.group, self.requests
+        # All requests have the same search options.
+        on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
+        baselines = [[group.begin(ScoreTask(p, one.trie, one.plain_needs)) for p in one.premises] for one in requests]
+        exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
+            i: group.begin_told(ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows)
+            for i, one in enumerate(requests)
+            if one.method == "exhaustive"
+        }
+        means = []
+        for i, one in enumerate(requests):
+            with self._errors_of(i):
+                means.append(_mean(one, baselines[i]))
+        searches: dict[int, Handle[SearchOutcome]] = {
+            i: group.begin_told(_best_first(one, means[i], session.tolerance or 0.0), on_progress, one.needs.n_rows)
+            for i, one in enumerate(requests)
+            if i not in exhaustive
+        }
+        evaluated = []
+        for i, one in enumerate(requests):
+            with self._errors_of(i):
+                evaluation, report = _exhausted(one, exhaustive[i]) if i in exhaustive else _searched(one, searches[i])
+            cost = sum((handle.cost for handle in baselines[i]), report.cost)
+            report = replace(report, cost=replace(cost, rows_naive=one.rows_naive))
+            evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
+            if self.on_evaluated is not None:
+                self.on_evaluated(len(evaluated), len(requests))
+        return _with_batch_means(evaluated)
+
+    def _errors_of(self, index: int) -> AbstractContextManager[None]:
+        """Assign errors of the block to this request, if there are several."""
+        return of_request(index) if len(self.requests) > 1 else nullcontext()
+
+
+def prepare(
+    model: Model,
+    requests: Sequence[tuple[Prompt, Sequence[str]]],
+    options: SelectRequest,
+    on_evaluated: Progress | None = None,
+) -> SelectBatch:
+    """Check and tokenize requests that are evaluated together.
 
     If any request is invalid, none runs; the error's `request` is the index of the
     first invalid one.
     """
-    questions = [_prepare(model, i, request, asked, of=len(requests)) for i, request in enumerate(requests)]
-    _check_batch(questions)
-    return questions
+    several = len(requests) > 1
+    prepared = [_prepare(model, i, one, options, several=several) for i, one in enumerate(requests)]
+    for i, one in enumerate(prepared):
+        if one.rule.name == "batch" and one.texts != prepared[0].texts:
+            error = OptionError("rule", "batch", "the same choices in every request of the batch")
+            error.request = i
+            raise error
+    return SelectBatch(prepared, on_evaluated)
 
 
 def _prepare(
-    model: Model, index: int, request: tuple[Prompt, Sequence[str]], asked: SelectRequest, *, of: int
+    model: Model, index: int, request: tuple[Prompt, Sequence[str]], options: SelectRequest, *, several: bool
 ) -> PreparedSelect:
     try:
         prompt, choices = request
     except (TypeError, ValueError):
         raise OptionError(f"requests[{index}]", request, "a pair of prompt and choices") from None
     try:
-        return selection.prepare(model.vocabulary, model.limits, prompt, choices, asked)
+        return selection.prepare(model, prompt, choices, options)
     except SelectrieError as error:
-        error.request = index if of > 1 else None
+        error.request = index if several else None
         raise
 
 
-def _check_batch(questions: list[PreparedSelect]) -> None:
-    """Check that all requests of rule "batch" have the same choices."""
-    for i, question in enumerate(questions):
-        if question.rule.name == "batch" and question.texts != questions[0].texts:
-            error = OptionError("rule", "batch", "the same choices in every request of the batch")
-            error.request = i
-            raise error
-
-
-def answer(
-    group: TaskGroup, questions: list[PreparedSelect], tolerance: float | None, on_evaluated: Progress | None = None
-) -> list[Selection]:
-    """Evaluate all questions together, settle near ties and answer each.
-
-    Args:
-        group: The group that the tasks belong to.
-        questions: The questions.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured.
-        on_evaluated: Called in this thread with (questions evaluated, number of
-            questions); the `SearchParams.on_progress` of each is then not called.
-    """
-    selections = []
-    for i, found in enumerate(_evaluate(group, questions, tolerance or 0.0, on_evaluated)):
-        with _of(questions, i):
-            selections.append(_decide(group, found, tolerance))
-    return selections
-
-
-def _of(questions: list[PreparedSelect], i: int) -> AbstractContextManager[None]:
-    """Assign errors of the block to this request, if there are several."""
-    return of_request(i if len(questions) > 1 else None)
-
-
-def _evaluate(
-    group: TaskGroup, questions: list[PreparedSelect], tolerance: float, on_evaluated: Progress | None
-) -> list[EvaluatedSelect]:
-    """Evaluate questions: baselines and exhaustive scoring together, then searches.
-
-    The searches need the baselines for their bounds.
-    """
-    # All questions have the same search options.
-    tell = questions[0].search.on_progress if questions and on_evaluated is None else None
-    baselines = [[group.begin(ScoreTask(p, q.trie, q.plain_needs)) for p in q.premises] for q in questions]
-    mains: dict[int, Handle[scoring.TrieEvaluation]] = {
-        i: group.begin_told(ScoreTask(q.encoded.context, q.trie, q.needs), tell, q.needs.n_rows)
-        for i, q in enumerate(questions)
-        if q.method == "exhaustive"
-    }
-    means = []
-    for i, question in enumerate(questions):
-        with _of(questions, i):
-            means.append(_mean(question, baselines[i]))
-    searches: dict[int, Handle[SearchOutcome]] = {
-        i: group.begin_told(_best_first(q, means[i], tolerance), tell, q.needs.n_rows)
-        for i, q in enumerate(questions)
-        if i not in mains
-    }
-    found = []
-    for i, question in enumerate(questions):
-        with _of(questions, i):
-            evaluation, report = _exhausted(question, mains[i]) if i in mains else _searched(question, searches[i])
-        cost = sum((handle.cost for handle in baselines[i]), report.cost)
-        report = replace(report, cost=replace(cost, rows_naive=question.rows_naive))
-        found.append(EvaluatedSelect(question, evaluation, means[i], report))
-        if on_evaluated is not None:
-            on_evaluated(len(found), len(questions))
-    return _with_batch_means(found)
-
-
-def _mean(question: PreparedSelect, group: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
-    if not group:
+def _mean(prepared: PreparedSelect, handles: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
+    if not handles:
         return None
-    return scoring.mean_joint([selection.joints(question, handle.result()) for handle in group])
+    return scoring.mean_joint([selection.joints(prepared, handle.result()) for handle in handles])
 
 
-def _decide(group: TaskGroup, found: EvaluatedSelect, tolerance: float | None) -> Selection:
-    question = found.question
-    scored = selection.score(question, found.evaluation, found.baseline)
-    scored, report = rescore_near_ties(group, found, scored, tolerance)
-    signature = selection.signature(question, group.owner.scheduler.model.identity, group.owner.check)
-    return selection.selection(question, found.evaluation, scored, report, signature)
+def _decide(session: Session, evaluated: EvaluatedSelect) -> Selection:
+    prepared = evaluated.prepared
+    scored = selection.score(prepared, evaluated.evaluation, evaluated.baseline)
+    scored, report = rescore_near_ties(session, evaluated, scored)
+    signature = selection.signature(prepared, session)
+    return selection.selection(prepared, evaluated.evaluation, scored, report, signature)
 
 
-def _best_first(question: PreparedSelect, baseline: FloatArray | None, tolerance: float) -> BestFirst:
-    objective = question.objective(baseline, tolerance)
+def _best_first(prepared: PreparedSelect, baseline: FloatArray | None, tolerance: float) -> BestFirst:
+    objective = prepared.objective(baseline, tolerance)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
-    healing = question.healing
+    healing = prepared.healing
     return BestFirst(
-        question.encoded.context,
-        question.trie,
-        question.needs,
-        question.terminator,
+        prepared.encoded.context,
+        prepared.trie,
+        prepared.needs,
+        prepared.terminator,
         objective=objective,
-        search=question.search,
+        search=prepared.search,
         heal=(lambda edge_logp, observed: healing.log_heal(edge_logp, observed)[0]) if len(healing.nodes) else None,
     )
 
 
 def _exhausted(
-    question: PreparedSelect, handle: Handle[scoring.TrieEvaluation]
+    prepared: PreparedSelect, handle: Handle[scoring.TrieEvaluation]
 ) -> tuple[scoring.TrieEvaluation, SearchReport]:
     evaluation = handle.result()
-    certificate = Certificate(
-        proved=True,
-        bound_gap=np.inf,
-        open_mass=0.0,
-        nodes_evaluated=evaluation.n_evaluated,
-        nodes_inner=question.needs.n_rows,
-        rescored=False,
-        n_rescored=0,
-        method="exhaustive",
-    )
+    certificate = Certificate.exhaustive(evaluation.n_evaluated, prepared.needs.n_rows)
     return evaluation, SearchReport(certificate, handle.cost)
 
 
-def _searched(question: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, SearchReport]:
+def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, SearchReport]:
     outcome = handle.result()
-    certificate = Certificate(
-        proved=outcome.proved,
+    certificate = Certificate.best_first(
         bound_gap=outcome.bound_gap,
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
         nodes_inner=outcome.n_needed,
-        rescored=False,
-        n_rescored=0,
-        method="best_first",
-        reason="" if outcome.proved else search_ended(question.search, outcome.n_evaluated),
+        reason="" if outcome.proved else search_ended(prepared.search, outcome.n_evaluated),
     )
     return outcome.evaluation, SearchReport(certificate, handle.cost, outcome.log_open)
 
 
-def _with_batch_means(found: list[EvaluatedSelect]) -> list[EvaluatedSelect]:
+def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]:
     """Set the baselines of rule "batch": each choice's mean joint over all prompts."""
-    batch = [one for one in found if one.question.rule.name == "batch"]
+    batch = [one for one in evaluated if one.prepared.rule.name == "batch"]
     if not batch:
-        return found
-    mean = scoring.mean_joint([selection.conditional_joints(one.question, one.evaluation) for one in batch])
-    return [replace(one, baseline=mean) for one in found]
+        return evaluated
+    mean = scoring.mean_joint([selection.conditional_joints(one.prepared, one.evaluation) for one in batch])
+    return [replace(one, baseline=mean) for one in evaluated]
 
 
-def score_text(group: TaskGroup, question: PreparedSelect, text: str, tolerance: float | None) -> TextScore:
-    """Return the log-probability of a question's only choice, token by token."""
-    question = replace(question, needs=replace(question.needs, best=question.needs.row))
-    handle = group.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
-    evaluation = handle.result()
-    scored = selection.score(question, evaluation, None)
-    first = int(question.encoded.first_scored[0])
-    tokens = question.trie.token[1 + first :]
-    return TextScore(
-        text=text,
-        logp=float(scored.logp[0]),
-        tokens=tuple(
-            TokenScore.of(question.vocabulary, int(token), float(logp))
-            for token, logp in zip(tokens, evaluation.edge_logp[1 + first :], strict=True)
-        ),
-        is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
-        healed=question.encoded.healed,
-        log_heal=scored.log_heal,
-        heal_gap=scored.heal_gap,
-        cost=replace(handle.cost, rows_naive=question.rows_naive),
-        signature=selection.signature(
-            question, group.owner.scheduler.model.identity, None if tolerance is None else group.owner.check
-        ),
-        notes=question.notes,
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedScore:
+    """A text to score, as the only choice of a request."""
+
+    select: PreparedSelect
+
+    def run(self, session: Session) -> TextScore:
+        """Return the log-probability of the text, token by token."""
+        prepared = self.select
+        handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
+        evaluation = handle.result()
+        scored = selection.score(prepared, evaluation, None)
+        first = int(prepared.encoded.first_scored[0])
+        tokens = prepared.trie.token[1 + first :]
+        return TextScore(
+            text=prepared.texts[0],
+            logp=float(scored.logp[0]),
+            tokens=TokenScore.along(prepared.vocabulary, tokens, evaluation.edge_logp[1 + first :]),
+            is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
+            healed=prepared.encoded.healed,
+            log_heal=scored.log_heal,
+            heal_gap=scored.heal_gap,
+            cost=replace(handle.cost, rows_naive=prepared.rows_naive),
+            signature=selection.signature(prepared, session),
+            notes=prepared.notes,
+        )
 
 
-def token_plan(question: PreparedSelect) -> TokenPlan:
-    """Return how a question is tokenized and what its evaluation takes."""
-    encoded, trie, vocabulary = question.encoded, question.trie, question.vocabulary
+def prepare_score(model: Model, prompt: Prompt, text: str, options: SelectRequest) -> PreparedScore:
+    """Check and tokenize a text to score."""
+    prepared = selection.prepare(model, prompt, [text], options)
+    return PreparedScore(replace(prepared, needs=replace(prepared.needs, best=prepared.needs.row)))
+
+
+def token_plan(prepared: PreparedSelect) -> TokenPlan:
+    """Return how a prepared is tokenized and what its evaluation takes."""
+    encoded, trie, vocabulary = prepared.encoded, prepared.trie, prepared.vocabulary
 
     def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:
         return tuple((int(token), vocabulary.show(int(token))) for token in ids)
@@ -243,12 +235,12 @@ def token_plan(question: PreparedSelect) -> TokenPlan:
         context=spelled(encoded.context),
         healed=encoded.healed,
         boundary=encoded.boundary,
-        terminator=question.terminator,
+        terminator=prepared.terminator,
         choices=tuple(spelled(path) for path in paths),
         boundary_shift=tuple(encoded.boundary_shift.tolist()),
         n_trie_nodes=len(trie.token) - 1,
         rows_prompt=len(encoded.context),
-        rows_inner=question.needs.n_rows - 1,
-        rows_naive=question.rows_naive,
+        rows_inner=prepared.needs.n_rows - 1,
+        rows_naive=prepared.rows_naive,
         trie=view_of(trie, vocabulary.pieces, limit=PLAN_NODES),
     )

@@ -5,9 +5,7 @@ This leads from a request to its task and from the texts found to a `Selection`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +16,7 @@ from selectrie.decoding import scoring
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.engine.requests.constrained_prompt import (
-    Constrained,
-    Space,
+    ConstrainedPrompt,
     about,
     constrain,
     is_prefix_free,
@@ -27,12 +24,12 @@ from selectrie.engine.requests.constrained_prompt import (
     shown,
 )
 from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import search_ended
-from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
-from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature
+from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature, TokenScore
 from selectrie.tokenization.prompts import Prompt
 
 MOST_LISTED = 100_000
@@ -56,16 +53,127 @@ def listed(grammar: Grammar) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedGrammarSelect:
-    """A request for the best text of a grammar, checked and tokenized."""
+    """A request for the best text of a grammar, checked and tokenized.
 
-    asked: Constrained
+    Attributes:
+        constrained: Prompt and grammar as tokens and an automaton.
+        search: Options of the search.
+        rule: Name of the rule, one of `RULES`.
+    """
+
+    constrained: ConstrainedPrompt
     search: SearchParams
     rule: str
+
+    def run(self, session: Session) -> Selection:
+        """Search the grammar.
+
+        Raises:
+            NothingFoundError: If no text was found within `max_tokens` or the budget.
+        """
+        constrained, on_found = self.constrained, self.search.on_found
+        spec = constrained.spec(self.search, rule=self.rule, merge_equal_text=self.rule == "joint")
+        on_path = None if on_found is None else lambda path: on_found(shown(path.data), path.logp)
+        task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, on_found=on_path)
+        handle = session.group.begin_told(task, self.search.on_progress)
+        outcome = handle.result()
+        if not outcome.found:
+            raise nothing_found(constrained, outcome, self.search.max_tokens)
+        return self._selection(
+            outcome,
+            self._certificate(outcome, spec.search, session.tolerance),
+            constrained.cost(handle.cost, outcome.found),
+            constrained.signature(session, self.rule),
+        )
+
+    def _certificate(self, outcome: AutomatonOutcome, search: SearchParams, tolerance: float | None) -> Certificate:
+        """Return the certificate of a search with these options, budget included.
+
+        It is `rescored` if layout cannot change the order of the first k texts, nor
+        bring a text that is still open among them.
+        """
+        k, reason = search.k, self.constrained.reason(outcome.heal_gap)
+        if not reason and not outcome.proved:
+            reason = search_ended(search, outcome.n_evaluated)
+        scores = np.array([path.score for path in outcome.found[: k + 1]])
+        next_best = max([outcome.best_open, *scores[k:]])
+        scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])
+        n_rows = max(len(path.tokens) for path in outcome.found[: k + 1]) + 1
+        moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if self.rule == "joint" else 2)
+        return Certificate.best_first(
+            bound_gap=outcome.bound_gap,
+            open_mass=outcome.open_mass,
+            nodes_evaluated=outcome.n_evaluated,
+            rescored=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
+            reason=reason,
+        )
+
+    def _selection(
+        self, outcome: AutomatonOutcome, certificate: Certificate, cost: Cost, signature: Signature
+    ) -> Selection:
+        constrained, texts = self.constrained, outcome.found
+        lengths = np.cumsum([0, *(len(path.tokens) for path in texts)], dtype=np.int64)
+        trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in texts]), lengths)
+        scores = np.array([path.score for path in texts])
+        log_open = np.inf
+        with np.errstate(divide="ignore"):
+            if self.rule == "joint":
+                log_open = float(np.log(outcome.open_mass))
+                # A text may begin with another one; texts of one length exclude each
+                # other.
+                if constrained.terminator == "none" and not is_prefix_free(constrained.grammar):
+                    log_open += np.log(self.search.max_tokens)
+        decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
+        # Order and proof are about single paths, and so is each log-probability. The
+        # coverage counts all paths that were found.
+        logp = scores if self.rule == "joint" else np.array([path.logp for path in texts])
+        table = ChoiceTable(
+            texts=tuple(shown(path.data) for path in texts),
+            trie=trie,
+            edge_logp=_edges(trie, texts),
+            pieces=constrained.vocabulary.pieces,
+            logp=logp,
+            logp_upper=logp,
+            logp_terminator=np.array([path.logp_terminator for path in texts]),
+            score=scores,
+            probability=decision.probability,
+            probability_low=decision.probability_low,
+            probability_high=decision.probability_high,
+            logp_local=np.full(len(texts), np.nan),
+            boundary_shift=np.zeros(len(texts), dtype=np.int32),
+        )
+        greedy = [i for i, path in enumerate(texts) if np.array_equal(path.tokens, outcome.greedy)]
+        return Selection(
+            index=decision.winner,
+            margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
+            is_tie=decision.is_tie,
+            coverage=scoring.coverage_of(np.array([path.logp for path in texts])),
+            top_tokens=TokenScore.along(constrained.vocabulary, *outcome.wanted),
+            greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
+            choices=table,
+            rule=self.rule,
+            terminator=constrained.terminator,
+            healed=constrained.healed,
+            log_heal=outcome.log_heal,
+            heal_gap=outcome.heal_gap,
+            certificate=certificate,
+            cost=cost,
+            signature=signature,
+            grammar=GrammarFacts(
+                name=constrained.grammar.name,
+                digest=constrained.grammar.digest,
+                about=about(strings=outcome.strings),
+                max_tokens=self.search.max_tokens,
+                any_length=certificate.proved and _holds_for_any_length(outcome, self.search.k),
+                n_dead_ends=outcome.n_dead_ends,
+                n_refused=outcome.n_other,
+            ),
+        )
 
 
 def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
     """Check a selection among the texts of a grammar that are not listed."""
-    rule = request.named_rule().name
+    rule, search = request.named_rule().name, request.search
     if request.custom is not None or rule not in RULES:
         raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
     if request.prior is not None:
@@ -74,141 +182,17 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectReque
         remedy = "append the text to the grammar instead (`Grammar.followed_by`)"
         raise IncompatibleOptionsError("following", "a grammar", remedy)
     one_of("terminator", request.terminator, BEAM_TERMINATORS)
-    if request.search.method == "exhaustive":
+    if search.method == "exhaustive":
         raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")
-    space = Space(model.limits, request.search.max_tokens)
-    asked = constrain(
-        model.vocabulary, space, prompt, grammar, terminator=request.terminator, prompting=request.prompting
+    constrained = constrain(
+        model,
+        prompt,
+        grammar,
+        max_tokens=search.max_tokens,
+        terminator=request.terminator,
+        prompting=request.prompting,
     )
-    return PreparedGrammarSelect(asked, request.search, rule)
-
-
-def answer(group: TaskGroup, prepared_select: PreparedGrammarSelect, tolerance: float | None) -> Selection:
-    """Search the grammar.
-
-    Args:
-        group: The group that the task belongs to.
-        hunt: The request.
-        tolerance: Nats per row by which layout may change a log-probability; None if
-            it was not measured.
-
-    Raises:
-        NothingFoundError: If no text was found within `max_tokens` or the budget.
-    """
-    asked, search = prepared_select.asked, prepared_select.search
-    on_found = None if search.on_found is None else partial(_tell_text, search.on_found)
-    spec = asked.spec(search, rule=prepared_select.rule, merge_equal_text=prepared_select.rule == "joint")
-    task = AutomatonSearch(asked.prompt, asked.automaton, spec, on_found=on_found)
-    handle = group.begin_told(task, search.on_progress)
-    outcome = handle.result()
-    if not outcome.found:
-        raise nothing_found(asked, outcome, search.max_tokens)
-    return _selection(
-        prepared_select,
-        outcome,
-        _certificate(outcome, replace(prepared_select, search=spec.search), tolerance),
-        asked.cost(handle.cost, outcome.found),
-        asked.signature(group.owner.scheduler.model.identity, group.owner.check, prepared_select.rule),
-    )
-
-
-def _tell_text(tell: Callable[[str, float], None], path: FoundPath) -> None:
-    tell(shown(path.data), path.logp)
-
-
-def _certificate(
-    outcome: AutomatonOutcome, prepared_select: PreparedGrammarSelect, tolerance: float | None
-) -> Certificate:
-    """Return the certificate of a search.
-
-    It is `rescored` if layout cannot change the order of the first k texts, nor bring a
-    text that is still open among them.
-    """
-    search, rule, reason = prepared_select.search, prepared_select.rule, prepared_select.asked.reason(outcome.heal_gap)
-    if not reason and not outcome.proved:
-        reason = search_ended(search, outcome.n_evaluated)
-    scores = np.array([path.score for path in outcome.found[: search.k + 1]])
-    next_best = max([outcome.best_open, *scores[search.k :]])
-    scores = np.append(scores[: search.k], [next_best] if next_best > -np.inf else [])
-    n_rows = max(len(path.tokens) for path in outcome.found[: search.k + 1]) + 1
-    moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if rule == "joint" else 2)
-    return Certificate(
-        proved=not reason,
-        bound_gap=outcome.bound_gap,
-        open_mass=outcome.open_mass,
-        nodes_evaluated=outcome.n_evaluated,
-        nodes_inner=None,
-        rescored=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
-        n_rescored=0,
-        method="best_first",
-        reason=reason,
-    )
-
-
-def _selection(
-    prepared_select: PreparedGrammarSelect,
-    outcome: AutomatonOutcome,
-    certificate: Certificate,
-    cost: Cost,
-    signature: Signature,
-) -> Selection:
-    asked, found = prepared_select.asked, outcome.found
-    lengths = np.cumsum([0, *(len(path.tokens) for path in found)], dtype=np.int64)
-    trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in found]), lengths)
-    scores = np.array([path.score for path in found])
-    log_open = np.inf
-    with np.errstate(divide="ignore"):
-        if prepared_select.rule == "joint":
-            log_open = float(np.log(outcome.open_mass))
-            # A text may begin with another one; at each length they exclude each other.
-            if asked.terminator == "none" and not is_prefix_free(asked.grammar):
-                log_open += np.log(prepared_select.search.max_tokens)
-    decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
-    # Order and proof are about single paths, and so is each log-probability. The
-    # coverage counts all paths that were found.
-    logp = scores if prepared_select.rule == "joint" else np.array([path.logp for path in found])
-    table = ChoiceTable(
-        texts=tuple(shown(path.data) for path in found),
-        trie=trie,
-        edge_logp=_edges(trie, found),
-        pieces=asked.vocabulary.pieces,
-        logp=logp,
-        logp_upper=logp,
-        logp_terminator=np.array([path.logp_terminator for path in found]),
-        score=scores,
-        probability=decision.probability,
-        probability_low=decision.probability_low,
-        probability_high=decision.probability_high,
-        logp_local=np.full(len(found), np.nan),
-        boundary_shift=np.zeros(len(found), dtype=np.int32),
-    )
-    greedy = [i for i, path in enumerate(found) if np.array_equal(path.tokens, outcome.greedy)]
-    return Selection(
-        index=decision.winner,
-        margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
-        is_tie=decision.is_tie,
-        coverage=scoring.coverage_of(np.array([path.logp for path in found])),
-        top_tokens=asked.token_scores(*outcome.wanted),
-        greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
-        choices=table,
-        rule=prepared_select.rule,
-        terminator=asked.terminator,
-        healed=asked.healed,
-        log_heal=outcome.log_heal,
-        heal_gap=outcome.heal_gap,
-        certificate=certificate,
-        cost=cost,
-        signature=signature,
-        grammar=GrammarFacts(
-            name=asked.grammar.name,
-            digest=asked.grammar.digest,
-            about=about(strings=outcome.strings),
-            max_tokens=prepared_select.search.max_tokens,
-            any_length=certificate.proved and _holds_for_any_length(outcome, prepared_select.search.k),
-            n_dead_ends=outcome.n_dead_ends,
-            n_refused=outcome.n_other,
-        ),
-    )
+    return PreparedGrammarSelect(constrained, search, rule)
 
 
 def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
@@ -217,11 +201,11 @@ def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
     return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
 
 
-def _edges(trie: TokenTrie, found: tuple[FoundPath, ...]) -> FloatArray:
+def _edges(trie: TokenTrie, paths: tuple[FoundPath, ...]) -> FloatArray:
     """Return the log-probability of each edge, float64[N], from the paths over it."""
     edges = np.full(len(trie.token), np.nan)
-    for place, path in enumerate(found):
-        node = int(trie.path_node[trie.path_of[place]])
+    for path, end in zip(paths, trie.path_node[trie.path_of].tolist(), strict=True):
+        node = end
         for logp in path.token_logp[::-1].tolist():
             edges[node] = logp
             node = int(trie.parent[node])

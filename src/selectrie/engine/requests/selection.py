@@ -8,10 +8,12 @@ from hashlib import blake2b
 
 import numpy as np
 
+from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray, Limits, ModelIdentity, SelfCheck
+from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
+from selectrie.engine.requests.session import Session
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, InternalError, OptionError, PromptTooLongError
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -31,6 +33,7 @@ from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
 from selectrie.tokenization.records import EncodedChoices
 
 CustomRule = Callable[[ChoiceScore], float]
+JOINT = ScoringRule()
 
 SPLIT_NOTE = (
     "boundary 'split' was used instead of 'heal': the tokenizer's encoding of a choice changes tokens of the prompt "
@@ -62,7 +65,7 @@ class SelectRequest:
         """Return the named rule; "joint" if a callable scores."""
         if isinstance(self.rule, ScoringRule):
             return self.rule
-        return ScoringRule() if callable(self.rule) else ScoringRule(self.rule)
+        return JOINT if callable(self.rule) or self.rule == JOINT.name else ScoringRule(self.rule)
 
     @property
     def custom(self) -> CustomRule | None:
@@ -143,23 +146,22 @@ class PreparedSelect:
         )
 
 
-def prepare(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, choices: Sequence[str], asked: SelectRequest
-) -> PreparedSelect:
+def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: SelectRequest) -> PreparedSelect:
     """Check and tokenize a request.
 
     Everything that can be refused without the model is refused here.
     """
-    rule, texts = asked.named_rule(), check_texts(choices)
-    written = _written(texts, asked.prompting.delimiter)
-    terminator = _terminator(asked, written, vocabulary)
-    encoded = encode(vocabulary, limits, prompt, written, asked)
+    vocabulary, limits = model.vocabulary, model.limits
+    rule, texts = request.named_rule(), check_texts(choices)
+    written = _written(texts, request.prompting.delimiter)
+    terminator = _terminator(request, written, vocabulary)
+    encoded = encode(vocabulary, limits, prompt, written, request)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
     lengths = scoring.Lengths.of(texts, trie, encoded.first_scored)
     lengths.for_rule(rule.name)
     needs = scoring.row_needs(trie, terminator, healing.observations, vocabulary.eog)
-    question = PreparedSelect(
+    prepared = PreparedSelect(
         texts=texts,
         vocabulary=vocabulary,
         encoded=encoded,
@@ -167,17 +169,17 @@ def prepare(
         needs=needs,
         healing=healing,
         rule=rule,
-        custom=asked.custom,
+        custom=request.custom,
         terminator=terminator,
-        log_prior=scoring.log_priors(asked.prior, texts),
+        log_prior=scoring.log_priors(request.prior, texts),
         lengths=lengths,
-        search=asked.search,
+        search=request.search,
         method="exhaustive",
-        premises=_premises(vocabulary, rule, asked.prompting),
-        notes=(SPLIT_NOTE,) if (asked.prompting.boundary, encoded.boundary) == ("heal", "split") else (),
+        premises=_premises(vocabulary, rule, request.prompting),
+        notes=(SPLIT_NOTE,) if (request.prompting.boundary, encoded.boundary) == ("heal", "split") else (),
     )
-    _check_fits(question, limits)
-    return replace(question, method=_method(question, limits))
+    _check_fits(prepared, limits)
+    return replace(prepared, method=_method(prepared, limits))
 
 
 def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
@@ -191,16 +193,16 @@ def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
     return texts
 
 
-def _terminator(asked: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
-    one_of("terminator", asked.terminator, TERMINATORS)
-    if asked.terminator == "text" and not asked.following:
-        raise OptionError("following", asked.following, "the text after the choice, for terminator 'text'")
-    if asked.following and asked.terminator not in ("auto", "text"):
+def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
+    one_of("terminator", request.terminator, TERMINATORS)
+    if request.terminator == "text" and not request.following:
+        raise OptionError("following", request.following, "the text after the choice, for terminator 'text'")
+    if request.following and request.terminator not in ("auto", "text"):
         remedy = "leave one of them out"
-        raise IncompatibleOptionsError("following", f"terminator={asked.terminator!r}", remedy)
-    following = to_bytes(asked.following, "following")
-    auto = asked.terminator == "auto"
-    terminator = scoring.auto_terminator(written, following) if auto else asked.terminator
+        raise IncompatibleOptionsError("following", f"terminator={request.terminator!r}", remedy)
+    following = to_bytes(request.following, "following")
+    auto = request.terminator == "auto"
+    terminator = scoring.auto_terminator(written, following) if auto else request.terminator
     scoring.check_choices(written, terminator)
     if terminator == "eog" and not len(vocabulary.eog):
         raise OptionError("terminator", "eog", "another: this model has no end-of-generation token")
@@ -214,19 +216,19 @@ def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
 
 
 def encode(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], asked: SelectRequest
+    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], request: SelectRequest
 ) -> EncodedChoices:
     """Return the tokens of prompt and choices.
 
     A prompt that is too long is truncated on the left if the options allow it.
     """
-    how, following = asked.prompting, to_bytes(asked.following, "following")
-    read = read_prompt(vocabulary, prompt, how)
-    encoded = encode_choices(vocabulary, read, written, following, how.boundary)
+    prompting, following = request.prompting, to_bytes(request.following, "following")
+    read = read_prompt(vocabulary, prompt, prompting)
+    encoded = encode_choices(vocabulary, read, written, following, prompting.boundary)
     excess = _excess(encoded, limits)
-    while how.truncate == "left" and excess > 0 and len(encoded.prompt_tokens) > excess:
+    while prompting.truncate == "left" and excess > 0 and len(encoded.prompt_tokens) > excess:
         read = truncate_left(vocabulary, read, len(encoded.prompt_tokens) - excess)
-        shorter = encode_choices(vocabulary, read, written, following, how.boundary)
+        shorter = encode_choices(vocabulary, read, written, following, prompting.boundary)
         if len(shorter.prompt_tokens) >= len(encoded.prompt_tokens):
             break
         encoded, excess = shorter, _excess(shorter, limits)
@@ -238,28 +240,28 @@ def _excess(encoded: EncodedChoices, limits: Limits) -> int:
     return len(encoded.context) + int(np.diff(encoded.offsets).max(initial=0)) - limits.nodes
 
 
-def _check_fits(question: PreparedSelect, limits: Limits) -> None:
-    longest = int(question.trie.depth.max())
-    for context in (question.encoded.context, *question.premises):
-        needed = len(context) + longest
-        if needed > limits.nodes:
-            choice_is_long = longest > len(context)
-            remedy = "shorten the longest choice" if choice_is_long else "shorten the prompt, set truncate='left'"
+def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
+    longest = int(prepared.trie.depth.max())
+    for context in (prepared.encoded.context, *prepared.premises):
+        n_nodes = len(context) + longest
+        if n_nodes > limits.nodes:
+            is_long_choice = longest > len(context)
+            remedy = "shorten the longest choice" if is_long_choice else "shorten the prompt, set truncate='left'"
             raise PromptTooLongError(
-                needed_tokens=needed, available_tokens=limits.nodes, remedy=f"{remedy}, or load with a larger n_ctx"
+                needed_tokens=n_nodes, available_tokens=limits.nodes, remedy=f"{remedy}, or load with a larger n_ctx"
             )
 
 
-def _premises(vocabulary: Vocabulary, rule: ScoringRule, how: PromptParams) -> tuple[IntArray, ...]:
+def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams) -> tuple[IntArray, ...]:
     """Return the contexts of the baseline, without the request's chat.
 
     These are the premise or each content-free prompt.
     """
-    plain = replace(how, system=None, assistant_prefix="", template_args={})
+    if rule.name not in ("pmi", "calibrated"):
+        return ()
+    plain = replace(prompting, system=None, assistant_prefix="", template_args={})
     if rule.name == "calibrated":
         return tuple(encode_prompt(vocabulary, read_prompt(vocabulary, text, plain)) for text in rule.content_free)
-    if rule.name != "pmi":
-        return ()
     if rule.premise is not None:
         return (encode_prompt(vocabulary, read_prompt(vocabulary, rule.premise, plain)),)
     start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
@@ -268,19 +270,19 @@ def _premises(vocabulary: Vocabulary, rule: ScoringRule, how: PromptParams) -> t
     return (np.array([start], dtype=np.int32),)
 
 
-def _method(question: PreparedSelect, limits: Limits) -> str:
+def _method(prepared: PreparedSelect, limits: Limits) -> str:
     """Return the method of evaluation.
 
     "auto" means best_first if exhaustive scoring takes more than one call and the rule
     has a bound.
     """
-    search = question.search
-    large = question.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
-    searchable = large and search.stop != "all" and not question.premises
+    search = prepared.search
+    large = prepared.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
+    searchable = large and search.stop != "all" and not prepared.premises
     if search.method == "exhaustive" or (search.method == "auto" and not searchable):
         return "exhaustive"
-    zeros = np.zeros(len(question.texts))
-    bounded = question.objective(zeros if question.premises or question.rule.name == "batch" else None, 0.0) is not None
+    zeros = np.zeros(len(prepared.texts))
+    bounded = prepared.objective(zeros if prepared.premises or prepared.rule.name == "batch" else None, 0.0) is not None
     if search.method == "best_first" and not bounded:
         raise OptionError("method", search.method, "'exhaustive' or 'auto': this rule has no bound to search by")
     return "best_first" if bounded else "exhaustive"
@@ -317,29 +319,29 @@ class ChoiceScores:
     heal_gap: float
 
 
-def joints(question: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
+def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
     """Return each choice's joint in the context of this evaluation, float64[C].
 
     The log-probability of the healed bytes is subtracted.
     """
-    paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
-    return paths.first_scored(question.trie, evaluation, question.encoded.first_scored)[0]
+    paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
+    return paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)[0]
 
 
-def conditional_joints(question: PreparedSelect, evaluation: scoring.TrieEvaluation) -> FloatArray:
+def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> FloatArray:
     """Return each choice's joint after its prompt, float64[C].
 
     It is conditional on the healed bytes, as in the choice's `ChoiceScore`.
     """
-    return joints(question, evaluation, question.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
+    return joints(prepared, evaluation, prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
-def score(question: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> ChoiceScores:
+def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> ChoiceScores:
     """Score every finished choice by its rule."""
-    log_heal, gap = question.healing.log_heal(evaluation.edge_logp, evaluation.observed)
-    paths = scoring.path_scores(question.trie, evaluation, question.terminator, log_heal)
-    logp, upper = paths.first_scored(question.trie, evaluation, question.encoded.first_scored)
-    path_of = question.trie.path_of
+    log_heal, gap = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)
+    paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
+    logp, upper = paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)
+    path_of = prepared.trie.path_of
     scored = ChoiceScores(
         logp=logp,
         upper=upper,
@@ -352,39 +354,39 @@ def score(question: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline
         log_heal=log_heal,
         heal_gap=gap,
     )
-    return rescore(question, evaluation, scored, baseline)
+    return rescore(prepared, evaluation, scored, baseline)
 
 
 def rescore(
-    question: PreparedSelect, evaluation: scoring.TrieEvaluation, scored: ChoiceScores, baseline: FloatArray | None
+    prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, scored: ChoiceScores, baseline: FloatArray | None
 ) -> ChoiceScores:
     """Return the scores by the rule, from `scored.logp` and `scored.upper`."""
 
     def by_rule(logp: FloatArray) -> FloatArray:
         return scoring.score_choices(
-            question.rule, logp, question.lengths, baseline=baseline, log_prior=question.log_prior
+            prepared.rule, logp, prepared.lengths, baseline=baseline, log_prior=prepared.log_prior
         )
 
-    if question.custom is None:
+    if prepared.custom is None:
         # Every rule increases with logp, so a bound on one gives a bound on the other.
         return replace(scored, scores=by_rule(scored.logp), score_upper=by_rule(scored.upper))
-    blank = np.full(len(question.texts), np.nan)
-    table = _table(question, evaluation, replace(scored, scores=scored.logp), (blank, blank, blank))
-    scores = scoring.score_by(question.custom, table, question.log_prior)
+    blank = np.full(len(prepared.texts), np.nan)
+    table = _table(prepared, evaluation, replace(scored, scores=scored.logp), (blank, blank, blank))
+    scores = scoring.score_by(prepared.custom, table, prepared.log_prior)
     return replace(scored, scores=scores, score_upper=scores)
 
 
 def _table(
-    question: PreparedSelect,
+    prepared: PreparedSelect,
     evaluation: scoring.TrieEvaluation,
     scored: ChoiceScores,
     probability: tuple[FloatArray, FloatArray, FloatArray],
 ) -> ChoiceTable:
     return ChoiceTable(
-        texts=question.texts,
-        trie=question.trie,
+        texts=prepared.texts,
+        trie=prepared.trie,
         edge_logp=evaluation.edge_logp,
-        pieces=question.vocabulary.pieces,
+        pieces=prepared.vocabulary.pieces,
         logp=scored.logp,
         logp_upper=scored.upper,
         logp_terminator=scored.terminator,
@@ -393,7 +395,7 @@ def _table(
         probability_low=probability[1],
         probability_high=probability[2],
         logp_local=scored.local,
-        boundary_shift=question.encoded.boundary_shift,
+        boundary_shift=prepared.encoded.boundary_shift,
     )
 
 
@@ -413,17 +415,17 @@ class SearchReport:
 
 
 def selection(
-    question: PreparedSelect,
+    prepared: PreparedSelect,
     evaluation: scoring.TrieEvaluation,
     scored: ChoiceScores,
     report: SearchReport,
     signature: Signature,
 ) -> Selection:
     """Return the decision as users see it."""
-    path_of = question.trie.path_of
+    path_of = prepared.trie.path_of
     decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
     table = _table(
-        question,
+        prepared,
         evaluation,
         scored,
         (decision.probability, decision.probability_low, decision.probability_high),
@@ -436,41 +438,38 @@ def selection(
         margin=decision.margin,
         is_tie=decision.is_tie,
         coverage=scored.coverage,
-        top_tokens=tuple(
-            TokenScore.of(question.vocabulary, int(token), float(logp))
-            for token, logp in zip(evaluation.top_ids, evaluation.top_logp, strict=True)
-        ),
+        top_tokens=TokenScore.along(prepared.vocabulary, evaluation.top_ids, evaluation.top_logp),
         greedy_index=int(on_greedy[0]),
         choices=table,
-        rule=rule_name(question),
-        terminator=question.terminator,
-        healed=question.encoded.healed,
+        rule=rule_name(prepared),
+        terminator=prepared.terminator,
+        healed=prepared.encoded.healed,
         log_heal=scored.log_heal,
         heal_gap=scored.heal_gap,
         certificate=report.certificate,
         cost=report.cost,
         signature=signature,
-        notes=question.notes,
+        notes=prepared.notes,
     )
 
 
-def rule_name(question: PreparedSelect) -> str:
+def rule_name(prepared: PreparedSelect) -> str:
     """Return the name of the rule; for a callable, its qualified name."""
-    if question.custom is None:
-        return question.rule.name
-    return str(getattr(question.custom, "__qualname__", type(question.custom).__qualname__))
+    if prepared.custom is None:
+        return prepared.rule.name
+    return str(getattr(prepared.custom, "__qualname__", type(prepared.custom).__qualname__))
 
 
-def signature(question: PreparedSelect, identity: ModelIdentity, check: SelfCheck | None) -> Signature:
+def signature(prepared: PreparedSelect, session: Session) -> Signature:
     """Return what the scores depend on."""
     return Signature.of(
-        identity,
-        check,
-        rule=rule_name(question),
-        premise="" if not question.premises else _digest(question.premises),
-        terminator=question.terminator,
-        following_bytes=question.encoded.following_bytes,
-        boundary=question.encoded.boundary,
+        session.model.identity,
+        session.check,
+        rule=rule_name(prepared),
+        premise="" if not prepared.premises else _digest(prepared.premises),
+        terminator=prepared.terminator,
+        following_bytes=prepared.encoded.following_bytes,
+        boundary=prepared.encoded.boundary,
     )
 
 

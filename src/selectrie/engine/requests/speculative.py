@@ -14,7 +14,6 @@ import numpy as np
 
 from selectrie.core.model import Model
 from selectrie.core.types import IntArray
-from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import Drafter
 from selectrie.decoding.task import NOTHING
@@ -28,10 +27,8 @@ _NOTHING = NOTHING, NOTHING
 class Drafting(Protocol):
     """The part of an `Engine` that a draft needs."""
 
+    _model: Model
     _owner: ModelThread
-
-    @property
-    def vocabulary(self) -> Vocabulary: ...
 
 
 class EngineDrafter:
@@ -50,14 +47,9 @@ class EngineDrafter:
         self._engine, self._depth, self._branching = engine, depth, branching
 
     @property
-    def owner(self) -> ModelThread:
-        """Return the thread that guesses."""
-        return self._engine._owner
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Return the vocabulary of the guesses."""
-        return self._engine.vocabulary
+    def model(self) -> Model:
+        """Return the model that guesses."""
+        return self._engine._model
 
     def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
         """See `Drafter.propose`. Raises the errors of the second engine."""
@@ -66,9 +58,9 @@ class EngineDrafter:
             most=most,
             depth=self._depth,
             branching=self._branching,
-            barred=self.vocabulary.eog,
+            barred=self.model.vocabulary.eog,
         )
-        limits, floor = self.owner.scheduler.model.limits, task.floor
+        limits, floor = self.model.limits, task.floor
         n_branches = 2 if limits.kind.is_recurrent else floor.sequences + 1
         if (
             len(tokens) + floor.nodes > limits.nodes
@@ -76,7 +68,7 @@ class EngineDrafter:
             or floor.rows > limits.rows_per_call
         ):
             return _NOTHING
-        return self.owner.submit(task).result()
+        return self._engine._owner.submit(task).result()
 
 
 class LookupDrafter:
@@ -98,9 +90,9 @@ class LookupDrafter:
         """See `Drafter.propose`."""
         for n in range(min(self._n_gram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], n)
-            found = np.flatnonzero((windows == tokens[len(tokens) - n :]).all(axis=1))
-            if len(found):
-                return _run(_following(tokens, int(found[-1]) + n, min(self._n_tokens, most)))
+            matches = np.flatnonzero((windows == tokens[len(tokens) - n :]).all(axis=1))
+            if len(matches):
+                return _run(_following(tokens, int(matches[-1]) + n, min(self._n_tokens, most)))
         return _NOTHING
 
 
@@ -114,8 +106,8 @@ def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
-def check_draft(drafter: Drafter, model: Model, owner: ModelThread) -> None:
-    """Refuse a draft that cannot work for the model that `owner` runs.
+def check_draft(drafter: Drafter, model: Model) -> None:
+    """Refuse a draft that cannot work for the model.
 
     This happens before any model call.
 
@@ -136,10 +128,10 @@ def check_draft(drafter: Drafter, model: Model, owner: ModelThread) -> None:
         )
     if not isinstance(drafter, EngineDrafter):
         return
-    if drafter.owner is owner:
+    if drafter.model is model:
         raise OptionError("draft", "the engine itself", "a second engine: this one waits for the draft")
-    if drafter.vocabulary.digest != model.vocabulary.digest:
-        other = drafter.owner.scheduler.model.identity.name
+    if drafter.model.vocabulary.digest != model.vocabulary.digest:
+        other = drafter.model.identity.name
         raise UnsupportedModelError(
             other, f"its tokens are not those of {identity.name}; draft with a model of its family"
         )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from selectrie.core.types import ModelIdentity
 from selectrie.decoding.sampling.task import SampleTask
 from selectrie.engine.queue_stream import Outlet, QueueStream
 from selectrie.engine.requests import generate
 from selectrie.engine.requests.generate import PreparedGenerate
-from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import CancelledError, of_request
+from selectrie.engine.requests.session import Session
+from selectrie.errors import CancelledError
 from selectrie.results import Chunk, Completion, Generation
 
 
@@ -26,22 +26,19 @@ class Stream(QueueStream[Chunk]):
 
     def __init__(
         self,
-        group: TaskGroup,
-        plan: PreparedGenerate,
-        identity: ModelIdentity,
-        tolerance: float | None,
+        session: Session,
+        prepared: PreparedGenerate,
         *,
         keep: object = None,
     ) -> None:
         """Queue every sequence; `keep` is kept alive as long as the stream."""
         outlet: Outlet[Chunk] = Outlet()
-        super().__init__(outlet, len(plan.specs), group.owner.check_process, group.cancel)
-        self._kept = keep
-        self._plan, self._identity, self._tolerance = plan, identity, tolerance
-        self._n_sent = [0] * len(plan.specs)
+        super().__init__(outlet, len(prepared.specs), session.group.owner.check_process, session.group.cancel)
+        self._kept, self._session, self._prepared = keep, session, prepared
+        self._n_sent = [0] * len(prepared.specs)
         self._completions: dict[int, Completion] = {}
-        watch = partial(_watch, outlet, self._n_sent, plan.wanted.n_drawn)
-        self._drawings = generate.begin(group, plan, tolerance, watch)
+        watch = partial(_watch, outlet, self._n_sent, prepared.request.n_drawn)
+        self._drawings = generate.begin(session, prepared, watch)
         for drawing in self._drawings:
             drawing.handle.when_done(partial(outlet.put, drawing.number))
 
@@ -56,17 +53,29 @@ class Stream(QueueStream[Chunk]):
         if self._n_running:
             raise CancelledError
         completions = [self._completions[number] for number in range(len(self._drawings))]
-        return generate.generation(self._plan, completions, self._identity, self._tolerance)
+        return generate.generation(self._session, self._prepared, completions)
 
     def _ended(self, number: int) -> Chunk:
         """Return a chunk with the rest of a sequence's text, and its completion."""
         drawing = self._drawings[number]
-        with of_request(drawing.prompt_index if self._plan.n_prompts > 1 else None):
-            whole = generate.completion(drawing, self._tolerance)
+        with self._prepared.errors_of(drawing):
+            whole = generate.completion(self._session, drawing)
         self._completions[number] = whole
         self._n_running -= 1
         rest = whole.tokens[self._n_sent[number] :]
         return Chunk(drawing.prompt_index, drawing.index, drawing.task.new_text(), rest, whole)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedStream:
+    """A request whose sequences are streamed; `keep` is kept alive meanwhile."""
+
+    generate: PreparedGenerate
+    keep: object
+
+    def run(self, session: Session) -> Stream:
+        """Start the sequences and return their stream."""
+        return Stream(session, self.generate, keep=self.keep)
 
 
 def _watch(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`

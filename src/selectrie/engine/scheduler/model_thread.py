@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from selectrie.core.model import Model
-from selectrie.core.types import Cost, SelfCheck
+from selectrie.core.types import Cost
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Load, Scheduler
@@ -159,7 +159,6 @@ class ModelThread:
         self._places = [True] * (max_waiting or 0)  # one for each task that may still be queued
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
-        self.check: SelfCheck | None = None  # of the model, once it has run; set by the engine
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
         self._users: dict[int, int] = {}
@@ -284,6 +283,10 @@ class ModelThread:
         if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
             self._interrupt(self.scheduler)
 
+    def interrupt(self) -> None:
+        """Interrupt the decode that is running, if any."""
+        self._model.interrupt()
+
     def _interrupt(self, work: _Call | Scheduler) -> None:
         """Interrupt the decode of this work.
 
@@ -291,7 +294,7 @@ class ModelThread:
         repeated.
         """
         if self._running is work:
-            self._model.interrupt()
+            self.interrupt()
 
     @contextmanager
     def using(self) -> Iterator[None]:
@@ -347,7 +350,7 @@ class ModelThread:
         if threading.current_thread() is self._thread:
             return
         while self._thread.is_alive():
-            self._model.interrupt()
+            self.interrupt()
             self._thread.join(_AGAIN_S)
 
     def check_process(self) -> None:

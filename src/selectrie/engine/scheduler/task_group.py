@@ -104,7 +104,7 @@ class TaskGroup:
             if not handle.is_done:  # cancelling stops the decode, which others share
                 handle.cancel()
         if self._is_calling:
-            self.owner.scheduler.model.interrupt()
+            self.owner.interrupt()
 
     def leave(self) -> None:
         """Remove the group from its scope, which need not cancel it any more."""

@@ -1,0 +1,43 @@
+"""What a prepared request runs with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from selectrie.core.model import Model
+from selectrie.core.types import SelfCheck
+from selectrie.engine.scheduler.task_group import TaskGroup
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """The model and the task group of one request.
+
+    Attributes:
+        group: The group that the tasks of the request belong to.
+        model: The model.
+        check: The self-check of the model; None if nothing was measured.
+    """
+
+    group: TaskGroup
+    model: Model
+    check: SelfCheck | None
+
+    @property
+    def tolerance(self) -> float | None:
+        """Return the nats per row by which layout may change a log-probability.
+
+        It is None if it was not measured.
+        """
+        return None if self.check is None else self.check.tolerance
+
+
+class Prepared(Protocol[R_co]):
+    """A request that was checked and tokenized, without a model call."""
+
+    def run(self, session: Session) -> R_co:
+        """Run the tasks of the request and return its result."""
+        ...
