@@ -8,8 +8,10 @@ used again. The driver turns local rows into nodes of a context tree:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sized
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,8 @@ from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray
 from selectrie.errors import ProtocolError
 
 R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+PendingT = TypeVar("PendingT", bound=Sized)
 
 NOTHING: IntArray = np.empty(0, dtype=np.int32)
 
@@ -92,6 +96,77 @@ class Task(Protocol[R_co]):
     def result(self) -> R_co:
         """Return the answer; `ProtocolError` before `ask` returned None."""
         ...
+
+
+class TaskBase(ABC, Generic[PendingT, R]):
+    """The part of the protocol that all tasks share.
+
+    It refuses calls that are out of order, rows of a wrong number and a room that is
+    too small, before anything changes. A subclass says in `_plan` what to evaluate
+    next, and reads the rows in `_read`. Between the two, a record of the ask is kept
+    whose length is the number of wanted rows; `PendingT` is its type.
+
+    Args:
+        first: The record with which `_read` gets row 0.
+    """
+
+    def __init__(self, prompt: IntArray, floor: Capacity, first: PendingT) -> None:
+        self._prompt, self._floor = prompt, floor
+        self._pending: PendingT | None = first
+        self._n_evaluated = 0
+        self._is_finished = False
+
+    @property
+    def prompt(self) -> IntArray:
+        return self._prompt
+
+    @property
+    def floor(self) -> Capacity:
+        return self._floor
+
+    @property
+    def n_evaluated(self) -> int:
+        """Return how many rows have been read so far."""
+        return self._n_evaluated
+
+    def ask(self, room: Capacity) -> Ask | None:
+        if self._is_finished:
+            return None
+        if self._pending is not None:
+            raise ProtocolError("asked again before the rows of the last ask were told")
+        check_room(room, self._floor)
+        step = self._plan(room)
+        if step is None:
+            self._is_finished = True
+            return None
+        ask, self._pending = step
+        return ask
+
+    def tell(self, rows: Rows) -> None:
+        if self._pending is None:
+            raise ProtocolError("told rows that were not asked for")
+        check_count(rows, len(self._pending))
+        if not self._is_finished:
+            self._read(self._pending, rows)
+            self._n_evaluated += len(rows)
+        self._pending = None
+
+    def result(self) -> R:
+        if not self._is_finished:
+            raise ProtocolError("no result before ask returned None")
+        return self._result()
+
+    @abstractmethod
+    def _plan(self, room: Capacity) -> tuple[Ask, PendingT] | None:
+        """Return the next ask with its record, or None when finished."""
+
+    @abstractmethod
+    def _read(self, pending: PendingT, rows: Rows) -> None:
+        """Read the rows of the last ask, unless the task has ended meanwhile."""
+
+    @abstractmethod
+    def _result(self) -> R:
+        """Return the answer of a finished task."""
 
 
 def check_count(rows: Rows, expected: int) -> None:

@@ -30,8 +30,8 @@ from selectrie.decoding.automaton.records import (
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.held_nodes import GRANULE, LiveNodes
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.decoding.task import Ask, check_count, check_room
-from selectrie.errors import OptionError, ProtocolError
+from selectrie.decoding.task import Ask, TaskBase
+from selectrie.errors import OptionError
 
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
@@ -41,7 +41,7 @@ LEAST = float(np.finfo(np.float64).min)
 """The smallest bound above -inf."""
 
 
-class AutomatonSearch:
+class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
     """Finds the k best texts of an automaton below a prompt.
 
     An open path cannot score more than its sum of log-probabilities (over `max_tokens`,
@@ -70,7 +70,9 @@ class AutomatonSearch:
         on_found: Callable[[FoundPath], None] | None = None,
     ) -> None:
         check_prompt(prompt, spec)
-        self._prompt, self._automaton, self._spec = prompt, automaton, spec
+        floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
+        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
+        self._automaton, self._spec = automaton, spec
         self._on_found = on_found
         self._ends_by_token = spec.terminator == "eog"
         state = automaton.start()
@@ -95,62 +97,36 @@ class AutomatonSearch:
         # A node that stands in for another node whose remaining children are to be
         # read.
         self._again: dict[int, tuple[int, range | None]] = {}
-        self._floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
-        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
         # Of texts that came too late to matter.
         self._refused_mass, self._refused_best = 0.0, -np.inf
-        self._n_evaluated = self._n_dead_ends = 0
+        self._n_dead_ends = 0
         # Minus score and last node of texts in tokens that do not count.
         self._other: list[tuple[float, int]] = []
         self._last = self._last_needed()
-        self._is_finished = False
 
-    @property
-    def prompt(self) -> IntArray:
-        return self._prompt
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
-
-    @property
-    def n_evaluated(self) -> int:
-        """Return how many rows have been read so far."""
-        return self._n_evaluated
-
-    def ask(self, room: Capacity) -> Ask | None:
-        if self._expected is not None:
-            raise ProtocolError("asked again before the rows of the last ask were told")
-        check_room(room, self._floor)
+    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
         if self._healing.waiting != NO_NODE:
-            return self._plan([self._healing.waiting], {}, room)
+            return self._ask_for([self._healing.waiting], {}, room)
         budget = self._spec.search.budget_nodes
         left = room.rows if budget is None else budget - self._n_evaluated
         if left > 0:
             targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
             if targets:
-                return self._plan(targets, bounds, replace(room, rows=min(room.rows, left)))
+                return self._ask_for(targets, bounds, replace(room, rows=min(room.rows, left)))
         # With what was read last, the path may have become a text.
         self._next_of_first()
         node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
         if node != NO_NODE:
-            return self._plan([node], {}, room)
-        self._is_finished = True
+            return self._ask_for([node], {}, room)
         return None
 
-    def tell(self, rows: Rows) -> None:
-        if self._expected is None:
-            raise ProtocolError("told rows that were not asked for")
-        check_count(rows, len(self._expected))
-        nodes, self._expected = self._expected, None
+    def _read(self, nodes: IntArray, rows: Rows) -> None:
         for i, node in enumerate(nodes.tolist()):
-            self._read(node, rows, i)
+            self._read_row(node, rows, i)
 
-    def result(self) -> AutomatonOutcome:
-        if not self._is_finished:
-            raise ProtocolError("no result before ask returned None")
+    def _result(self) -> AutomatonOutcome:
         kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
         return AutomatonOutcome(
             found=self._found.ranked(),
@@ -232,22 +208,21 @@ class AutomatonSearch:
         read = float(np.exp(list(self._early.values())).sum())
         return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
-    def _plan(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> Ask:
-        ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
-        asked = set(self._expected.tolist())
+    def _ask_for(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> tuple[Ask, IntArray]:
+        ask, expected = self._live.plan(targets, self._nodes.evaluated, room)
+        asked = set(expected.tolist())
         for node in targets:
             prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
             if node in asked and node not in bounds and self._is_ready:
                 self._early[node] = prefix
             elif node in bounds and node not in asked:
                 self._open.put_back(node, bounds[node], prefix)
-        return ask
+        return ask, expected
 
-    def _read(self, node: int, rows: Rows, i: int) -> None:
+    def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row: the node's end, its children, and the healed bytes."""
         spec, nodes = self._spec, self._nodes
         nodes.evaluated[node] = True
-        self._n_evaluated += 1
         if node == ROOT:
             self._wanted = rows.top(i, MOST_WANTED)
         source, ranks = self._again.pop(node, (node, None))

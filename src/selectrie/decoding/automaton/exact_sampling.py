@@ -45,8 +45,7 @@ from selectrie.decoding.automaton.remaining_mass import END, MOST_KEPT, REST, Kn
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.held_nodes import LiveNodes
 from selectrie.decoding.rng import uniform
-from selectrie.decoding.task import Ask, check_count, check_room
-from selectrie.errors import ProtocolError
+from selectrie.decoding.task import Ask, TaskBase
 from selectrie.options import at_least
 
 WALKS_A_NODE = 32
@@ -150,7 +149,7 @@ class ExactOutcome:
     n_repeated: int
 
 
-class ExactSampleTask:
+class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
     """Draws n texts side by side; the module's docstring explains why this is exact.
 
     Stream i has the seed `seed` + i. Its text depends only on that and on the rows,
@@ -179,7 +178,9 @@ class ExactSampleTask:
         at_least("n", n, 1, optional=False)
         at_least("seed", seed, 0, optional=False)
         uniform(seed + n - 1, 0)
-        self._prompt, self._automaton, self._spec = prompt, automaton, spec
+        floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
+        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
+        self._automaton, self._spec = automaton, spec
         self._ends_by_token = spec.terminator == "eog"
         state = automaton.start()
         self._nodes = PathNodes(
@@ -201,46 +202,25 @@ class ExactSampleTask:
         # A node that stands in for another, from whose rest a token is drawn.
         self._again: dict[int, int] = {}
         self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
-        self._floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
-        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
         # Log-probability of each text found, by its last node.
         self._leaves: dict[int, float] = {}
-        self._n_evaluated = 0
         self._estimate = 0.0
-        self._is_finished = False
-
-    @property
-    def prompt(self) -> IntArray:
-        return self._prompt
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
-
-    @property
-    def n_evaluated(self) -> int:
-        """Return how many rows have been read so far."""
-        return self._n_evaluated
 
     @property
     def n_drawn(self) -> int:
         """Return how many texts have been drawn so far."""
         return sum(stream.text is not None for stream in self._streams)
 
-    def ask(self, room: Capacity) -> Ask | None:
-        if self._expected is not None:
-            raise ProtocolError("asked again before the rows of the last ask were told")
-        check_room(room, self._floor)
+    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
         if self._healing.waiting != NO_NODE:
-            return self._plan([self._healing.waiting], room)
+            return self._live.plan([self._healing.waiting], self._nodes.evaluated, room)
         self._needed = [node for node in self._needed if not self._nodes.evaluated[node]]
         if not self._needed:
             self._advance()
         budget = self._spec.search.budget_nodes
         left = len(self._needed) if budget is None else budget - self._n_evaluated
         if self._needed and left > 0:
-            return self._plan(self._needed[:left], room)
-        self._is_finished = True
+            return self._live.plan(self._needed[:left], self._nodes.evaluated, room)
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:
@@ -252,17 +232,11 @@ class ExactSampleTask:
         is_spent = budget is not None and stream.n_attempts >= WALKS_A_NODE * budget
         return stream.text is None and stream.mass.left(ROOT) > 0 and not is_spent
 
-    def tell(self, rows: Rows) -> None:
-        if self._expected is None:
-            raise ProtocolError("told rows that were not asked for")
-        check_count(rows, len(self._expected))
-        nodes, self._expected = self._expected, None
+    def _read(self, nodes: IntArray, rows: Rows) -> None:
         for i, node in enumerate(nodes.tolist()):
-            self._read(node, rows, i)
+            self._read_row(node, rows, i)
 
-    def result(self) -> ExactOutcome:
-        if not self._is_finished:
-            raise ProtocolError("no result before ask returned None")
+    def _result(self) -> ExactOutcome:
         log_heal, gap = self._healing.log_heal()
         texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
         low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
@@ -313,15 +287,10 @@ class ExactSampleTask:
         """Return the text with a log-probability conditional on the healed bytes."""
         return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
 
-    def _plan(self, targets: list[int], room: Capacity) -> Ask:
-        ask, self._expected = self._live.plan(targets, self._nodes.evaluated, room)
-        return ask
-
-    def _read(self, node: int, rows: Rows, i: int) -> None:
+    def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row."""
         spec, nodes = self._spec, self._nodes
         nodes.evaluated[node] = True
-        self._n_evaluated += 1
         if node == self._healing.waiting:
             self._heal(rows, i)
             if node != ROOT:

@@ -42,7 +42,7 @@ from selectrie.decoding.beam.hypotheses import FinishedHypotheses, add_up
 from selectrie.decoding.beam.records import BeamOutcome, BeamPath, BeamSpec, PathView
 from selectrie.decoding.beam.results import Found
 from selectrie.decoding.healed_mass import HealedMass
-from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 
 __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
@@ -68,7 +68,7 @@ class _Group:
     beam: list[int] = field(default_factory=lambda: [ROOT])
 
 
-class BeamTask:
+class BeamTask(TaskBase[list[int], BeamOutcome]):
     """One beam search.
 
     In a small room, paths are evaluated one after the other, and again if they had to
@@ -81,24 +81,24 @@ class BeamTask:
         if len(prompt) == 0:
             raise ProtocolError("a search needs a prompt of at least one token")
         spec.vocabulary.check_tokens(prompt)
-        self._prompt, self._spec, self._beam = prompt, spec, spec.beam
+        floor = Capacity(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), sequences=1)
+        super().__init__(prompt, floor, [ROOT])
+        self._spec, self._beam = spec, spec.beam
         self._grown = BeamExpander(automaton, spec)
         self._tree = self._grown.tree
         self._held = HeldPaths(self._tree)
         self._found = self._pool(spec.beam.n)
         self._groups = self._make_groups()
-        self._floor = Capacity(rows=1, nodes=spec.beam.max_tokens + len(spec.healed), sequences=1)
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._waiting: list[int] = [ROOT]
-        self._asked: list[int] | None = [ROOT]
         self._rows: dict[int, tuple[Rows, int]] = {}
         self._broken: set[int] = set()
         self._lost = -np.inf
         self._healing, self._log_heal = HealedMass(spec.vocabulary, spec.healed), 0.0
         self._early: dict[int, tuple[Rows, int]] = {}
-        self._n_evaluated = 0
+        self._n_left = np.inf if spec.beam.budget_nodes is None else spec.beam.budget_nodes
         self._close_steps: list[int] = []
-        self._stopped: str | None = None
+        self._stopped = "done"
 
     def _pool(self, n: int) -> FinishedHypotheses:
         # Otherwise a text has one path.
@@ -113,14 +113,6 @@ class BeamTask:
         return [_Group(number, width, self._pool(n)) for number in range(beam.groups)]
 
     @property
-    def prompt(self) -> IntArray:
-        return self._prompt
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
-
-    @property
     def states(self) -> int:
         """Return how many states a forking model holds for this task at once.
 
@@ -128,41 +120,24 @@ class BeamTask:
         """
         return 2 * (self._beam.width + 1)
 
-    @property
-    def n_evaluated(self) -> int:
-        """Return how many rows have been read so far."""
-        return self._n_evaluated
-
     def expire(self) -> None:
         """End the search now with what there is.
 
         Rows that arrive later are ignored. No effect if the search has ended.
         """
-        if self._stopped is None:
+        if not self._is_finished:
             self._break_off("deadline")
 
-    def ask(self, room: Capacity) -> Ask | None:
-        if self._stopped is not None:
-            return None
-        if self._asked is not None:
-            raise ProtocolError("asked again before the rows of the last ask were told")
-        check_room(room, self._floor)
+    def _plan(self, room: Capacity) -> tuple[Ask, list[int]]:
         carries = self._grown.carries
         resting = [node for node in self._rows if node in carries]
         # The next node may be below any of those before it.
         if self._healing.waiting != NO_NODE:
             carries, resting = {*carries, self._healing.waiting}, list(self._early)
-        ask, self._asked = self._held.plan(self._waiting, resting, carries, room)
-        return ask
+        return self._held.plan(self._waiting, resting, carries, room)
 
-    def tell(self, rows: Rows) -> None:
-        if self._asked is None:
-            raise ProtocolError("told rows that were not asked for")
-        check_count(rows, len(self._asked))
-        nodes, self._asked = self._asked, None
-        if self._stopped is not None:
-            return
-        self._n_evaluated += len(nodes)
+    def _read(self, nodes: list[int], rows: Rows) -> None:
+        self._n_left -= len(nodes)
         if nodes and nodes[0] == self._healing.waiting:
             self._heal(rows, nodes[0])
             return
@@ -170,8 +145,7 @@ class BeamTask:
         self._waiting = [node for node in self._waiting if node not in told]
         kept = rows.copy() if self._waiting and nodes else rows
         self._rows.update((node, (kept, i)) for i, node in enumerate(nodes))
-        while not self._waiting and self._stopped is None:
-            self._step()
+        self._take_steps()
 
     def _heal(self, rows: Rows, node: int) -> None:
         """Read a row for the probability of the healed bytes.
@@ -189,7 +163,11 @@ class BeamTask:
         self._log_heal = self._healing.log_heal()[0]
         self._waiting = []
         self._rows = {ROOT: self._early[ROOT]}
-        while not self._waiting and self._stopped is None:
+        self._take_steps()
+
+    def _take_steps(self) -> None:
+        """Go on until rows are waited for or the search ends."""
+        while not self._waiting and not self._is_finished:
             self._step()
 
     def _step(self) -> None:
@@ -326,8 +304,7 @@ class BeamTask:
         ordered = self._tree.order(nodes)
         self._rows = {node: self._early[node] for node in ordered if node in self._early}
         self._waiting = [node for node in ordered if node not in self._early]
-        budget = self._beam.budget_nodes
-        if budget is not None and self._n_evaluated + len(self._waiting) > budget:
+        if len(self._waiting) > self._n_left:
             self._break_off("budget")
 
     def _greedy_matters(self) -> bool:
@@ -352,10 +329,9 @@ class BeamTask:
         bound = max(open_bounds, default=-np.inf)
         self._lost = max(self._lost, bound)
         self._stopped = "length" if bound > self._found.kth else "done"
+        self._is_finished = True
 
-    def result(self) -> BeamOutcome:
-        if self._stopped is None:
-            raise ProtocolError("no result before ask returned None")
+    def _result(self) -> BeamOutcome:
         found = Found(self._spec, self._grown, self._found, self._log_heal)
         best = found.best_texts([group.pool for group in self._groups])
         greedy = self._greedy_end

@@ -9,11 +9,10 @@ import numpy as np
 
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, Capacity, IntArray
-from selectrie.decoding.task import Ask, check_count, check_room
-from selectrie.errors import ProtocolError
+from selectrie.decoding.task import Ask, TaskBase
 
 
-class GuessTask:
+class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
     """Grows a tree of guesses level by level.
 
     Each level holds the `branching` most probable continuations of the level before.
@@ -24,39 +23,20 @@ class GuessTask:
     """
 
     def __init__(self, prompt: IntArray, *, most: int, depth: int, branching: int, barred: IntArray) -> None:
-        self._prompt = prompt
         self._most, self._branching, self._barred = most, min(branching, most), barred
         self._depth = min(depth, -(-most // self._branching))
-        self._floor = Capacity(
-            rows=self._branching, nodes=self._branching * (self._depth - 1), sequences=self._branching
-        )
+        floor = Capacity(rows=self._branching, nodes=self._branching * (self._depth - 1), sequences=self._branching)
+        super().__init__(prompt, floor, [NO_NODE])
         self._parents: list[int] = []
         self._tokens: list[int] = []
         self._joint: list[float] = []
-        self._frontier = [NO_NODE]
+        self._frontier: list[int] = []
         self._live: set[int] = set()
         self._n_levels = 0
-        self._is_waiting = True
 
-    @property
-    def prompt(self) -> IntArray:
-        return self._prompt
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
-
-    @property
-    def _is_done(self) -> bool:
-        return self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most
-
-    def ask(self, room: Capacity) -> Ask | None:
-        if self._is_waiting:
-            raise ProtocolError("asked again before the rows of the last ask were told")
-        check_room(room, self._floor)
-        if self._is_done:
+    def _plan(self, _room: Capacity) -> tuple[Ask, list[int]] | None:
+        if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most:
             return None
-        self._is_waiting = True
         everyone = np.ones(len(self._frontier), dtype=np.bool_)
         carries = {self._parents[place] for place in self._frontier}
         # Parents come before their children.
@@ -65,21 +45,18 @@ class GuessTask:
                 carries.add(self._parents[place])
         gone = self._live - carries
         self._live = (self._live - gone) | set(self._frontier)
-        return Ask(
+        ask = Ask(
             parents=np.array([self._parents[place] + 1 for place in self._frontier], dtype=np.int32),
             tokens=np.array([self._tokens[place] for place in self._frontier], dtype=np.int32),
             wanted=everyone,
             keep=everyone.copy(),
             release=np.array(sorted(gone), dtype=np.int32) + np.int32(1),
         )
+        return ask, self._frontier
 
-    def tell(self, rows: Rows) -> None:
-        if not self._is_waiting:
-            raise ProtocolError("told rows that were not asked for")
-        check_count(rows, len(self._frontier))
-        self._is_waiting = False
+    def _read(self, guesses: list[int], rows: Rows) -> None:
         found: list[tuple[float, int, int]] = []
-        for i, parent in enumerate(self._frontier):
+        for i, parent in enumerate(guesses):
             ids, logp = rows.top(i, self._branching + len(self._barred))
             so_far = 0.0 if parent == NO_NODE else self._joint[parent]
             free = ~np.isin(ids, self._barred)
@@ -96,7 +73,5 @@ class GuessTask:
         self._frontier = list(range(first, len(self._tokens)))
         self._n_levels += 1
 
-    def result(self) -> tuple[IntArray, IntArray]:
-        if self._is_waiting or not self._is_done:
-            raise ProtocolError("no result before ask returned None")
+    def _result(self) -> tuple[IntArray, IntArray]:
         return np.array(self._parents, dtype=np.int32), np.array(self._tokens, dtype=np.int32)

@@ -21,7 +21,7 @@ from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.draft_tree import Drafter, DraftRoom, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.sequence import AllowedTokens, DrawnText, DrawnTokens
-from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, SamplingParams, StopParams, at_least, natural
 from selectrie.results import TokenScore
@@ -145,7 +145,7 @@ class _Asked:
         return 1 + len(self.tree)
 
 
-class SampleTask:
+class SampleTask(TaskBase[_Asked, Sampled]):
     """Draws one sequence.
 
     It asks for a node below the last one only to draw a further token, and for guesses
@@ -156,11 +156,12 @@ class SampleTask:
     """
 
     def __init__(self, spec: SampleSpec) -> None:
-        self._spec = spec
         self._most = spec.stopping.max_tokens
         self._n_healing = 0  # tokens that spelt only healed bytes
         n_healed = 0 if spec.healed is None else len(spec.healed.data)
-        self._floor = Capacity(rows=1, nodes=self._most - 1 + n_healed, sequences=1)
+        floor = Capacity(rows=1, nodes=self._most - 1 + n_healed, sequences=1)
+        super().__init__(spec.prompt, floor, _Asked(0, DraftTree()))
+        self._spec = spec
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
         self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
         self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop, self.healed)
@@ -168,9 +169,8 @@ class SampleTask:
         automaton = spec.healed if spec.automaton is None else spec.automaton
         self._choice = AllowedTokens(len(spec.pieces), spec.eog, automaton, ignore_eog=spec.stopping.ignore_eog)
         self._ends = frozenset(spec.eog.tolist()) | frozenset(spec.stopping.stop_tokens)
-        self._finish: str | None = None
+        self._finish = ""
         self._ended_by: int | None = None
-        self._asked: _Asked | None = _Asked(0, DraftTree())
         self._tip, self._next_local, self._n_held = 0, 1, 0
         self._leaving: list[int] = []
         self._walked: list[int] = []
@@ -179,17 +179,9 @@ class SampleTask:
             self._end("automaton")
 
     @property
-    def prompt(self) -> IntArray:
-        return self._spec.prompt
-
-    @property
     def healed(self) -> bytes:
         """Return the bytes of the prompt that are spelt first."""
         return b"" if self._spec.healed is None else self._spec.healed.data
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
 
     @property
     def states(self) -> int:
@@ -203,7 +195,7 @@ class SampleTask:
     @property
     def finish(self) -> str | None:
         """Return how the sequence ended; None while it goes on."""
-        return self._finish
+        return self._finish if self._is_finished else None
 
     @property
     def n_tokens(self) -> int:
@@ -229,15 +221,10 @@ class SampleTask:
 
         Rows that arrive later are ignored. No effect if the sequence has ended.
         """
-        if self._finish is None:
+        if not self._is_finished:
             self._end("deadline")
 
-    def ask(self, room: Capacity) -> Ask | None:
-        if self._finish is not None:
-            return None
-        if self._asked is not None:
-            raise ProtocolError("asked again before the rows of the last ask were told")
-        check_room(room, self._floor)
+    def _plan(self, room: Capacity) -> tuple[Ask, _Asked]:
         tree = self._draft(room)
         self._n_drafted += len(tree)
         n = 1 + len(tree)
@@ -249,22 +236,10 @@ class SampleTask:
             release=np.array(self._leaving, dtype=np.int32),
             spent=np.array(self._walked, dtype=np.int32),
         )
-        self._asked = _Asked(self._next_local, tree)
-        self._next_local += n
-        return ask
+        first, self._next_local = self._next_local, self._next_local + n
+        return ask, _Asked(first, tree)
 
-    def tell(self, rows: Rows) -> None:
-        asked = self._asked
-        if asked is None:
-            raise ProtocolError("told rows that were not asked for")
-        check_count(rows, len(asked))
-        self._asked = None
-        if self._finish is None:
-            self._walk(rows, asked)
-
-    def result(self) -> Sampled:
-        if self._finish is None:
-            raise ProtocolError("no result before ask returned None")
+    def _result(self) -> Sampled:
         return Sampled(
             text=self._text.text,
             data=self._text.data,
@@ -297,12 +272,12 @@ class SampleTask:
             return DraftTree()
         return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.most), fits, self._ends)
 
-    def _walk(self, rows: Rows, asked: _Asked) -> None:
+    def _read(self, asked: _Asked, rows: Rows) -> None:
         """Draw from the first row, and go on as long as what is drawn was guessed."""
         walked = [0]
         while True:
             token = self._draw(rows, walked[-1])
-            place = None if self._finish is not None else asked.tree.child(walked[-1], token)
+            place = None if self._is_finished else asked.tree.child(walked[-1], token)
             if place is None:
                 break
             walked.append(place)
@@ -360,4 +335,4 @@ class SampleTask:
 
     def _end(self, finish: str) -> None:
         self._text.end()
-        self._finish = finish
+        self._finish, self._is_finished = finish, True

@@ -15,11 +15,10 @@ from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.held_nodes import GRANULE, LiveNodes
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.decoding.task import Ask, check_count, check_room
+from selectrie.decoding.task import Ask, TaskBase
 from selectrie.decoding.trie.depth_first import DepthFirstFallback
 from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.decoding.trie.open_list import OpenNodes
-from selectrie.errors import ProtocolError
 from selectrie.options import SearchParams
 
 LEAST = float(np.finfo(np.float64).min)
@@ -55,7 +54,7 @@ class SearchOutcome:
     n_repeated: int
 
 
-class BestFirst:
+class BestFirst(TaskBase[IntArray, SearchOutcome]):
     """Finds the k best paths of a trie below a prompt.
 
     Open nodes are evaluated in the order of their bounds, `search.width` a call and
@@ -81,7 +80,9 @@ class BestFirst:
         search: SearchParams,
         heal: Heal | None = None,
     ) -> None:
-        self._prompt, self._trie, self._needs = prompt, trie, needs
+        floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
+        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
+        self._trie, self._needs = trie, needs
         self._search, self._continues = search, terminator == "unless-continued"
         self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
         self._reader, self._standings = self._frontier.reader, self._frontier.standings
@@ -90,32 +91,10 @@ class BestFirst:
         carries[trie.parent[1:][needs.row[1:]]] = True
         self._live = LiveNodes(trie, carries)
         self._n_needed = needs.n_rows
-        self._floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
-        self._waves = DepthFirstFallback(
-            trie, needs, self._reader, self._live, carries=carries, depth=self._floor.nodes
-        )
+        self._waves = DepthFirstFallback(trie, needs, self._reader, self._live, carries=carries, depth=floor.nodes)
         self._greedy = ROOT
-        self._expected: IntArray | None = np.array([ROOT], dtype=np.int32)
-        self._finished = False
 
-    @property
-    def prompt(self) -> IntArray:
-        return self._prompt
-
-    @property
-    def floor(self) -> Capacity:
-        return self._floor
-
-    @property
-    def n_evaluated(self) -> int:
-        """Return how many rows have been read so far."""
-        return self._reader.n_evaluated
-
-    def tell(self, rows: Rows) -> None:
-        if self._expected is None:
-            raise ProtocolError("told rows that were not asked for")
-        check_count(rows, len(self._expected))
-        nodes, self._expected = self._expected, None
+    def _read(self, nodes: IntArray, rows: Rows) -> None:
         if len(nodes) == 0:
             return
         bounded = self._frontier.read(nodes, rows)
@@ -134,10 +113,7 @@ class BestFirst:
         if self._greedy != NO_NODE and not self._needs.row[self._greedy]:
             self._greedy = NO_NODE
 
-    def ask(self, room: Capacity) -> Ask | None:
-        if self._expected is not None:
-            raise ProtocolError("asked again before the rows of the last ask were told")
-        check_room(room, self._floor)
+    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
         # Also before the last ask: `result` reads the refreshed state.
         self._frontier.refresh()
         budget = self._search.budget_nodes
@@ -156,10 +132,9 @@ class BestFirst:
                 self._waves.lay_out(self._what_matters(at_least))
             if not self._waves.active:
                 return self._ask_best([*required, *refining], at_least if goes_on else np.inf, room)
-            ask = self._ask_wave(at_least, room)
-            if ask is not None:
-                return ask
-        self._finished = True
+            wave = self._next_wave(at_least, room)
+            if wave is not None:
+                return wave
         return None
 
     def _at_least(self) -> float:
@@ -232,7 +207,7 @@ class BestFirst:
         """
         return max(self._search.width, self._reader.n_evaluated // 4)
 
-    def _ask_best(self, first: list[int], at_least: float, room: Capacity) -> Ask:
+    def _ask_best(self, first: list[int], at_least: float, room: Capacity) -> tuple[Ask, IntArray]:
         """Evaluate `first`, then open nodes by their bounds, best first.
 
         `first` holds what is required or settles contenders.
@@ -249,10 +224,10 @@ class BestFirst:
         while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= LEAST:
             taken.append(self._open.pop())
             targets[taken[-1][0]] = None
-        ask, self._expected = self._live.plan(list(targets), self._reader.evaluated, room)
-        asked = set(self._expected.tolist())
+        ask, nodes = self._live.plan(list(targets), self._reader.evaluated, room)
+        asked = set(nodes.tolist())
         self._open.put_back([entry for entry in taken if entry[0] not in asked])
-        return self._waves.releasing(ask)
+        return self._waves.releasing(ask), nodes
 
     def _ahead(self, targets: list[int], spare: int) -> list[int]:
         """Return the only children of targets, down to the first branching.
@@ -288,22 +263,16 @@ class BestFirst:
         np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
         return np.asarray(np.cumsum(marks[:-1]) > 0)
 
-    def _ask_wave(self, at_least: float, room: Capacity) -> Ask | None:
+    def _next_wave(self, at_least: float, room: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave, or None when the waves are finished.
 
         The best-first search then goes on with nothing held.
         """
         if self._search.stop == "best" and self._waves.are_stale:
             self._waves.lay_out(self._what_matters(at_least))
-        window = self._waves.next(room)
-        if window is None:
-            return None
-        ask, self._expected = window
-        return ask
+        return self._waves.next(room)
 
-    def result(self) -> SearchOutcome:
-        if not self._finished:
-            raise ProtocolError("no result before ask returned None")
+    def _result(self) -> SearchOutcome:
         proved, gap = self._frontier.proves()
         open_mass, log_open = self._frontier.left_open()
         return SearchOutcome(
