@@ -80,6 +80,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "scoring",
             "task",
         ),
+        ("open_list", "path_tree"),
         (
             "beam",
             "held_nodes",

@@ -22,14 +22,14 @@ class Tree(Protocol):
     """A tree with parents before their children, which may grow.
 
     Attributes:
-        parent, token: int32[N], as in `TokenTrie`.
+        parent, token: As in `TokenTrie`, as arrays or lists.
     """
 
     @property
-    def parent(self) -> IntArray: ...
+    def parent(self) -> IntArray | list[int]: ...
 
     @property
-    def token(self) -> IntArray: ...
+    def token(self) -> IntArray | list[int]: ...
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class LiveNodes:
         self._local, self._n_children, self._n_leaves = {ROOT: 0}, {ROOT: 0}, 0
         return rows
 
-    def plan(self, targets: list[int], evaluated: BoolArray, room: Capacity) -> tuple[Ask, IntArray]:
+    def plan(self, targets: list[int], evaluated: BoolArray | list[bool], room: Capacity) -> tuple[Ask, IntArray]:
         """Return an ask for as many targets as fit, and the nodes whose rows it wants.
 
         Targets are taken in order. Ancestors that were never evaluated are wanted too;
@@ -135,18 +135,18 @@ class LiveNodes:
                 return way[-n + 1 :]
         return way
 
-    def _ask(self, fit: _Fit, evaluated: BoolArray) -> tuple[Ask, IntArray]:
+    def _ask(self, fit: _Fit, evaluated: BoolArray | list[bool]) -> tuple[Ask, IntArray]:
         gone: list[int] = []
         if len(fit.held) - len(fit.asked) < len(self._local):
             gone = [row for node, row in self._local.items() if node not in fit.held]
             self._local = {node: row for node, row in self._local.items() if node in fit.held}
         place = {node: i for i, node in enumerate(fit.asked)}
-        parents = [self._tree.parent[node].item() for node in fit.asked]
+        parents = [int(self._tree.parent[node]) for node in fit.asked]
         asked = np.array(fit.asked, dtype=np.int32)
-        wanted = ~evaluated[asked]
+        wanted = np.array([not evaluated[node] for node in fit.asked], dtype=np.bool_)
         ask = Ask(
             parents=np.array([~place[p] if p in place else self._local[p] for p in parents], dtype=np.int32),
-            tokens=self._tree.token[asked],
+            tokens=np.array([self._tree.token[node] for node in fit.asked], dtype=np.int32),
             wanted=wanted,
             keep=np.ones(len(asked), dtype=np.bool_) if self._carries is None else self._carries[asked],
             release=np.array(gone, dtype=np.int32),

@@ -16,8 +16,8 @@ from selectrie.core.model import Rows
 from selectrie.core.types import Capacity
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
-from selectrie.decoding.automaton.open_list import BestChildren, RowChildren
 from selectrie.decoding.automaton.records import own_paths
+from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
 from selectrie.options import SearchParams
@@ -199,7 +199,7 @@ def test_rows_that_were_cut_are_read_again(automaton, seed):
     """With one child kept a row, the others come from reading it again, and the answer is the same."""
     model = HashModel(seed, sharpness=0.2)
     task = AutomatonSearch(PROMPT, automaton, spec_of(k=5))
-    task._open = BestChildren(most_kept=1)
+    task._open = OpenList(most_kept=1)
     assert_same(run(task, model), best_of(model, automaton, 5), 5)
 
 
@@ -359,7 +359,7 @@ def test_nothing_to_find_is_told():
 @given(st.lists(st.floats(-9, -0.1), min_size=1, max_size=12), st.integers(1, 3), st.floats(-6, -0.1))
 def test_children_come_out_best_first(logp, most_kept, at_least):
     """All that reach the limit, by probability, the cut ones as one rest; what was dropped is counted."""
-    queue = BestChildren(most_kept)
+    queue = OpenList(most_kept=most_kept)
     values = np.array(logp)
     ids = np.arange(len(values), dtype=np.int32)
     queue.add(RowChildren(1, 0.0, ids, values, values), at_least)

@@ -303,7 +303,7 @@ def test_reordering_beams_never_mixes_states(seed, width):
     task = task_of(automaton, BeamSearchParams(width=width, n=4, max_tokens=4))
     run(task, HashModel(seed))
     tree = task._tree
-    assert all(automaton.paths[tree.state[node]] == tree.path(node) for node in range(len(tree)))
+    assert all(automaton.paths[tree.state[node]] == tree.tokens(node) for node in range(len(tree)))
 
 
 def test_mixed_states_would_be_noticed():
@@ -313,7 +313,7 @@ def test_mixed_states_would_be_noticed():
     run(task, HashModel(1))
     tree = task._tree
     tree.state[1], tree.state[2] = tree.state[2], tree.state[1]
-    assert not all(automaton.paths[tree.state[node]] == tree.path(node) for node in range(len(tree)))
+    assert not all(automaton.paths[tree.state[node]] == tree.tokens(node) for node in range(len(tree)))
 
 
 # Texts, paths, duplicates

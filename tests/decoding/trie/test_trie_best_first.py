@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Capacity, Limits, ModelKind
+from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
+from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.decoding.scoring import (
     Lengths,
     finalists,
@@ -27,7 +28,6 @@ from selectrie.decoding.scoring import (
 )
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.decoding.trie.open_list import OpenNodes
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import ChoiceError, ProtocolError
@@ -464,17 +464,19 @@ def test_tokens_that_do_not_count_are_left_out_of_bounds(case, skip, budget):
 def test_open_nodes_come_by_bound_then_by_number(batches, closed):
     """However they were filed; closed ones and those of -inf never."""
     seen, marked = set(), np.zeros(31, dtype=np.bool_)
-    queue = OpenNodes(marked)
+    queue = OpenList(marked)
     expected = []
     for batch in batches:
         fresh = [(node, bound) for node, bound in dict(batch).items() if node not in seen]
         seen.update(node for node, _ in fresh)
         expected += fresh
-        queue.add(np.array([n for n, _ in fresh], dtype=np.int32), np.array([b for _, b in fresh]))
+        nodes, bounds = np.array([n for n, _ in fresh], dtype=np.int32), np.array([b for _, b in fresh])
+        queue.add(RowChildren(ROOT, 0.0, nodes, bounds, bounds))
     marked[list(closed)] = True
     popped = []
     while queue.best() > -np.inf:
-        popped.append(queue.pop())
+        entry = queue.pop()
+        popped.append((entry.token, entry.bound))
     wanted = sorted((-bound, node) for node, bound in expected if node not in closed and bound > -np.inf)
     assert popped == [(node, -bound) for bound, node in wanted]
 

@@ -14,11 +14,8 @@ from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
-from selectrie.decoding.automaton.greedy import FirstPath
-from selectrie.decoding.automaton.open_list import BestChildren, Open, RowChildren
-from selectrie.decoding.automaton.path_tree import PathNodes
+from selectrie.decoding.automaton.greedy import FirstPath, RowEnds
 from selectrie.decoding.automaton.records import (
-    DEAD,
     AutomatonOutcome,
     AutomatonSpec,
     allowed_ids,
@@ -29,6 +26,8 @@ from selectrie.decoding.automaton.records import (
 )
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.held_nodes import GRANULE, LiveNodes
+from selectrie.decoding.open_list import Open, OpenList, RowChildren
+from selectrie.decoding.path_tree import NO_STATE, PathTree
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import OptionError
@@ -81,9 +80,11 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
             raise OptionError(
                 "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
             )
-        self._nodes = PathNodes(state, can_end=can_end, goes_on=is_any(automaton.allowed(state)), healed=spec.healing)
-        self._live = LiveNodes(self._nodes, None)
-        self._open = BestChildren()
+        self._tree = PathTree(state, spec.healing)
+        self._tree.set_ends(ROOT, can_end=can_end, goes_on=is_any(automaton.allowed(state)))
+        self._row_ends: dict[int, RowEnds] = {}
+        self._live = LiveNodes(self._tree, None)
+        self._open = OpenList()
         self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
         self._healing = HealedMass(spec.vocabulary, spec.healed)
         self._log_heal = 0.0
@@ -91,8 +92,7 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         self._unread: list[
             tuple[int, IntArray, FloatArray]
         ] = []  # nodes and children read before the healed bytes are known
-        self._made: dict[tuple[int, int], int] = {}  # By parent and token.
-        self._first = FirstPath(self._nodes, self._known_logp, self._child, spec.canonical_path)
+        self._first = FirstPath(self._tree, self._row_ends, self._known_logp, self._child, spec.canonical_path)
         self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
         # A node that stands in for another node whose remaining children are to be
         # read.
@@ -135,7 +135,7 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
             best_open=best,
             open_mass=self._open_mass(),
             cut_bound=self._cut_bound(),
-            greedy=np.array(self._nodes.tokens(self._first.greedy), dtype=np.int32),
+            greedy=np.array(self._tree.tokens(self._first.greedy), dtype=np.int32),
             greedy_ended=self._first.greedy_ended,
             strings=self._spec.canonical is not None,
             log_heal=self._log_heal,
@@ -182,13 +182,13 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
                 node = self._entered(found)
                 if node != NO_NODE:
                     targets[node], bounds[node] = None, found.bound
-        ordered = sorted(targets, key=lambda node: node in bounds and int(self._nodes.parent[node]) not in self._live)
+        ordered = sorted(targets, key=lambda node: node in bounds and self._tree.parent[node] not in self._live)
         return ordered, bounds
 
     def _first_still_needs(self) -> int:
         """Return how many rows the first path may still need."""
         at = self._first.at
-        return self._spec.max_tokens - int(self._nodes.n_text[at]) + int(self._nodes.n_healed[at])
+        return self._spec.max_tokens - self._tree.n_text[at] + self._tree.n_healed[at]
 
     def _is_enough(self) -> bool:
         """Return whether the texts found so far are all that is looked for."""
@@ -209,10 +209,10 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
     def _ask_for(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> tuple[Ask, IntArray]:
-        ask, expected = self._live.plan(targets, self._nodes.evaluated, room)
+        ask, expected = self._live.plan(targets, self._tree.evaluated, room)
         asked = set(expected.tolist())
         for node in targets:
-            prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+            prefix = self._tree.logp[node] - self._log_heal
             if node in asked and node not in bounds and self._is_ready:
                 self._early[node] = prefix
             elif node in bounds and node not in asked:
@@ -221,22 +221,22 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row: the node's end, its children, and the healed bytes."""
-        spec, nodes = self._spec, self._nodes
-        nodes.evaluated[node] = True
+        spec, tree = self._spec, self._tree
+        tree.evaluated[node] = True
         if node == ROOT:
             self._wanted = rows.top(i, MOST_WANTED)
         source, ranks = self._again.pop(node, (node, None))
         ids = np.empty(0, dtype=np.int32)
-        if nodes.goes_on[source] and nodes.n_text[source] < spec.max_tokens:
-            ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
+        if tree.goes_on[source] and tree.n_text[source] < spec.max_tokens:
+            ids = allowed_ids(self._automaton.allowed(tree.state[source]))
         logp = rows.logp(i, ids)
         if ranks is not None:
             self._open.add(self._children(source, ids, logp, ranks), self._at_least())
             return
-        best = int(np.argmax(logp)) if len(ids) else -1
-        nodes.eog_logp[node] = rows.log_mass(i, spec.vocabulary.eog)
-        nodes.best_token[node] = ids[best] if best >= 0 and logp[best] > -np.inf else NO_TOKEN
-        nodes.best_logp[node] = logp[best] if best >= 0 else -np.inf
+        best = int(np.argmax(logp)) if len(ids) else NO_NODE
+        best_logp = float(logp[best]) if len(ids) else -np.inf
+        best_token = int(ids[best]) if best_logp > -np.inf else NO_TOKEN
+        self._row_ends[node] = RowEnds(float(rows.log_mass(i, spec.vocabulary.eog)), best_token, best_logp)
         self._unread.append((node, ids, logp))
         if not self._is_ready:
             self._is_ready = not self._heal(rows, i)
@@ -246,7 +246,7 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
     def _heal(self, rows: Rows, i: int) -> bool:
         """Read the row for the healed bytes; return whether another row is needed."""
         node = self._healing.waiting
-        more = self._healing.read(rows, i, float(self._nodes.logp_prefix[node]))
+        more = self._healing.read(rows, i, self._tree.logp[node])
         if more is None:
             self._log_heal = self._healing.log_heal()[0]
             return False
@@ -256,13 +256,13 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
     def _take_in(self) -> None:
         """Open the children of the nodes read, and finish the paths that end there."""
         for node, ids, logp in self._unread:
-            if self._ends_by_token and self._nodes.can_end[node]:
-                self._finish(node, float(self._nodes.eog_logp[node]))
+            if self._ends_by_token and self._tree.can_end[node]:
+                self._finish(node, self._row_ends[node].eog_logp)
             self._open.add(self._children(node, ids, logp), self._at_least())
         self._unread.clear()
 
     def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
-        prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+        prefix = self._tree.logp[node] - self._log_heal
         return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
 
     def _bound(self, logp: FloatArray) -> FloatArray:
@@ -277,24 +277,19 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
 
     def _entered(self, found: Open) -> int:
         """Return the node to evaluate for a queue entry, NO_NODE if none is needed."""
-        nodes = self._nodes
+        tree = self._tree
         if found.rest is not None:
             source = found.node
-            parent, token, logp = int(nodes.parent[source]), int(nodes.token[source]), float(nodes.logp[source])
-            twin = nodes.add(parent, token, logp, int(nodes.state[source]))
+            twin = tree.add_beside(tree.parent[source], tree.token[source], tree.edge[source])
             self._again[twin] = source, found.rest
             return twin
         node = found.node
-        if found.token is not None:
-            if not self._is_viable(found.node, found.token):
+        if found.token != NO_TOKEN:
+            if not self._spec.may_follow(tree, found.node, found.token):
                 return NO_NODE
             node = self._child(found.node, found.token, found.logp)
         self._early.pop(node, None)
         return node if self._needs_row(node) else NO_NODE
-
-    def _is_viable(self, parent: int, token: int) -> bool:
-        left = self._spec.last if parent == ROOT else int(self._nodes.token[parent])
-        return self._spec.may_be_adjacent is None or left is None or self._spec.may_be_adjacent(left, token)
 
     def _child(self, parent: int, token: int, logp: float) -> int:
         """Return the node of a token after its parent.
@@ -302,22 +297,22 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         If no terminator token is part of the event, a path that may end there is
         finished.
         """
-        known = self._made.get((parent, token))
-        if known is not None:
-            return known
-        nodes, automaton, state = self._nodes, self._automaton, DEAD
-        if self._is_ready or allows(automaton.allowed(int(nodes.state[parent])), token):
-            state = automaton.advance(int(nodes.state[parent]), token)
-        node = self._made[parent, token] = nodes.add(parent, token, logp, state)
-        if state == DEAD:
+        tree, automaton, state = self._tree, self._automaton, NO_STATE
+        node = tree.find(parent, token)
+        if node != NO_NODE:
+            return node
+        if self._is_ready or allows(automaton.allowed(tree.state[parent]), token):
+            state = automaton.advance(tree.state[parent], token)
+        node = tree.add(parent, token, logp, state)
+        if state == NO_STATE:
             return node
         goes_on, can_end = is_any(automaton.allowed(state)), automaton.can_end(state)
-        nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
+        tree.set_ends(node, can_end=can_end, goes_on=goes_on)
         self._n_dead_ends += not (can_end or goes_on)
         if can_end and not self._ends_by_token:
             self._finish(node, 0.0)
-        if goes_on and nodes.n_text[node] >= self._spec.max_tokens:
-            self._cut_logp = max(self._cut_logp, float(nodes.logp_prefix[node]))
+        if goes_on and tree.n_text[node] >= self._spec.max_tokens:
+            self._cut_logp = max(self._cut_logp, tree.logp[node])
         return node
 
     def _cut_bound(self) -> float:
@@ -326,27 +321,25 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
     def _needs_row(self, node: int) -> bool:
-        nodes = self._nodes
-        goes_on = nodes.goes_on[node] and nodes.n_text[node] < self._spec.max_tokens
-        return not nodes.evaluated[node] and bool(goes_on or (self._ends_by_token and nodes.can_end[node]))
+        tree = self._tree
+        goes_on = tree.goes_on[node] and tree.n_text[node] < self._spec.max_tokens
+        return not tree.evaluated[node] and (goes_on or (self._ends_by_token and tree.can_end[node]))
 
     def _finish(self, node: int, terminator: float) -> None:
         """Record a text, unless it cannot matter or is not the tokenizer's own."""
-        spec, nodes = self._spec, self._nodes
-        logp = float(nodes.logp_prefix[node]) - self._log_heal + terminator
-        score = logp if spec.rule == "joint" else logp / max(1, int(nodes.n_text[node]))
+        spec, tree = self._spec, self._tree
+        logp = tree.logp[node] - self._log_heal + terminator
+        score = logp if spec.rule == "joint" else logp / max(1, tree.n_text[node])
         if score < self._at_least():
             self._refused_mass += float(np.exp(logp))
             self._refused_best = max(self._refused_best, score)
             return
         if logp == -np.inf:
             return
-        path = nodes.path(node)
-        tokens = nodes.token[path]
-        if spec.canonical is not None and not spec.canonical(tokens.tolist()):
+        if spec.canonical is not None and not spec.canonical(list(tree.tokens(node))):
             self._other.append((-score, node))
             return
-        found = FoundPath(spec.text(tokens), tokens, nodes.logp[path], terminator, logp, score)
+        found = spec.found_path(tree, node, terminator, logp, score)
         before = self._found.kth()
         is_best = self._found.add(found)
         if self._found.kth() > before and spec.search.stop == "best":
@@ -361,7 +354,7 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         """
         most = self._n_evaluated + self._spec.max_tokens
         for tokens in () if len(self._found) else own_paths(self._spec, self._automaton, self._met_in_other_tokens()):
-            path = FirstPath(self._nodes, self._known_logp, self._child, None)
+            path = FirstPath(self._tree, self._row_ends, self._known_logp, self._child)
             path.turn_to(tokens)
             while (node := path.follow(ends_by_token=self._ends_by_token)) != NO_NODE and self._needs_row(node):
                 if self._n_evaluated >= most:
@@ -370,17 +363,17 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
             if len(self._found):
                 return
 
-    def _met_in_other_tokens(self) -> Iterator[list[int]]:
+    def _met_in_other_tokens(self) -> Iterator[tuple[int, ...]]:
         """Return the paths of texts that do not count, the most probable ones first."""
-        return (self._nodes.tokens(node) for _, node in sorted(self._other))
+        return (self._tree.tokens(node) for _, node in sorted(self._other))
 
     def _known_logp(self, parent: int, token: int) -> float | None:
         """Return a token's log-probability after an evaluated node, None if unknown.
 
         It is known where the token has a node or waits in the queue.
         """
-        node = self._made.get((parent, token))
-        return self._open.logp_of(parent, token) if node is None else float(self._nodes.logp[node])
+        node = self._tree.find(parent, token)
+        return self._open.logp_of(parent, token) if node == NO_NODE else self._tree.edge[node]
 
     def _next_of_first(self) -> int:
         """Return the node that the first path needs next.
@@ -390,5 +383,5 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         node = self._first.follow(ends_by_token=self._ends_by_token)
         if node == NO_NODE or not self._needs_row(node):
             return NO_NODE
-        prefix = float(self._nodes.logp_prefix[node]) - self._log_heal
+        prefix = self._tree.logp[node] - self._log_heal
         return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE

@@ -39,11 +39,11 @@ from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.finished import FoundPath
-from selectrie.decoding.automaton.path_tree import PathNodes
-from selectrie.decoding.automaton.records import DEAD, AutomatonSpec, allowed_ids, check_prompt, is_any
+from selectrie.decoding.automaton.records import AutomatonSpec, allowed_ids, check_prompt, is_any
 from selectrie.decoding.automaton.remaining_mass import END, MOST_KEPT, REST, KnownRow, RemainingMass
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.held_nodes import LiveNodes
+from selectrie.decoding.path_tree import PathTree
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.options import at_least
@@ -183,18 +183,17 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         self._automaton, self._spec = automaton, spec
         self._ends_by_token = spec.terminator == "eog"
         state = automaton.start()
-        self._nodes = PathNodes(
-            state, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)), healed=spec.healing
-        )
+        self._tree = PathTree(state, spec.healing)
+        self._tree.set_ends(ROOT, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)))
         self._tolerance, self._most_kept = tolerance, most_kept
         self._known: dict[int, KnownRow] = {}
-        self._made: dict[tuple[int, int], int] = {}  # By parent and token.
+        self._eog_logp: dict[int, float] = {}
         # Nodes at and below which nothing lies in the language.
         self._dead: set[int] = set()
         # Nodes where the text that ends there is outside the language.
         self._no_end: set[int] = set()
         self._is_own: dict[int, bool] = {}
-        self._live = LiveNodes(self._nodes, None)
+        self._live = LiveNodes(self._tree, None)
         self._healing = HealedMass(spec.vocabulary, spec.healed)
         self._streams = [_Stream(seed + i) for i in range(n)]
         # Nodes of this round, including those that stand in for a row to be read again.
@@ -213,14 +212,14 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
 
     def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
         if self._healing.waiting != NO_NODE:
-            return self._live.plan([self._healing.waiting], self._nodes.evaluated, room)
-        self._needed = [node for node in self._needed if not self._nodes.evaluated[node]]
+            return self._live.plan([self._healing.waiting], self._tree.evaluated, room)
+        self._needed = [node for node in self._needed if not self._tree.evaluated[node]]
         if not self._needed:
             self._advance()
         budget = self._spec.search.budget_nodes
         left = len(self._needed) if budget is None else budget - self._n_evaluated
         if self._needed and left > 0:
-            return self._live.plan(self._needed[:left], self._nodes.evaluated, room)
+            return self._live.plan(self._needed[:left], self._tree.evaluated, room)
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:
@@ -263,12 +262,11 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
 
     def _not_removed(self) -> float:
         """Return what is left of the root after removing what any stream removed."""
-        nodes = self._nodes
+        tree = self._tree
         left: dict[int, float] = {}
         # By node: what is left of its children, by token.
         below: dict[int, dict[int, float]] = {}
-        children = {child: above for above, child in self._made.items()}
-        for node in range(len(nodes) - 1, -1, -1):
+        for node in range(len(tree) - 1, -1, -1):
             left[node] = 0.0 if node in self._dead else 1.0
             if node in self._known and node not in self._dead:
                 row, known = self._known[node], below.pop(node, {})
@@ -278,8 +276,8 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
                 is_kept = row.ids[places] == tokens if len(row.ids) else np.zeros(len(tokens), dtype=np.bool_)
                 weight[places[is_kept]] *= np.array(list(known.values()))[is_kept]
                 left[node] = (0.0 if node in self._no_end else row.end) + float(weight.sum()) + row.rest
-            if node in children:
-                parent, token = children[node]
+            parent, token = tree.parent[node], tree.token[node]
+            if tree.find(parent, token) == node:
                 below.setdefault(parent, {})[token] = left[node]
         return left[ROOT]
 
@@ -289,26 +287,26 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row."""
-        spec, nodes = self._spec, self._nodes
-        nodes.evaluated[node] = True
+        spec, tree = self._spec, self._tree
+        tree.evaluated[node] = True
         if node == self._healing.waiting:
             self._heal(rows, i)
             if node != ROOT:
                 return
         source = self._again.get(node, node)
         ids = np.empty(0, dtype=np.int32)
-        if nodes.goes_on[source]:
-            ids = allowed_ids(self._automaton.allowed(int(nodes.state[source])))
+        if tree.goes_on[source]:
+            ids = allowed_ids(self._automaton.allowed(tree.state[source]))
         p = np.exp(np.minimum(rows.logp(i, ids), 0.0))
         if node in self._again:
             self._rests[source] = ids, p
             return
-        nodes.eog_logp[node] = rows.log_mass(i, spec.vocabulary.eog)
-        ends = self._ends_by_token and nodes.can_end[node]
+        self._eog_logp[node] = float(rows.log_mass(i, spec.vocabulary.eog))
+        ends = self._ends_by_token and tree.can_end[node]
         self._known[node] = KnownRow.of(
             ids,
             p,
-            float(np.exp(nodes.eog_logp[node])) if ends else 0.0,
+            float(np.exp(self._eog_logp[node])) if ends else 0.0,
             # Row 0 cannot be read again.
             most_kept=None if node == ROOT else self._most_kept,
             tolerance=self._tolerance,
@@ -323,14 +321,9 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
 
         That node is not part of the tree that the streams walk.
         """
-        more = self._healing.read(rows, i, float(self._nodes.logp_prefix[self._healing.waiting]))
+        more = self._healing.read(rows, i, self._tree.logp[self._healing.waiting])
         if more is not None:
-            parent, token, logp = more
-            self._healing.wait_for(self._beside(parent, token, logp))
-
-    def _beside(self, parent: int, token: int, logp: float) -> int:
-        """Return a node that no stream walks over; only its row is needed."""
-        return self._nodes.add(parent, token, logp, DEAD)
+            self._healing.wait_for(self._tree.add_beside(*more))
 
     def _advance(self) -> None:
         """Let every stream go as far as it can, and set what they then need."""
@@ -343,9 +336,8 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
                 node = stream.node
                 if stream.n_kept is not None:
                     if node not in again:
-                        nodes = self._nodes
-                        parent, token = int(nodes.parent[node]), int(nodes.token[node])
-                        again[node] = self._beside(parent, token, float(nodes.logp[node]))
+                        tree = self._tree
+                        again[node] = tree.add_beside(tree.parent[node], tree.token[node], tree.edge[node])
                     node = again[node]
                 needed[node] = None
         self._again = {twin: node for node, twin in again.items()}
@@ -356,7 +348,7 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         """Return whether the row for the next step is there."""
         if stream.n_kept is not None:
             return stream.node in self._rests
-        return bool(self._nodes.evaluated[stream.node])
+        return self._tree.evaluated[stream.node]
 
     def _step(self, stream: _Stream) -> None:
         """Take one step down, end the text, or reject the walk."""
@@ -382,23 +374,23 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         if place == REST:
             stream.n_kept = mass.n_kept(node)
         elif place != END:
-            child = self._made.get((node, mass.token(node, place)[0]), NO_NODE)
+            child = self._tree.find(node, mass.token(node, place)[0])
             self._enter(stream, place, mass.left(child), mass.height(child))
-        elif not self._accept(stream, node, float(self._nodes.eog_logp[node])):
+        elif not self._accept(stream, node, self._eog_logp[node]):
             self._no_end.add(node)
             mass.remove_end(node)
             self._reject(stream)
 
     def _enter(self, stream: _Stream, place: int, claim: float, claim_height: int) -> None:
         """Go on to a kept token of the row."""
-        mass, nodes = stream.mass, self._nodes
+        mass, tree = stream.mass, self._tree
         token, p = mass.token(stream.node, place)
-        child = self._made.get((stream.node, token), NO_NODE)
+        child = tree.find(stream.node, token)
         if child == NO_NODE:
             child = self._child(stream.node, token, p)
         mass.hang(child, stream.node, place)
         stream.node, stream.claim, stream.claim_height = child, claim, claim_height
-        if nodes.can_end[child] and not self._ends_by_token and child not in self._dead:
+        if tree.can_end[child] and not self._ends_by_token and child not in self._dead:
             if self._accept(stream, child, 0.0):
                 return
             self._dead.add(child)
@@ -413,15 +405,13 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         A node is dead if it can neither end nor go on, or if no tokenizer writes its
         tokens.
         """
-        spec, nodes, automaton = self._spec, self._nodes, self._automaton
-        state = automaton.advance(int(nodes.state[parent]), token)
-        node = self._made[parent, token] = nodes.add(parent, token, float(np.log(p)), state)
+        spec, tree, automaton = self._spec, self._tree, self._automaton
+        state = automaton.advance(tree.state[parent], token)
+        node = tree.add(parent, token, float(np.log(p)), state)
         can_end = automaton.can_end(state)
-        goes_on = bool(nodes.n_text[node] < spec.max_tokens) and is_any(automaton.allowed(state))
-        nodes.set_ends(node, can_end=can_end, goes_on=goes_on)
-        left = spec.last if parent == ROOT else int(nodes.token[parent])
-        is_viable = spec.may_be_adjacent is None or left is None or spec.may_be_adjacent(left, token)
-        if not is_viable or not (can_end or goes_on):
+        goes_on = tree.n_text[node] < spec.max_tokens and is_any(automaton.allowed(state))
+        tree.set_ends(node, can_end=can_end, goes_on=goes_on)
+        if not spec.may_follow(tree, parent, token) or not (can_end or goes_on):
             self._dead.add(node)
         return node
 
@@ -431,14 +421,13 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         Returns:
             Whether the text was accepted.
         """
-        path = self._nodes.path(node)
-        tokens = self._nodes.token[path]
+        spec, tree = self._spec, self._tree
         if node not in self._is_own:
-            self._is_own[node] = self._spec.canonical is None or self._spec.canonical(tokens.tolist())
+            self._is_own[node] = spec.canonical is None or spec.canonical(list(tree.tokens(node)))
         if not self._is_own[node]:
             return False
-        logp = float(self._nodes.logp_prefix[node]) + terminator
-        stream.text = FoundPath(self._spec.text(tokens), tokens, self._nodes.logp[path], terminator, logp, logp)
+        logp = tree.logp[node] + terminator
+        stream.text = spec.found_path(tree, node, terminator, logp, logp)
         self._leaves[node] = logp
         stream.n_attempts += 1
         self._estimate += stream.start

@@ -5,15 +5,29 @@ It is the text of masked greedy decoding, then the tokenizer's own tokens for it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT
-from selectrie.decoding.automaton.path_tree import PathNodes
+from selectrie.decoding.path_tree import PathTree
 
 Grow = Callable[[int, int, float], int]
 """Maps (parent, token, logp) to the node of the token after its parent."""
 LogpOf = Callable[[int, int], float | None]
 """Maps (evaluated parent, token) to the token's log-probability, None if forgotten."""
+
+
+class RowEnds(NamedTuple):
+    """What a row says of the end of a text and of the best token to go on with.
+
+    Attributes:
+        eog_logp: Log-probability of the end of generation.
+        token, logp: The most probable allowed token, NO_TOKEN for none.
+    """
+
+    eog_logp: float
+    token: int
+    logp: float
 
 
 class FirstPath:
@@ -29,9 +43,14 @@ class FirstPath:
     """
 
     def __init__(
-        self, nodes: PathNodes, logp_of: LogpOf, grow: Grow, own: Callable[[Sequence[int]], Sequence[int]] | None
+        self,
+        tree: PathTree,
+        rows: Mapping[int, RowEnds],
+        logp_of: LogpOf,
+        grow: Grow,
+        own: Callable[[Sequence[int]], Sequence[int]] | None = None,
     ) -> None:
-        self._nodes, self._logp_of, self._grow, self._own = nodes, logp_of, grow, own
+        self._tree, self._rows, self._logp_of, self._grow, self._own = tree, rows, logp_of, grow, own
         self.greedy, self.greedy_ended = ROOT, False
         self._others: Sequence[int] | None = None
         self._at = ROOT
@@ -51,7 +70,7 @@ class FirstPath:
             if not self.greedy_ended:
                 return self._at
         if self._others is None:
-            path = self._nodes.tokens(self.greedy)
+            path = list(self._tree.tokens(self.greedy))
             own = path if self._own is None else list(self._own(path))
             self._others, self._at = (own, ROOT) if own != path else ((), self.greedy)
         return self._follow_others(self._others)
@@ -61,23 +80,23 @@ class FirstPath:
         self._others, self._at = tokens, ROOT
 
     def _follow_greedy(self, *, ends_by_token: bool) -> int:
-        nodes = self._nodes
-        while not self.greedy_ended and nodes.evaluated[self.greedy]:
-            node = self.greedy
-            if nodes.can_end[node] and nodes.eog_logp[node] >= nodes.best_logp[node]:
+        tree = self._tree
+        while not self.greedy_ended and tree.evaluated[self.greedy]:
+            node, row = self.greedy, self._rows[self.greedy]
+            if tree.can_end[node] and row.eog_logp >= row.logp:
                 self.greedy_ended = True
-            elif nodes.best_token[node] == NO_TOKEN:
+            elif row.token == NO_TOKEN:
                 return NO_NODE
             else:
-                self.greedy = self._grow(node, int(nodes.best_token[node]), float(nodes.best_logp[node]))
-                if nodes.can_end[self.greedy] and not nodes.goes_on[self.greedy] and not ends_by_token:
+                self.greedy = self._grow(node, row.token, row.logp)
+                if tree.can_end[self.greedy] and not tree.goes_on[self.greedy] and not ends_by_token:
                     self.greedy_ended = True
         return self.greedy
 
     def _follow_others(self, tokens: Sequence[int]) -> int:
-        nodes = self._nodes
-        while nodes.evaluated[self._at] and nodes.depth[self._at] < len(tokens):
-            token = tokens[int(nodes.depth[self._at])]
+        tree = self._tree
+        while tree.evaluated[self._at] and tree.depth[self._at] < len(tokens):
+            token = tokens[tree.depth[self._at]]
             logp = self._logp_of(self._at, token)
             if logp is None:  # too improbable to be remembered
                 return NO_NODE

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.types import BoolArray, FloatArray, IntArray
+from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.healed_bytes import Healed
+from selectrie.decoding.path_tree import PathTree
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
-
-DEAD = -1
-"""State of a node that the automaton does not allow; only its row is of interest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,9 +78,17 @@ class AutomatonSpec:
         """Return the record that tells which tokens spell only healed bytes."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
-    def text(self, tokens: IntArray) -> bytes:
-        """Return the bytes of a path, without those that come before the text."""
-        return self.vocabulary.decode(tokens)[len(self.healed) + len(self.space_prefix) :]
+    def found_path(self, tree: PathTree, node: int, terminator: float, logp: float, score: float) -> FoundPath:
+        """Return the record of a path, without the bytes that come before its text."""
+        tokens = np.array(tree.tokens(node), dtype=np.int32)
+        token_logp = np.array([tree.edge[step] for step in tree.path(node)], dtype=np.float64)
+        data = self.vocabulary.decode(tokens)[len(self.healed) + len(self.space_prefix) :]
+        return FoundPath(data, tokens, token_logp, terminator, logp, score)
+
+    def may_follow(self, tree: PathTree, parent: int, token: int) -> bool:
+        """Return whether the tokenizer may write a token after the path of a node."""
+        left = self.last if parent == ROOT else tree.token[parent]
+        return self.may_be_adjacent is None or left is None or self.may_be_adjacent(left, token)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,7 +164,7 @@ def allows(allowed: BoolArray | IntArray, token: int) -> bool:
     return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())
 
 
-def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[list[int]]) -> Iterator[list[int]]:
+def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
     """Yield the tokenizer's own paths of the texts that these paths spell.
 
     Each path comes once, and only if the automaton accepts it.

@@ -10,8 +10,9 @@ from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.decoding.beam.candidates import Candidates, Follower
-from selectrie.decoding.beam.hypotheses import Key, PathTree
+from selectrie.decoding.beam.hypotheses import Key
 from selectrie.decoding.beam.records import BeamSpec, PathView
+from selectrie.decoding.path_tree import PathTree
 from selectrie.errors import OptionError
 from selectrie.options import natural
 from selectrie.results import TokenScore
@@ -61,7 +62,7 @@ class BeamExpander:
         Unless the path is a text, it is a dead end.
         """
         if node not in self.ends:
-            self._dead.add((self.tree.up[node], self.tree.token[node]))
+            self._dead.add((self.tree.parent[node], self.tree.token[node]))
 
     def _goes_on(self, state: int) -> bool:
         allowed = self._automaton.allowed(state)
@@ -104,7 +105,7 @@ class BeamExpander:
             node = self.reach(parent, token, logp)
             if node != NO_NODE:
                 return node
-        return self.tree.add_outside(parent, token, logp)
+        return self.tree.add_beside(parent, token, logp)
 
     def joins(self, parent: int, token: int) -> bool:
         """Return whether the tokenizer may write this token after the path's last one.
@@ -119,7 +120,7 @@ class BeamExpander:
         may_be_adjacent, begins = self._spec.may_be_adjacent, self._spec.may_start
         if may_be_adjacent is not None and parent != ROOT and not may_be_adjacent(self.tree.token[parent], token):
             return False
-        if begins is None or begins((*self.tree.path(parent), token)):
+        if begins is None or begins((*self.tree.tokens(parent), token)):
             return True
         self._doubtful.add((parent, token))
         return False
@@ -160,7 +161,7 @@ class BeamExpander:
         tokens, logp = rows.top(i, _SHOWN * spec.beam.width, allowed)
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
         shown = [TokenScore.of(spec.vocabulary, token, score) for token, score in pairs]
-        view = PathView(self.tree.path(node), self.data(node), self.tree.logp[node], node in self.ends)
+        view = PathView(self.tree.tokens(node), self.data(node), self.tree.logp[node], node in self.ends)
         chosen, given = [], expand(view, shown)
         if not isinstance(given, Iterable):
             raise OptionError("expand", given, "token ids as what it returns")
@@ -179,14 +180,14 @@ class BeamExpander:
         if self._spec.canonical is None:
             return True
         if node not in self._is_canonical:
-            self._is_canonical[node] = bool(self._spec.canonical(self.tree.path(node)))
+            self._is_canonical[node] = bool(self._spec.canonical(self.tree.tokens(node)))
         return self._is_canonical[node]
 
     def key(self, node: int) -> Key:
         """Return the bytes of a path, split at its control tokens, which are kept."""
         parts: list[bytes | int] = []
         text: list[bytes] = []
-        for token in self.tree.path(node):
+        for token in self.tree.tokens(node):
             piece = self._spec.vocabulary.pieces[token]
             if piece:
                 text.append(piece)
@@ -197,7 +198,7 @@ class BeamExpander:
 
     def data(self, node: int) -> bytes:
         """Return the bytes of a path, without healed ones."""
-        return self._spec.vocabulary.decode(self.tree.path(node))[len(self._spec.healed) :]
+        return self._spec.vocabulary.decode(self.tree.tokens(node))[len(self._spec.healed) :]
 
 
 def _contains(allowed: BoolArray | IntArray, token: int) -> bool:

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from selectrie.core.types import ROOT, Capacity, IntArray
-from selectrie.decoding.beam.hypotheses import PathTree
+from selectrie.decoding.path_tree import PathTree
 from selectrie.decoding.task import Ask
 
 _ANY = 1 << 62
@@ -47,7 +47,7 @@ class HeldPaths:
             resting: Nodes evaluated before that may be parents later.
             carries: Waiting nodes that may be parents later.
         """
-        needed = self._with_all_above(self._tree.up[node] for node in waiting)
+        needed = self._with_all_above(self._tree.parent[node] for node in waiting)
         gone = self._drop_all_but(needed | self._with_all_above(resting))
         asked, served = self._fit(waiting, room)
         if not asked:  # what is held for the others takes up the room
@@ -58,7 +58,7 @@ class HeldPaths:
             waiting = sorted(waiting, key=lambda node: len(self._missing(node)[1]))
             asked, served = self._fit(waiting, room)
         if not asked:
-            gone += self._drop_all_but(self._with_all_above([self._tree.up[waiting[0]]]))
+            gone += self._drop_all_but(self._with_all_above([self._tree.parent[waiting[0]]]))
             asked, served = self._fit(waiting[:1], room)
         if not asked:  # it is below a node that was given up for good
             gone += self._drop_all_but({ROOT})
@@ -72,7 +72,7 @@ class HeldPaths:
     def _once_all_are_held(self, waiting: list[int]) -> tuple[int, int]:
         """Return how many nodes and leaves would be held with all of the waiting."""
         asked, _ = self._fit(waiting, Capacity(rows=_ANY, nodes=_ANY, sequences=_ANY))
-        parents = {self._tree.up[node] for node in asked}
+        parents = {self._tree.parent[node] for node in asked}
         kept = sum(1 for node, n in self._n_children.items() if not n and node != ROOT and node not in parents)
         return len(self._local) - 1 + len(asked), kept + sum(node not in parents for node in asked)
 
@@ -101,7 +101,7 @@ class HeldPaths:
             for node in self._alone(leaf, needed):
                 gone.append(self._local.pop(node))
                 del self._n_children[node]
-                self._n_children[self._tree.up[node]] -= 1
+                self._n_children[self._tree.parent[node]] -= 1
                 n_nodes -= 1
             n_leaves -= 1
         return gone
@@ -112,14 +112,14 @@ class HeldPaths:
         The order is from the leaf upwards.
         """
         way = [leaf]
-        while (up := self._tree.up[way[-1]]) != ROOT and self._n_children[up] == 1 and up not in needed:
+        while (up := self._tree.parent[way[-1]]) != ROOT and self._n_children[up] == 1 and up not in needed:
             way.append(up)
         return way
 
     def _price(self, leaf: int, needed: set[int]) -> tuple[float, float, int]:
         """Return the sort key by which leaves are given up, the smallest first."""
         way = self._alone(leaf, needed)
-        n_rows = np.inf if self._tree.up[way[-1]] in self._spent else float(len(way))
+        n_rows = np.inf if self._tree.parent[way[-1]] in self._spent else float(len(way))
         return n_rows, self._tree.logp[leaf], leaf
 
     def _missing(self, node: int) -> tuple[int, list[int]]:
@@ -127,7 +127,7 @@ class HeldPaths:
         way: list[int] = []
         while node not in self._local:
             way.append(node)
-            node = self._tree.up[node]
+            node = self._tree.parent[node]
         return node, way[::-1]
 
     def _fit(self, waiting: list[int], room: Capacity) -> tuple[list[int], list[int]]:
@@ -142,7 +142,7 @@ class HeldPaths:
         for node in waiting:
             base, way = self._missing(node)
             way = [step for step in way if step not in asked]
-            top = self._tree.up[way[0]]
+            top = self._tree.parent[way[0]]
             if base in self._spent:
                 continue
             cut = way[: max(0, room.rows - len(asked))] if not asked else way
@@ -153,7 +153,7 @@ class HeldPaths:
                 break
             for step in cut:
                 asked[step] = None
-                up = self._tree.up[step]
+                up = self._tree.parent[step]
                 children[up] = children.get(up, 0) + 1
             n_leaves += new_leaf
             if len(cut) < len(way):
@@ -168,7 +168,7 @@ class HeldPaths:
             above = node
             while above not in found:
                 found.add(above)
-                above = self._tree.up[above]
+                above = self._tree.parent[above]
         return found
 
     def _drop_all_but(self, stays: set[int]) -> list[int]:
@@ -183,14 +183,14 @@ class HeldPaths:
             del self._n_children[node]
             self._spent.discard(node)
         for node in leaving:
-            up = self._tree.up[node]
+            up = self._tree.parent[node]
             if up in self._n_children:
                 self._n_children[up] -= 1
         return rows
 
     def _ask(self, asked: list[int], wanted: set[int], carries: set[int], spent: list[int], gone: list[int]) -> Ask:
         place = {node: i for i, node in enumerate(asked)}
-        ups = [self._tree.up[node] for node in asked]
+        ups = [self._tree.parent[node] for node in asked]
         parents = [~place[up] if up in place else self._local[up] for up in ups]
         # Repeated ancestors are kept where further nodes may be evaluated below them.
         keep = [node in carries or (node not in wanted and (self._is_narrow or node == asked[-1])) for node in asked]

@@ -1,4 +1,4 @@
-"""What a beam search knows of its paths: their tree, and the finished texts."""
+"""The texts that a beam search has finished."""
 
 from __future__ import annotations
 
@@ -7,90 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT
-from selectrie.decoding.healed_bytes import NOTHING_HEALED, Healed
-
-_NO_STATE = -1
-
-
-class PathTree:
-    """All paths that were taken up, as one tree in flat columns.
-
-    A node represents the path to it. Node 0 is the end of the prompt.
-
-    Attributes:
-        up: The number of the parent.
-        token, depth: The last token, and the number of tokens.
-        n_healed: Healed bytes that are still to be spelt.
-        n_text: How many tokens spell more than such bytes.
-        edge: Log-probability of the token after its parent.
-        logp: Sum of the edges from the root.
-        state: State of the automaton.
-        rank: Position among the paths of its step in the order of their tokens. Paths
-            are compared token by token through (rank of the parent, token).
-    """
-
-    def __init__(self, state: int, healed: Healed = NOTHING_HEALED) -> None:
-        self.up, self.token, self.depth = [NO_NODE], [NO_TOKEN], [0]
-        self._healed, self.n_healed, self.n_text = healed, [healed.n_bytes], [0]
-        self.edge, self.logp, self.state, self.rank = [0.0], [0.0], [state], [0]
-        self._children: dict[tuple[int, int], int] = {}
-
-    def __len__(self) -> int:
-        return len(self.up)
-
-    def find(self, parent: int, token: int) -> int:
-        """Return the node of a token after a node, or NO_NODE."""
-        return self._children.get((parent, token), NO_NODE)
-
-    def add(self, parent: int, token: int, logp: float, state: int) -> int:
-        """Add a node and return its number.
-
-        Args:
-            logp: Log-probability of the token after the parent.
-        """
-        node = self.add_outside(parent, token, logp)
-        self._children[parent, token] = node
-        self.state[node] = state
-        return node
-
-    def add_outside(self, parent: int, token: int, logp: float) -> int:
-        """Add a node that the automaton does not lead to.
-
-        It has no state and is not found as a child.
-        """
-        node = len(self.up)
-        self.up.append(parent)
-        self.token.append(token)
-        self.depth.append(self.depth[parent] + 1)
-        left, counts = self._healed.after(self.n_healed[parent], token)
-        self.n_healed.append(left)
-        self.n_text.append(self.n_text[parent] + counts)
-        self.edge.append(logp)
-        self.logp.append(self.logp[parent] + logp)
-        self.state.append(_NO_STATE)
-        self.rank.append(0)
-        return node
-
-    def order(self, nodes: Iterable[int]) -> list[int]:
-        """Return one step's distinct nodes by their tokens, and set their ranks."""
-        ordered = sorted(set(nodes), key=lambda node: (self.rank[self.up[node]] if node else 0, self.token[node]))
-        for rank, node in enumerate(ordered):
-            self.rank[node] = rank
-        return ordered
-
-    def way(self, node: int) -> list[int]:
-        """Return the nodes from the first token to this one."""
-        found: list[int] = []
-        while node != ROOT:
-            found.append(node)
-            node = self.up[node]
-        return found[::-1]
-
-    def path(self, node: int) -> tuple[int, ...]:
-        """Return the tokens of a path."""
-        return tuple(self.token[step] for step in self.way(node))
-
+from selectrie.core.types import NO_NODE
+from selectrie.decoding.path_tree import PathTree
 
 Key = tuple[bytes | int, ...]
 """What makes two paths the same text: their bytes and control tokens."""
@@ -150,7 +68,7 @@ class FinishedHypotheses:
         If joints are added up, the most probable path comes first, else the best.
         """
         logp = text.paths[node]
-        return -(logp if self.merges else self.score(logp, self._tree.n_text[node])), self._tree.path(node)
+        return -(logp if self.merges else self.score(logp, self._tree.n_text[node])), self._tree.tokens(node)
 
     def score(self, logp: float, n_tokens: int) -> float:
         """Return what texts are ordered by: logp / n_tokens ** length_penalty.
@@ -173,7 +91,7 @@ class FinishedHypotheses:
 
     def ranked(self) -> list[Finished]:
         """Return all texts, best first."""
-        return sorted(self.texts.values(), key=lambda text: (-text.score, self._tree.path(text.best)))
+        return sorted(self.texts.values(), key=lambda text: (-text.score, self._tree.tokens(text.best)))
 
     def is_settled(self, bound: float, log_open: float, longest: int) -> bool:
         """Return whether no unfinished path can change which texts are the first n.

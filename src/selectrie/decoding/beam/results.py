@@ -52,16 +52,16 @@ class Found:
 
     def path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
         """Return one path by itself."""
-        way = self._grown.tree.way(node)
+        path = self._grown.tree.path(node)
         joint = self._joint(node) + end
         return BeamPath(
-            tokens=np.array([self._grown.tree.token[step] for step in way], dtype=np.int32),
-            token_logp=np.array([self._grown.tree.edge[step] for step in way], dtype=np.float64),
+            tokens=np.array([self._grown.tree.token[step] for step in path], dtype=np.int32),
+            token_logp=np.array([self._grown.tree.edge[step] for step in path], dtype=np.float64),
             data=self._grown.data(node),
             logp_end=end,
             logp=joint,
             logp_path=joint,
-            score=self._found.score(joint, len(way)),
+            score=self._found.score(joint, len(path)),
             n_paths=1,
             complete=complete,
             group=0,

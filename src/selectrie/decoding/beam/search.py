@@ -242,7 +242,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                     self._finish(node, 0.0, group)
                 if grown.needs_row(node) or node not in grown.ends:
                     kept.append(node)
-        for node in set(group.beam) - next_best.nodes - {tree.up[node] for node in taken}:
+        for node in set(group.beam) - next_best.nodes - {tree.parent[node] for node in taken}:
             grown.stuck(node)
         self._lost = max(self._lost, self._bound(max(next_best.logp, grown.refused_logp), n_text))
         if kept and tree.logp[kept[-1]] - next_best.logp <= 2 * self._spec.tolerance * depth:

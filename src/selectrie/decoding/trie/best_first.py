@@ -11,14 +11,14 @@ import numpy as np
 
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, IntArray
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.decoding.held_nodes import GRANULE, LiveNodes
+from selectrie.decoding.open_list import Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.decoding.trie.depth_first import DepthFirstFallback
 from selectrie.decoding.trie.frontier import Frontier, Heal
-from selectrie.decoding.trie.open_list import OpenNodes
 from selectrie.options import SearchParams
 
 LEAST = float(np.finfo(np.float64).min)
@@ -86,7 +86,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._search, self._continues = search, terminator == "unless-continued"
         self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
         self._reader, self._standings = self._frontier.reader, self._frontier.standings
-        self._open = OpenNodes(self._reader.evaluated)
+        self._open = OpenList(self._reader.evaluated)
         carries = np.zeros(len(trie.token), dtype=np.bool_)
         carries[trie.parent[1:][needs.row[1:]]] = True
         self._live = LiveNodes(trie, carries)
@@ -99,9 +99,12 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             return
         bounded = self._frontier.read(nodes, rows)
         waiting = self._frontier.waiting(bounded)
-        self._open.add(waiting, self._frontier.upper(waiting, cautious=True))
+        self._add_open(waiting, self._frontier.upper(waiting, cautious=True))
         if self._frontier.ready:
             self._follow_greedy()
+
+    def _add_open(self, nodes: IntArray, bounds: FloatArray) -> None:
+        self._open.add(RowChildren(ROOT, 0.0, nodes, bounds, bounds))
 
     def _follow_greedy(self) -> None:
         stop = self._reader.rest_logp if self._continues else self._reader.eog_logp
@@ -213,20 +216,21 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         `first` holds what is required or settles contenders.
         """
         targets = dict.fromkeys(first)  # a set that keeps its order
-        taken: list[tuple[int, float]] = []
+        taken: list[Open] = []
         while len(targets) + len(taken) < self._width and self._open.best() >= max(at_least, LEAST):
             taken.append(self._open.pop())
-        taken.sort(key=lambda entry: int(self._trie.parent[entry[0]]) not in self._live)
-        targets.update(dict.fromkeys(node for node, _ in taken))
+        taken.sort(key=lambda entry: int(self._trie.parent[entry.token]) not in self._live)
+        targets.update(dict.fromkeys(entry.token for entry in taken))
         targets.update(
             dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, room.rows - len(targets))))
         )
         while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= LEAST:
             taken.append(self._open.pop())
-            targets[taken[-1][0]] = None
+            targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, room)
         asked = set(nodes.tolist())
-        self._open.put_back([entry for entry in taken if entry[0] not in asked])
+        left = [entry for entry in taken if entry.token not in asked]
+        self._add_open(np.array([e.token for e in left], dtype=np.int32), np.array([e.bound for e in left]))
         return self._waves.releasing(ask), nodes
 
     def _ahead(self, targets: list[int], spare: int) -> list[int]:

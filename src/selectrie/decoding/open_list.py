@@ -1,7 +1,4 @@
-"""What is open below evaluated nodes, best first.
-
-A row's children come out one by one, so the heap never holds a vocabulary.
-"""
+"""What a best-first search has still to look at, best bound first."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.types import ROOT, FloatArray, IntArray
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 
 MOST_KEPT = 4096
 """Children of a row that are kept at once.
@@ -26,19 +23,22 @@ class Open:
 
     Attributes:
         bound: Upper bound on the score of everything below.
-        node: The node itself if `token` is None, else the parent of the child.
-        token: The child's token, or None.
+        node: The parent of the child, or the node itself if `token` is NO_TOKEN.
+        token: The child's id, or NO_TOKEN.
         logp: Log-probability of the token after its parent; for a rest, that of the
-            best one.
+            best one; for a node, that of its prefix.
         rest: Ranks of the siblings if the entry is all children that were not kept,
             else None.
     """
 
     bound: float
     node: int
-    token: int | None
+    token: int
     logp: float
     rest: range | None = None
+
+
+_NO_REST = Open(-np.inf, NO_NODE, NO_TOKEN, -np.inf)
 
 
 @dataclass(slots=True)
@@ -47,12 +47,10 @@ class _Batch:
 
     Attributes:
         prefix: Log-probability of the parent's prefix.
-        ids: int32[n], tokens; those before `at` were taken out.
+        ids: int32[n]; those before `at` were taken out.
         logp, bounds: float64[n].
-        rest: Ranks of the children after the last one in `ids`.
+        rest: The children after the last one in `ids`.
         rest_mass: Log of their summed probability, -inf for none.
-        rest_logp, rest_bound: Log-probability and bound of the best of them, -inf for
-            none.
     """
 
     node: int
@@ -60,16 +58,18 @@ class _Batch:
     ids: IntArray
     logp: FloatArray
     bounds: FloatArray
-    rest: range
+    rest: Open
     rest_mass: float
-    rest_logp: float
-    rest_bound: float
     at: int = 0
+
+    def cut(self, n: int) -> None:
+        """Keep the first n children, and free the memory of the others."""
+        self.ids, self.logp, self.bounds = self.ids[:n].copy(), self.logp[:n].copy(), self.bounds[:n].copy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowChildren:
-    """Allowed children of a node, as its row gives them.
+    """Children of a node, as its row gives them.
 
     Attributes:
         prefix: Log-probability of the node's prefix.
@@ -87,30 +87,38 @@ class RowChildren:
     ranks: range | None = None
 
 
-class BestChildren:
-    """A priority queue of children and nodes by bound.
+class OpenList:
+    """A priority queue of children and nodes by bound, filled a row at a time.
 
-    Equal bounds come in the order in which they were added. The children of one node
-    are sorted once, and only the best remaining one is in the heap.
+    The children of one node are sorted once, and only the best remaining one is in the
+    heap. 20 000 children thus cost one sort and a few heap operations, and the heap
+    never holds a vocabulary.
+
+    Equal bounds come in the order in which they were added. In a trie, whose nodes all
+    have numbers, they come by number, so the order does not depend on how the list was
+    filled.
+
+    Args:
+        closed: bool[N], a live view of a trie's nodes. Ids are nodes of that trie, and
+            those marked there are skipped. None if there is no trie.
 
     Attributes:
         dropped_best, dropped_mass: Best bound and summed probability of the children
             that were dropped.
     """
 
-    def __init__(self, most_kept: int = MOST_KEPT) -> None:
-        self._most_kept = most_kept
-        # Minus bound, order, batch or ~index in _nodes.
+    def __init__(self, closed: BoolArray | None = None, *, most_kept: int = MOST_KEPT) -> None:
+        self._closed, self._most_kept = closed, most_kept
+        # Minus bound, id or order, batch or ~key in _nodes.
         self._heap: list[tuple[float, int, int]] = []
         self._batches: list[_Batch] = []
         self._batch_of: dict[int, int] = {}  # node -> the first batch of its children
-        self._nodes: list[Open] = []
-        self._waiting: dict[int, float] = {}  # index in _nodes -> prefix
+        self._nodes: dict[int, Open] = {}
         self._order = 0
         self.dropped_best = -np.inf
         self.dropped_mass = 0.0
 
-    def add(self, children: RowChildren, at_least: float) -> None:
+    def add(self, children: RowChildren, at_least: float = -np.inf) -> None:
         """Add a node's children; drop and count those with a bound below `at_least`."""
         ranks = range(len(children.ids)) if children.ranks is None else children.ranks
         order = np.lexsort((children.ids, -children.logp))[ranks.start : ranks.stop]
@@ -123,20 +131,12 @@ class BestChildren:
             return
         # Row 0 cannot be read again.
         kept = n if children.node == ROOT else min(n, max(self._most_kept, ranks.start))
-        is_cut = kept < n
-        self._batches.append(
-            _Batch(
-                children.node,
-                children.prefix,
-                ids[:kept].copy(),
-                logp[:kept].copy(),
-                bounds[:kept].copy(),
-                rest=range(ranks.start + kept, ranks.start + n),
-                rest_mass=numerics.logsumexp(logp[kept:n]),
-                rest_logp=float(logp[kept]) if is_cut else -np.inf,
-                rest_bound=float(bounds[kept]) if is_cut else -np.inf,
-            )
-        )
+        rest, beyond = _NO_REST, range(ranks.start + kept, ranks.start + n)
+        if beyond:
+            rest = Open(float(bounds[kept]), children.node, NO_TOKEN, float(logp[kept]), beyond)
+        batch = _Batch(children.node, children.prefix, ids, logp, bounds, rest, numerics.logsumexp(logp[kept:n]))
+        batch.cut(kept)
+        self._batches.append(batch)
         self._batch_of.setdefault(children.node, len(self._batches) - 1)
         self._push(len(self._batches) - 1)
 
@@ -145,8 +145,8 @@ class BestChildren:
         if node not in self._batch_of:
             return None
         batch = self._batches[self._batch_of[node]]
-        place = np.flatnonzero(batch.ids == token)
-        return float(batch.logp[place[0]]) if len(place) else None
+        index = np.flatnonzero(batch.ids == token)
+        return float(batch.logp[index[0]]) if len(index) else None
 
     def put_back(self, node: int, bound: float, prefix: float) -> None:
         """Add a node that has a number.
@@ -154,30 +154,35 @@ class BestChildren:
         Args:
             prefix: Log of the node's probability.
         """
-        place = len(self._nodes)
-        self._nodes.append(Open(bound, node, None, prefix))
-        self._waiting[place] = prefix
-        self._heap_push(bound, ~place)
+        self._nodes[self._order] = Open(bound, node, NO_TOKEN, prefix)
+        self._heap_push(bound, ~self._order)
 
     def best(self) -> float:
         """Return the best bound, -inf if nothing is open."""
-        return -self._heap[0][0] if self._heap else -np.inf
+        while self._heap:
+            bound, number, which = self._heap[0]
+            if self._closed is None or not self._closed[number]:
+                return -bound
+            heapq.heappop(self._heap)
+            self._batches[which].at += 1
+            self._push(which)
+        return -np.inf
 
     def pop(self) -> Open:
         """Remove and return the entry with the best bound; one must exist."""
+        self.best()
         _, _, which = heapq.heappop(self._heap)
         if which < 0:
-            self._waiting.pop(~which)
-            return self._nodes[~which]
+            return self._nodes.pop(~which)
         batch, at = self._batches[which], self._batches[which].at
+        entry = batch.rest
         if at == len(batch.ids):
-            found = Open(batch.rest_bound, batch.node, None, batch.rest_logp, batch.rest)
             self._end(batch)
-            return found
-        found = Open(float(batch.bounds[at]), batch.node, int(batch.ids[at]), float(batch.logp[at]))
+            return entry
+        entry = Open(float(batch.bounds[at]), batch.node, int(batch.ids[at]), float(batch.logp[at]))
         batch.at += 1
         self._push(which)
-        return found
+        return entry
 
     def drop_below(self, at_least: float) -> None:
         """Forget children that no longer matter, to free memory of the first rows."""
@@ -185,15 +190,10 @@ class BestChildren:
             n = max(batch.at, int(np.searchsorted(-batch.bounds, -at_least, side="right")))
             if n < len(batch.ids):
                 self._drop(float(batch.bounds[n]), batch.prefix + numerics.logsumexp(batch.logp[n:]))
-            if -np.inf < batch.rest_bound < at_least:
-                self._drop(batch.rest_bound, batch.prefix + batch.rest_mass)
-                batch.rest_mass = batch.rest_logp = batch.rest_bound = -np.inf
-            if n < len(batch.ids):
-                batch.ids, batch.logp, batch.bounds = (
-                    batch.ids[:n].copy(),
-                    batch.logp[:n].copy(),
-                    batch.bounds[:n].copy(),
-                )
+                batch.cut(n)
+            if -np.inf < batch.rest.bound < at_least:
+                self._drop(batch.rest.bound, batch.prefix + batch.rest_mass)
+                batch.rest, batch.rest_mass = _NO_REST, -np.inf
         self._heap = [entry for entry in self._heap if -entry[0] >= at_least or entry[2] < 0]
         heapq.heapify(self._heap)
 
@@ -203,7 +203,7 @@ class BestChildren:
 
     def open_mass(self) -> float:
         """Return the summed probability of everything open or dropped."""
-        masses = [self.dropped_mass, *np.exp(list(self._waiting.values()))]
+        masses = [self.dropped_mass, *np.exp([node.logp for node in self._nodes.values()])]
         for batch in self._batches:
             inside = np.logaddexp(numerics.logsumexp(batch.logp[batch.at :]), batch.rest_mass)
             masses.append(np.exp(batch.prefix + inside))
@@ -213,16 +213,19 @@ class BestChildren:
         batch = self._batches[which]
         if batch.at < len(batch.ids):
             self._heap_push(float(batch.bounds[batch.at]), which)
-        elif batch.at == len(batch.ids) and batch.rest_bound > -np.inf:
-            self._heap_push(batch.rest_bound, which)
+        elif batch.rest.bound > -np.inf:
+            self._heap_push(batch.rest.bound, which)
         else:
             self._end(batch)
 
     def _end(self, batch: _Batch) -> None:
         """Free a batch that will not be read again."""
-        batch.ids, batch.logp, batch.bounds, batch.at = batch.ids[:0], batch.logp[:0], batch.bounds[:0], 0
-        batch.rest_mass = batch.rest_logp = batch.rest_bound = -np.inf
+        batch.cut(0)
+        batch.rest, batch.rest_mass, batch.at = _NO_REST, -np.inf, 0
 
     def _heap_push(self, bound: float, which: int) -> None:
-        heapq.heappush(self._heap, (-bound, self._order, which))
+        number = self._order
+        if self._closed is not None:
+            number = int(self._batches[which].ids[self._batches[which].at])
+        heapq.heappush(self._heap, (-bound, number, which))
         self._order += 1
