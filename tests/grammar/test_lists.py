@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.decoding.automaton.records import allowed_ids
+from selectrie.core.automaton import allowed_ids
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.machine.limits import GrammarLimits

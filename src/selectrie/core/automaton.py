@@ -45,6 +45,24 @@ class Automaton(Protocol):
         ...
 
 
+def is_any(allowed: BoolArray | IntArray) -> bool:
+    """Return whether `Automaton.allowed` gave any token."""
+    return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
+
+
+def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
+    """Return the tokens that `Automaton.allowed` gave as int32[] ids, ascending."""
+    ids = np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed
+    return ids.astype(np.int32)
+
+
+def allows(allowed: BoolArray | IntArray, token: int) -> bool:
+    """Return whether `Automaton.allowed` gave this token; False for unknown ids."""
+    if allowed.dtype == np.bool_:
+        return 0 <= token < len(allowed) and bool(allowed[token])
+    return bool((allowed == token).any())
+
+
 class ChoiceAutomaton:
     """Accepts exactly the token paths of a trie; a state is a node of the trie.
 

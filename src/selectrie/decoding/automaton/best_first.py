@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton
+from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
@@ -18,10 +18,7 @@ from selectrie.decoding.automaton.greedy import FirstPath, RowEnds
 from selectrie.decoding.automaton.records import (
     AutomatonOutcome,
     AutomatonSpec,
-    allowed_ids,
-    allows,
     check_prompt,
-    is_any,
     own_paths,
 )
 from selectrie.decoding.healed_mass import HealedMass

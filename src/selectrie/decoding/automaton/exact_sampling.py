@@ -35,11 +35,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton
+from selectrie.core.automaton import Automaton, allowed_ids, is_any
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.finished import FoundPath
-from selectrie.decoding.automaton.records import AutomatonSpec, allowed_ids, check_prompt, is_any
+from selectrie.decoding.automaton.records import AutomatonSpec, check_prompt
 from selectrie.decoding.automaton.remaining_mass import END, MOST_KEPT, REST, KnownRow, RemainingMass
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.held_nodes import LiveNodes

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton
-from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
+from selectrie.core.automaton import Automaton, allows
+from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.path_tree import PathTree
-from selectrie.errors import OptionError, ProtocolError, TokenRangeError
+from selectrie.errors import OptionError, ProtocolError
 from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
 
 
@@ -142,26 +142,7 @@ def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
     """Raise `ProtocolError` for no prompt, `TokenRangeError` for an unknown token."""
     if len(prompt) == 0:
         raise ProtocolError("a search needs a prompt of at least one token")
-    wrong = prompt[(prompt < 0) | (prompt >= spec.vocabulary.n_tokens)]
-    if len(wrong):
-        raise TokenRangeError(int(wrong[0]), spec.vocabulary.n_tokens)
-
-
-def is_any(allowed: BoolArray | IntArray) -> bool:
-    """Return whether any token is allowed."""
-    return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
-
-
-def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
-    """Return the allowed tokens, int32[], ascending."""
-    if allowed.dtype == np.bool_:
-        return np.flatnonzero(allowed).astype(np.int32)
-    return allowed.astype(np.int32)
-
-
-def allows(allowed: BoolArray | IntArray, token: int) -> bool:
-    """Return whether this token is allowed."""
-    return bool(allowed[token]) if allowed.dtype == np.bool_ else bool((allowed == token).any())
+    spec.vocabulary.check_tokens(prompt)
 
 
 def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:

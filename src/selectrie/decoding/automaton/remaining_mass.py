@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,9 +17,9 @@ With `END` the text ends; with `REST` it goes on with a token that was not kept.
 """
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class KnownRow:
-    """What a row says of the allowed tokens.
+    """What a row says of the allowed tokens, without what was removed.
 
     Attributes:
         ids: int32[m], the kept tokens, ascending.
@@ -28,6 +28,7 @@ class KnownRow:
         rest: Summed probability of all allowed tokens that are not kept.
         doubtful: Summed probability of the tokens for which a small change of the row
             could change whether they are kept.
+        weights: p times what is left below, by index, where that differs from p.
     """
 
     ids: IntArray
@@ -35,6 +36,7 @@ class KnownRow:
     end: float
     rest: float
     doubtful: float
+    weights: dict[int, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,22 +59,6 @@ class KnownRow:
             doubtful = float(p[near].sum())
         kept = np.sort(kept[p[kept] > 0])
         return cls(ids[kept], p[kept], end, float(p[rest].sum()), doubtful)
-
-
-@dataclass(slots=True, eq=False)
-class _Row:
-    """A known row without what was removed.
-
-    Attributes:
-        weights: p times what is left below, by index, where that differs from p.
-    """
-
-    ids: IntArray
-    p: FloatArray
-    end: float
-    rest: float
-    doubtful: float
-    weights: dict[int, float] = field(default_factory=dict)
 
     def weight(self) -> FloatArray:
         """Return the weight of each kept token, float64[m]."""
@@ -104,7 +90,7 @@ class RemainingMass:
         self._left: dict[int, float] = {}
         self._height: dict[int, int] = {}
         self._above: dict[int, tuple[int, int]] = {}  # Parent, index in its row.
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, KnownRow] = {}
 
     def left(self, node: int) -> float:
         """Return the part of the node's probability that is left, 0 to 1."""
@@ -136,8 +122,8 @@ class RemainingMass:
         self._above[node] = parent, place
 
     def read(self, node: int, row: KnownRow) -> None:
-        """Record the row of a node."""
-        self._rows[node] = _Row(row.ids, row.p, row.end, row.rest, row.doubtful)
+        """Record the row of a node; `row` itself is not changed."""
+        self._rows[node] = replace(row, weights={})
         self._height[node] = 1
         self._set(node, self._rows[node].left())
 

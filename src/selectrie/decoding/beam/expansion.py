@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton
+from selectrie.core.automaton import Automaton, allows, is_any
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.decoding.beam.candidates import Candidates, Follower
@@ -39,7 +39,7 @@ class BeamExpander:
         self.tree = PathTree(automaton.start(), spec.healing)
         state = self.tree.state[ROOT]
         self.ends: set[int] = {ROOT} if automaton.can_end(state) else set()
-        self.carries: set[int] = {ROOT} if self._goes_on(state) else set()
+        self.carries: set[int] = {ROOT} if is_any(automaton.allowed(state)) else set()
         self._dead: set[tuple[int, int]] = set()
         self._is_canonical: dict[int, bool] = {}
         self._joins: dict[tuple[int, int], bool] = {}
@@ -64,10 +64,6 @@ class BeamExpander:
         if node not in self.ends:
             self._dead.add((self.tree.parent[node], self.tree.token[node]))
 
-    def _goes_on(self, state: int) -> bool:
-        allowed = self._automaton.allowed(state)
-        return bool(allowed.any() if allowed.dtype == np.bool_ else len(allowed))
-
     def reach(self, parent: int, token: int, logp: float) -> int:
         """Return the path one token longer, or NO_NODE.
 
@@ -85,7 +81,7 @@ class BeamExpander:
         can_end = self._automaton.can_end(state)
         _, counts = self._spec.healing.after(tree.n_healed[parent], token)
         is_longest = tree.n_text[parent] + counts >= self._longest
-        goes_on = not is_longest and self._goes_on(state)
+        goes_on = not is_longest and is_any(self._automaton.allowed(state))
         if not (can_end or goes_on or is_longest):
             self._dead.add((parent, token))
             return NO_NODE
@@ -101,7 +97,7 @@ class BeamExpander:
 
         Only its row is of interest.
         """
-        if parent in self.carries and _contains(self._automaton.allowed(self.tree.state[parent]), token):
+        if parent in self.carries and allows(self._automaton.allowed(self.tree.state[parent]), token):
             node = self.reach(parent, token, logp)
             if node != NO_NODE:
                 return node
@@ -167,7 +163,7 @@ class BeamExpander:
             raise OptionError("expand", given, "token ids as what it returns")
         for token in given:
             number = natural("expand", token, "token ids as what it returns")
-            if not _contains(allowed, number):
+            if not allows(allowed, number):
                 raise OptionError("expand", number, f"only tokens that may follow {view.data!r} as what it returns")
             chosen.append(number)
         return np.unique(np.array(chosen, dtype=np.int32))
@@ -199,9 +195,3 @@ class BeamExpander:
     def data(self, node: int) -> bytes:
         """Return the bytes of a path, without healed ones."""
         return self._spec.vocabulary.decode(self.tree.tokens(node))[len(self._spec.healed) :]
-
-
-def _contains(allowed: BoolArray | IntArray, token: int) -> bool:
-    if allowed.dtype == np.bool_:
-        return 0 <= token < len(allowed) and bool(allowed[token])
-    return bool((allowed == token).any())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton
+from selectrie.core.automaton import Automaton, is_any
 from selectrie.core.model import Rows
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.decoding.sampling.detokenizer import IncrementalDetokenizer
@@ -195,7 +195,7 @@ class AllowedTokens:
         is_row = found.dtype == np.bool_
         if self._ignores_eog:
             found = found & self._no_eog if is_row else found[self._no_eog[found]]
-        self.is_over = not (found.any() if is_row else len(found))
+        self.is_over = not is_any(found)
         if self.is_over and not can_end:
             raise ProtocolError(f"the automaton allows nothing in state {self._state} and cannot end there")
         if can_end and not self._ignores_eog:
