@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Rows
-from selectrie.core.types import Capacity
+from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
 from selectrie.decoding.automaton.records import own_paths
@@ -193,11 +193,15 @@ def test_only_own_paths_count(automaton, seed, modulus):
         assert outcome.proved
 
 
-@settings(max_examples=20)
-@given(automata(), st.integers(0, 20))
-def test_rows_that_were_cut_are_read_again(automaton, seed):
-    """With one child kept a row, the others come from reading it again, and the answer is the same."""
-    model = HashModel(seed, sharpness=0.2)
+@settings(max_examples=40)
+@given(automata(), st.integers(0, 20), st.sampled_from([(32, 64, 8), (4, 6, 2), (1, 3, 1)]))
+def test_rows_that_were_cut_are_read_again(automaton, seed, room):
+    """With one child kept a row, the others come from reading it again, and the answer is the same in any room."""
+    rows, nodes, sequences = room
+    limits = Limits(
+        nodes=len(PROMPT) + nodes, sequences=sequences, rows_per_call=rows, kind=ModelKind.ATTENTION, max_idle_rows=64
+    )
+    model = HashModel(seed, sharpness=0.2, limits=limits)
     task = AutomatonSearch(PROMPT, automaton, spec_of(k=5))
     task._open = OpenList(most_kept=1)
     assert_same(run(task, model), best_of(model, automaton, 5), 5)

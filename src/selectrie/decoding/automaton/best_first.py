@@ -320,7 +320,8 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
     def _needs_row(self, node: int) -> bool:
         tree = self._tree
         goes_on = tree.goes_on[node] and tree.n_text[node] < self._spec.max_tokens
-        return not tree.evaluated[node] and (goes_on or (self._ends_by_token and tree.can_end[node]))
+        ends = self._ends_by_token and tree.can_end[node]
+        return not tree.evaluated[node] and (goes_on or ends or node in self._again)
 
     def _finish(self, node: int, terminator: float) -> None:
         """Record a text, unless it cannot matter or is not the tokenizer's own."""
