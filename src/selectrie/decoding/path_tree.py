@@ -71,10 +71,6 @@ class PathTree:
         self.rank.append(0)
         return len(self) - 1
 
-    def set_ends(self, node: int, *, can_end: bool, goes_on: bool) -> None:
-        """Record what the automaton allows in the node's state."""
-        self.can_end[node], self.goes_on[node] = can_end, goes_on
-
     def order(self, nodes: Iterable[int]) -> list[int]:
         """Return one step's distinct nodes by their tokens, and set their ranks."""
         ordered = sorted(set(nodes), key=lambda node: (self.rank[self.parent[node]] if node else 0, self.token[node]))

@@ -10,23 +10,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
+from selectrie.core.automaton import Automaton, allows
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
+from selectrie.decoding.automaton.automaton_task import AutomatonTask
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
 from selectrie.decoding.automaton.greedy import FirstPath, RowEnds
 from selectrie.decoding.automaton.records import (
     AutomatonOutcome,
     AutomatonSpec,
-    check_prompt,
     own_paths,
 )
-from selectrie.decoding.healed_mass import HealedMass
-from selectrie.decoding.held_nodes import GRANULE, LiveNodes
+from selectrie.decoding.held_nodes import GRANULE
 from selectrie.decoding.open_list import Open, OpenList, RowChildren
-from selectrie.decoding.path_tree import NO_STATE, PathTree
+from selectrie.decoding.path_tree import NO_STATE
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.decoding.task import Ask, TaskBase
+from selectrie.decoding.task import Ask
 from selectrie.errors import OptionError
 
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
@@ -37,7 +36,7 @@ LEAST = float(np.finfo(np.float64).min)
 """The smallest bound above -inf."""
 
 
-class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
+class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     """Finds the k best texts of an automaton below a prompt.
 
     An open path cannot score more than its sum of log-probabilities (over `max_tokens`,
@@ -65,25 +64,15 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         *,
         on_found: Callable[[FoundPath], None] | None = None,
     ) -> None:
-        check_prompt(prompt, spec)
-        floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
-        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
-        self._automaton, self._spec = automaton, spec
+        super().__init__(prompt, automaton, spec)
         self._on_found = on_found
-        self._ends_by_token = spec.terminator == "eog"
-        state = automaton.start()
-        can_end = automaton.can_end(state)
-        if can_end and not self._ends_by_token:
+        if self._tree.can_end[ROOT] and not self._ends_by_token:
             raise OptionError(
                 "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
             )
-        self._tree = PathTree(state, spec.healing)
-        self._tree.set_ends(ROOT, can_end=can_end, goes_on=is_any(automaton.allowed(state)))
         self._row_ends: dict[int, RowEnds] = {}
-        self._live = LiveNodes(self._tree, None)
         self._open = OpenList()
         self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
-        self._healing = HealedMass(spec.vocabulary, spec.healed)
         self._log_heal = 0.0
         self._is_ready = not spec.healed
         self._unread: list[
@@ -118,10 +107,6 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         if node != NO_NODE:
             return self._ask_for([node], {}, room)
         return None
-
-    def _read(self, nodes: IntArray, rows: Rows) -> None:
-        for i, node in enumerate(nodes.tolist()):
-            self._read_row(node, rows, i)
 
     def _result(self) -> AutomatonOutcome:
         kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
@@ -218,14 +203,10 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row: the node's end, its children, and the healed bytes."""
-        spec, tree = self._spec, self._tree
-        tree.evaluated[node] = True
         if node == ROOT:
             self._wanted = rows.top(i, MOST_WANTED)
         source, ranks = self._again.pop(node, (node, None))
-        ids = np.empty(0, dtype=np.int32)
-        if tree.goes_on[source] and tree.n_text[source] < spec.max_tokens:
-            ids = allowed_ids(self._automaton.allowed(tree.state[source]))
+        ids = self._ids_after(source)
         logp = rows.logp(i, ids)
         if ranks is not None:
             self._open.add(self._children(source, ids, logp, ranks), self._at_least())
@@ -233,7 +214,7 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         best = int(np.argmax(logp)) if len(ids) else NO_NODE
         best_logp = float(logp[best]) if len(ids) else -np.inf
         best_token = int(ids[best]) if best_logp > -np.inf else NO_TOKEN
-        self._row_ends[node] = RowEnds(float(rows.log_mass(i, spec.vocabulary.eog)), best_token, best_logp)
+        self._row_ends[node] = RowEnds(float(rows.log_mass(i, self._spec.vocabulary.eog)), best_token, best_logp)
         self._unread.append((node, ids, logp))
         if not self._is_ready:
             self._is_ready = not self._heal(rows, i)
@@ -294,21 +275,19 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         If no terminator token is part of the event, a path that may end there is
         finished.
         """
-        tree, automaton, state = self._tree, self._automaton, NO_STATE
+        tree = self._tree
         node = tree.find(parent, token)
         if node != NO_NODE:
             return node
-        if self._is_ready or allows(automaton.allowed(tree.state[parent]), token):
-            state = automaton.advance(tree.state[parent], token)
-        node = tree.add(parent, token, logp, state)
-        if state == NO_STATE:
-            return node
-        goes_on, can_end = is_any(automaton.allowed(state)), automaton.can_end(state)
-        tree.set_ends(node, can_end=can_end, goes_on=goes_on)
-        self._n_dead_ends += not (can_end or goes_on)
-        if can_end and not self._ends_by_token:
+        if not self._is_ready:  # the healed bytes may be spelt by tokens that the automaton does not allow
+            state = tree.state[parent]
+            if state == NO_STATE or not allows(self._automaton.allowed(state), token):
+                return tree.add(parent, token, logp, NO_STATE)
+        node = self._add_child(parent, token, logp)
+        self._n_dead_ends += not (tree.can_end[node] or tree.goes_on[node])
+        if tree.can_end[node] and not self._ends_by_token:
             self._finish(node, 0.0)
-        if goes_on and tree.n_text[node] >= self._spec.max_tokens:
+        if tree.goes_on[node] and not self._may_go_on(node):
             self._cut_logp = max(self._cut_logp, tree.logp[node])
         return node
 
@@ -318,10 +297,8 @@ class AutomatonSearch(TaskBase[IntArray, AutomatonOutcome]):
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
     def _needs_row(self, node: int) -> bool:
-        tree = self._tree
-        goes_on = tree.goes_on[node] and tree.n_text[node] < self._spec.max_tokens
-        ends = self._ends_by_token and tree.can_end[node]
-        return not tree.evaluated[node] and (goes_on or ends or node in self._again)
+        ends = self._ends_by_token and self._tree.can_end[node]
+        return not self._tree.evaluated[node] and (self._may_go_on(node) or ends or node in self._again)
 
     def _finish(self, node: int, terminator: float) -> None:
         """Record a text, unless it cannot matter or is not the tokenizer's own."""

@@ -35,17 +35,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton, allowed_ids, is_any
+from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
+from selectrie.decoding.automaton.automaton_task import AutomatonTask
 from selectrie.decoding.automaton.finished import FoundPath
-from selectrie.decoding.automaton.records import AutomatonSpec, check_prompt
+from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.decoding.automaton.remaining_mass import END, MOST_KEPT, REST, KnownRow, RemainingMass
-from selectrie.decoding.healed_mass import HealedMass
-from selectrie.decoding.held_nodes import LiveNodes
-from selectrie.decoding.path_tree import PathTree
 from selectrie.decoding.rng import uniform
-from selectrie.decoding.task import Ask, TaskBase
+from selectrie.decoding.task import Ask
 from selectrie.options import at_least
 
 WALKS_A_NODE = 32
@@ -149,7 +147,7 @@ class ExactOutcome:
     n_repeated: int
 
 
-class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
+class ExactSampleTask(AutomatonTask[ExactOutcome]):
     """Draws n texts side by side; the module's docstring explains why this is exact.
 
     Stream i has the seed `seed` + i. Its text depends only on that and on the rows,
@@ -174,17 +172,10 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         tolerance: float = 0.0,
         most_kept: int = MOST_KEPT,
     ) -> None:
-        check_prompt(prompt, spec)
+        super().__init__(prompt, automaton, spec)
         at_least("n", n, 1, optional=False)
         at_least("seed", seed, 0, optional=False)
         uniform(seed + n - 1, 0)
-        floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
-        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
-        self._automaton, self._spec = automaton, spec
-        self._ends_by_token = spec.terminator == "eog"
-        state = automaton.start()
-        self._tree = PathTree(state, spec.healing)
-        self._tree.set_ends(ROOT, can_end=automaton.can_end(state), goes_on=is_any(automaton.allowed(state)))
         self._tolerance, self._most_kept = tolerance, most_kept
         self._known: dict[int, KnownRow] = {}
         self._eog_logp: dict[int, float] = {}
@@ -193,8 +184,6 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         # Nodes where the text that ends there is outside the language.
         self._no_end: set[int] = set()
         self._is_own: dict[int, bool] = {}
-        self._live = LiveNodes(self._tree, None)
-        self._healing = HealedMass(spec.vocabulary, spec.healed)
         self._streams = [_Stream(seed + i) for i in range(n)]
         # Nodes of this round, including those that stand in for a row to be read again.
         self._needed: list[int] = []
@@ -230,10 +219,6 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         budget = self._spec.search.budget_nodes
         is_spent = budget is not None and stream.n_attempts >= WALKS_A_NODE * budget
         return stream.text is None and stream.mass.left(ROOT) > 0 and not is_spent
-
-    def _read(self, nodes: IntArray, rows: Rows) -> None:
-        for i, node in enumerate(nodes.tolist()):
-            self._read_row(node, rows, i)
 
     def _result(self) -> ExactOutcome:
         log_heal, gap = self._healing.log_heal()
@@ -287,22 +272,18 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row."""
-        spec, tree = self._spec, self._tree
-        tree.evaluated[node] = True
         if node == self._healing.waiting:
             self._heal(rows, i)
             if node != ROOT:
                 return
         source = self._again.get(node, node)
-        ids = np.empty(0, dtype=np.int32)
-        if tree.goes_on[source]:
-            ids = allowed_ids(self._automaton.allowed(tree.state[source]))
+        ids = self._ids_after(source)
         p = np.exp(np.minimum(rows.logp(i, ids), 0.0))
         if node in self._again:
             self._rests[source] = ids, p
             return
-        self._eog_logp[node] = float(rows.log_mass(i, spec.vocabulary.eog))
-        ends = self._ends_by_token and tree.can_end[node]
+        self._eog_logp[node] = float(rows.log_mass(i, self._spec.vocabulary.eog))
+        ends = self._ends_by_token and self._tree.can_end[node]
         self._known[node] = KnownRow.of(
             ids,
             p,
@@ -405,13 +386,9 @@ class ExactSampleTask(TaskBase[IntArray, ExactOutcome]):
         A node is dead if it can neither end nor go on, or if no tokenizer writes its
         tokens.
         """
-        spec, tree, automaton = self._spec, self._tree, self._automaton
-        state = automaton.advance(tree.state[parent], token)
-        node = tree.add(parent, token, float(np.log(p)), state)
-        can_end = automaton.can_end(state)
-        goes_on = tree.n_text[node] < spec.max_tokens and is_any(automaton.allowed(state))
-        tree.set_ends(node, can_end=can_end, goes_on=goes_on)
-        if not spec.may_follow(tree, parent, token) or not (can_end or goes_on):
+        node = self._add_child(parent, token, float(np.log(p)))
+        leads_on = self._tree.can_end[node] or self._may_go_on(node)
+        if not leads_on or not self._spec.may_follow(self._tree, parent, token):
             self._dead.add(node)
         return node
 

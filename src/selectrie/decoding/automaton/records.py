@@ -16,7 +16,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.automaton.finished import FoundPath
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.path_tree import PathTree
-from selectrie.errors import OptionError, ProtocolError
+from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
 
 
@@ -136,13 +136,6 @@ class AutomatonOutcome:
     n_repeated: int
     n_dead_ends: int
     n_other: int
-
-
-def check_prompt(prompt: IntArray, spec: AutomatonSpec) -> None:
-    """Raise `ProtocolError` for no prompt, `TokenRangeError` for an unknown token."""
-    if len(prompt) == 0:
-        raise ProtocolError("a search needs a prompt of at least one token")
-    spec.vocabulary.check_tokens(prompt)
 
 
 def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:

@@ -1,0 +1,71 @@
+"""What tasks below an automaton have in common: their paths, and how rows are read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TypeVar
+
+import numpy as np
+
+from selectrie.core.automaton import Automaton, allowed_ids, is_any
+from selectrie.core.model import Rows
+from selectrie.core.types import ROOT, Capacity, IntArray
+from selectrie.decoding.automaton.records import AutomatonSpec
+from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.held_nodes import LiveNodes
+from selectrie.decoding.path_tree import PathTree
+from selectrie.decoding.task import TaskBase
+from selectrie.errors import ProtocolError
+
+R = TypeVar("R")
+
+
+class AutomatonTask(TaskBase[IntArray, R]):
+    """A task that reads rows of a `PathTree` one by one.
+
+    Raises `ProtocolError` for no prompt, and `TokenRangeError` for an unknown token.
+    """
+
+    def __init__(self, prompt: IntArray, automaton: Automaton, spec: AutomatonSpec) -> None:
+        if len(prompt) == 0:
+            raise ProtocolError("a search needs a prompt of at least one token")
+        spec.vocabulary.check_tokens(prompt)
+        floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
+        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
+        self._automaton, self._spec = automaton, spec
+        self._ends_by_token = spec.terminator == "eog"
+        self._tree = PathTree(automaton.start(), spec.healing)
+        self._set_ends(ROOT)
+        self._live = LiveNodes(self._tree, None)
+        self._healing = HealedMass(spec.vocabulary, spec.healed)
+
+    def _read(self, nodes: IntArray, rows: Rows) -> None:
+        for i, node in enumerate(nodes.tolist()):
+            self._tree.evaluated[node] = True
+            self._read_row(node, rows, i)
+
+    @abstractmethod
+    def _read_row(self, node: int, rows: Rows, i: int) -> None:
+        """Read row i, which is that of a node."""
+
+    def _add_child(self, parent: int, token: int, logp: float) -> int:
+        """Add the node of an allowed token after its parent, and return its number."""
+        tree = self._tree
+        node = tree.add(parent, token, logp, self._automaton.advance(tree.state[parent], token))
+        self._set_ends(node)
+        return node
+
+    def _set_ends(self, node: int) -> None:
+        tree, automaton = self._tree, self._automaton
+        tree.can_end[node] = automaton.can_end(tree.state[node])
+        tree.goes_on[node] = is_any(automaton.allowed(tree.state[node]))
+
+    def _may_go_on(self, node: int) -> bool:
+        """Return whether a token may come after the node, by automaton and length."""
+        return self._tree.goes_on[node] and self._tree.n_text[node] < self._spec.max_tokens
+
+    def _ids_after(self, node: int) -> IntArray:
+        """Return the tokens that may come after the node, int32[], ascending."""
+        if not self._may_go_on(node):
+            return np.empty(0, dtype=np.int32)
+        return allowed_ids(self._automaton.allowed(self._tree.state[node]))
