@@ -10,8 +10,8 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from selectrie.decoding.sampling.sampler import candidates
 from selectrie.options import SamplingParams
+from tests.support.sampler_chain import candidates
 
 TOLERANCE = 2e-5
 """Of a probability: llama.cpp sums in float32."""

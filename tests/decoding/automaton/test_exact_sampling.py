@@ -283,7 +283,7 @@ def test_what_is_left_goes_up_to_the_root():
     left = RemainingMass()
     left.read(0, KnownRow.of(np.array([7, 9], dtype=np.int32), np.array([0.3, 0.5]), 0.1))
     assert (left.left(0), left.token(0, 1), left.height(0)) == (pytest.approx(0.9), (9, 0.5), 1)
-    left.hang(1, 0, 1)
+    left.set_parent(1, 0, 1)
     assert left.left(1) == 1
     left.read(1, KnownRow.of(ids, p, 0.0, most_kept=2))
     assert (left.left(1), left.left(0), left.n_kept(1)) == (pytest.approx(0.2), pytest.approx(0.5), 2)
@@ -293,7 +293,7 @@ def test_what_is_left_goes_up_to_the_root():
     place, *edges = left.pick_rest(1, ids, p, 2, 0.99)
     assert (left.token(1, place), edges) == ((4, 0.05), [0, 1])
     assert left.left(1) == pytest.approx(0.2)
-    left.hang(2, 1, 1)
+    left.set_parent(2, 1, 1)
     left.remove(2)
     assert (left.left(1), left.left(0)) == (pytest.approx(0.1), pytest.approx(0.45))
     assert left.pick(0, 0.05) == (END, 0, 0.1)

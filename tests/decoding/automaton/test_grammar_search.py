@@ -16,7 +16,7 @@ from selectrie.core.model import Rows
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
-from selectrie.decoding.automaton.records import own_paths
+from selectrie.decoding.automaton.records import canonical_paths
 from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
@@ -479,12 +479,12 @@ def test_only_paths_that_count_are_followed_behind_the_budget():
     automaton = TableAutomaton([{cat: 1, c: 2}, {}, {at: 1}], {1})
     own = {(1,): [], (2,): [cat] * 4, (3,): [bat], (4,): [c], (5,): [c, at], (6,): [cat], (7,): [cat], (8,): [space]}
     spec = spec_of(canonical=lambda path: path == [cat], canonical_path=lambda path: own[tuple(path)])
-    assert list(own_paths(spec, automaton, [list(path) for path in own])) == [[cat]]
-    assert not list(own_paths(spec_of(), automaton, [[c, at]]))
+    assert list(canonical_paths(spec, automaton, [list(path) for path in own])) == [[cat]]
+    assert not list(canonical_paths(spec_of(), automaton, [[c, at]]))
     behind = TableAutomaton(
         [{c: 1}, {cat: 2}, {cat: 3}, {cat: 4}, {}], {4}
     )  # what spells healed bytes alone is not counted
     longest = [c, cat, cat, cat]
     for healed, expected in ((b"c", [longest]), (b"", [])):
         spec = spec_of(canonical=lambda _: True, canonical_path=lambda path: path, healed=healed)
-        assert list(own_paths(spec, behind, [longest])) == expected
+        assert list(canonical_paths(spec, behind, [longest])) == expected

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from selectrie.core.model import Rows
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.chain import Adjustments, penalise, top_p
-from selectrie.decoding.sampling.sampler import Draw, Sampler, candidates
+from selectrie.decoding.sampling.sampler import Draw, Sampler
 from selectrie.errors import DeadEndError, NonFiniteLogitsError, OptionError, TokenRangeError
 from selectrie.options import SamplingParams
+from tests.support.sampler_chain import candidates
 
 TOLERANCE = 1e-9
 WIDE_TOLERANCE = 1e-6

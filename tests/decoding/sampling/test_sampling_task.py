@@ -304,20 +304,20 @@ def test_a_proposal_is_cut_to_what_is_worth_evaluating(parents, tokens, room, ex
     most, depth, branches = room
     proposed = np.array(parents, dtype=np.int32), np.array(tokens, dtype=np.int32)
     tree = DraftTree.of(proposed, DraftRoom(most, depth, branches, 26), {EOS})
-    assert (tree.parents.tolist(), tree.tokens.tolist()) == expected
+    assert (tree.parents, tree.tokens) == expected
 
 
 @pytest.mark.parametrize(
     ("proposed", "error", "words"),
     [
-        (None, OptionError, "a pair of integer arrays"),
-        (([-1],), OptionError, "a pair of integer arrays"),
-        (([-1, 0], [3]), OptionError, "of one length"),
+        (None, OptionError, "two integer arrays of equal length"),
+        (([-1],), OptionError, "two integer arrays of equal length"),
+        (([-1, 0], [3]), OptionError, "of equal length"),
         (([-1.0], [3]), OptionError, "integer"),
         (([[-1]], [[3]]), OptionError, "integer"),
-        (([0], [3]), OptionError, "proposal 0 hangs from 0"),
-        (([-1, -2], [3, 3]), OptionError, "proposal 1 hangs from -2"),
-        (([-1, 2, 0], [3, 3, 3]), OptionError, "proposal 1 hangs from 2"),
+        (([0], [3]), OptionError, "the parent of proposal 0 is 0"),
+        (([-1, -2], [3, 3]), OptionError, "the parent of proposal 1 is -2"),
+        (([-1, 2, 0], [3, 3, 3]), OptionError, "the parent of proposal 1 is 2"),
         (([-1], [26]), TokenRangeError, "ids run from 0 to 25"),
         (([-1, 0], [3, -1]), TokenRangeError, "token -1"),
     ],

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from selectrie.core.model import Rows
 from selectrie.core.numerics import softmax
 from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.sampler import Sampler, candidates
+from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.stability import Band, _mean_bounds
 from selectrie.options import SamplingParams
 from tests.decoding.sampling.test_sampler import as_row, chains, rows
+from tests.support.sampler_chain import candidates
 
 ALL = SamplingParams.UNCHANGED
 ROUNDING = 2e-6

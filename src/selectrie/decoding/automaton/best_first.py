@@ -19,7 +19,7 @@ from selectrie.decoding.automaton.greedy import FirstPath, RowEnds
 from selectrie.decoding.automaton.records import (
     AutomatonOutcome,
     AutomatonSpec,
-    own_paths,
+    canonical_paths,
 )
 from selectrie.decoding.held_nodes import GRANULE
 from selectrie.decoding.open_list import Open, OpenList, RowChildren
@@ -30,7 +30,7 @@ from selectrie.errors import OptionError
 
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
-MOST_WANTED = 10
+N_TOP_TOKENS = 10
 """How many of the most probable tokens after the prompt are noted."""
 LEAST = float(np.finfo(np.float64).min)
 """The smallest bound above -inf."""
@@ -75,15 +75,13 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
         self._log_heal = 0.0
         self._is_ready = not spec.healed
-        self._unread: list[
-            tuple[int, IntArray, FloatArray]
-        ] = []  # nodes and children read before the healed bytes are known
+        # Nodes and children read before the probability of the healed bytes is known.
+        self._unread: list[tuple[int, IntArray, FloatArray]] = []
         self._first = FirstPath(self._tree, self._row_ends, self._known_logp, self._child, spec.canonical_path)
         self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
-        # A node that stands in for another node whose remaining children are to be
-        # read.
+        # A node that replaces another one whose remaining children are to be read.
         self._again: dict[int, tuple[int, range | None]] = {}
-        self._wanted: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
+        self._top_tokens: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
         self._cut_logp = -np.inf  # of the best prefix that was left out
         # Of texts that came too late to matter.
         self._refused_mass, self._refused_best = 0.0, -np.inf
@@ -122,7 +120,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             strings=self._spec.canonical is not None,
             log_heal=self._log_heal,
             heal_gap=self._healing.log_heal()[1],
-            wanted=self._wanted,
+            wanted=self._top_tokens,
             n_evaluated=self._n_evaluated,
             n_repeated=self._live.repeated,
             n_dead_ends=self._n_dead_ends,
@@ -160,10 +158,10 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
                 if left is not None:
                     most = min(most, left - self._first_still_needs())
             while len(targets) < most and self._open.best() >= max(self._at_least(), LEAST):
-                found = self._open.pop()
-                node = self._entered(found)
+                entry = self._open.pop()
+                node = self._entered(entry)
                 if node != NO_NODE:
-                    targets[node], bounds[node] = None, found.bound
+                    targets[node], bounds[node] = None, entry.bound
         ordered = sorted(targets, key=lambda node: node in bounds and self._tree.parent[node] not in self._live)
         return ordered, bounds
 
@@ -192,19 +190,19 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
     def _ask_for(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> tuple[Ask, IntArray]:
         ask, expected = self._live.plan(targets, self._tree.evaluated, room)
-        asked = set(expected.tolist())
+        planned = set(expected.tolist())
         for node in targets:
             prefix = self._tree.logp[node] - self._log_heal
-            if node in asked and node not in bounds and self._is_ready:
+            if node in planned and node not in bounds and self._is_ready:
                 self._early[node] = prefix
-            elif node in bounds and node not in asked:
+            elif node in bounds and node not in planned:
                 self._open.put_back(node, bounds[node], prefix)
         return ask, expected
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row: the node's end, its children, and the healed bytes."""
         if node == ROOT:
-            self._wanted = rows.top(i, MOST_WANTED)
+            self._top_tokens = rows.top(i, N_TOP_TOKENS)
         source, ranks = self._again.pop(node, (node, None))
         ids = self._ids_after(source)
         logp = rows.logp(i, ids)
@@ -253,19 +251,19 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             return logp
         return np.where(logp > 0, logp, logp / self._spec.max_tokens)
 
-    def _entered(self, found: Open) -> int:
+    def _entered(self, entry: Open) -> int:
         """Return the node to evaluate for a queue entry, NO_NODE if none is needed."""
         tree = self._tree
-        if found.rest is not None:
-            source = found.node
+        if entry.rest is not None:
+            source = entry.node
             twin = tree.add_beside(tree.parent[source], tree.token[source], tree.edge[source])
-            self._again[twin] = source, found.rest
+            self._again[twin] = source, entry.rest
             return twin
-        node = found.node
-        if found.token != NO_TOKEN:
-            if not self._spec.may_follow(tree, found.node, found.token):
+        node = entry.node
+        if entry.token != NO_TOKEN:
+            if not self._spec.may_follow(tree, entry.node, entry.token):
                 return NO_NODE
-            node = self._child(found.node, found.token, found.logp)
+            node = self._child(entry.node, entry.token, entry.logp)
         self._early.pop(node, None)
         return node if self._needs_row(node) else NO_NODE
 
@@ -314,13 +312,13 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if spec.canonical is not None and not spec.canonical(list(tree.tokens(node))):
             self._other.append((-score, node))
             return
-        found = spec.found_path(tree, node, terminator, logp, score)
+        path = spec.found_path(tree, node, terminator, logp, score)
         before = self._found.kth()
-        is_best = self._found.add(found)
+        is_best = self._found.add(path)
         if self._found.kth() > before and spec.search.stop == "best":
             self._open.drop_below(self._at_least())
         if is_best and self._on_found is not None:
-            self._on_found(found)
+            self._on_found(path)
 
     def _last_needed(self) -> Iterator[int]:
         """Yield the nodes needed after the budget, until a text is found.
@@ -328,7 +326,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         They are the nodes of the tokenizer's own paths, one path after the other.
         """
         most = self._n_evaluated + self._spec.max_tokens
-        for tokens in () if len(self._found) else own_paths(self._spec, self._automaton, self._met_in_other_tokens()):
+        if len(self._found):
+            return
+        for tokens in canonical_paths(self._spec, self._automaton, self._paths_in_other_tokens()):
             path = FirstPath(self._tree, self._row_ends, self._known_logp, self._child)
             path.turn_to(tokens)
             while (node := path.follow(ends_by_token=self._ends_by_token)) != NO_NODE and self._needs_row(node):
@@ -338,7 +338,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             if len(self._found):
                 return
 
-    def _met_in_other_tokens(self) -> Iterator[tuple[int, ...]]:
+    def _paths_in_other_tokens(self) -> Iterator[tuple[int, ...]]:
         """Return the paths of texts that do not count, the most probable ones first."""
         return (self._tree.tokens(node) for _, node in sorted(self._other))
 

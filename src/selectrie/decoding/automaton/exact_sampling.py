@@ -183,11 +183,11 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         self._dead: set[int] = set()
         # Nodes where the text that ends there is outside the language.
         self._no_end: set[int] = set()
-        self._is_own: dict[int, bool] = {}
+        self._is_canonical: dict[int, bool] = {}
         self._streams = [_Stream(seed + i) for i in range(n)]
         # Nodes of this round, including those that stand in for a row to be read again.
         self._needed: list[int] = []
-        # A node that stands in for another, from whose rest a token is drawn.
+        # A node that replaces another one, from whose rest a token is drawn.
         self._again: dict[int, int] = {}
         self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
         # Log-probability of each text found, by its last node.
@@ -257,9 +257,9 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
                 row, known = self._known[node], below.pop(node, {})
                 weight = row.p.copy()
                 tokens = np.array(list(known), dtype=np.int32)
-                places = np.minimum(np.searchsorted(row.ids, tokens), max(0, len(row.ids) - 1))
-                is_kept = row.ids[places] == tokens if len(row.ids) else np.zeros(len(tokens), dtype=np.bool_)
-                weight[places[is_kept]] *= np.array(list(known.values()))[is_kept]
+                indices = np.minimum(np.searchsorted(row.ids, tokens), max(0, len(row.ids) - 1))
+                is_kept = row.ids[indices] == tokens if len(row.ids) else np.zeros(len(tokens), dtype=np.bool_)
+                weight[indices[is_kept]] *= np.array(list(known.values()))[is_kept]
                 left[node] = (0.0 if node in self._no_end else row.end) + float(weight.sum()) + row.rest
             parent, token = tree.parent[node], tree.token[node]
             if tree.find(parent, token) == node:
@@ -337,10 +337,10 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         if stream.n_kept is not None:
             ids, p = self._rests[node]
             u = stream.uniform()
-            place, low, high = mass.pick_rest(node, ids, p, stream.n_kept, u)
+            index, low, high = mass.pick_rest(node, ids, p, stream.n_kept, u)
             stream.note(u, low, high, moves=2 * self._tolerance, doubtful=mass.doubtful(node))
             stream.n_kept = None
-            self._enter(stream, place, 1.0, 0)
+            self._enter(stream, index, 1.0, 0)
             return
         if not mass.knows(node):
             mass.read(node, self._known[node])
@@ -350,26 +350,26 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             stream.note(x, mass.left(node), np.inf, moves=moves)
             self._reject(stream)
             return
-        place, low, high = mass.pick(node, x)
+        index, low, high = mass.pick(node, x)
         stream.note(x, low, high, moves=moves, doubtful=doubtful)
-        if place == REST:
+        if index == REST:
             stream.n_kept = mass.n_kept(node)
-        elif place != END:
-            child = self._tree.find(node, mass.token(node, place)[0])
-            self._enter(stream, place, mass.left(child), mass.height(child))
+        elif index != END:
+            child = self._tree.find(node, mass.token(node, index)[0])
+            self._enter(stream, index, mass.left(child), mass.height(child))
         elif not self._accept(stream, node, self._eog_logp[node]):
             self._no_end.add(node)
             mass.remove_end(node)
             self._reject(stream)
 
-    def _enter(self, stream: _Stream, place: int, claim: float, claim_height: int) -> None:
+    def _enter(self, stream: _Stream, index: int, claim: float, claim_height: int) -> None:
         """Go on to a kept token of the row."""
         mass, tree = stream.mass, self._tree
-        token, p = mass.token(stream.node, place)
+        token, p = mass.token(stream.node, index)
         child = tree.find(stream.node, token)
         if child == NO_NODE:
             child = self._child(stream.node, token, p)
-        mass.hang(child, stream.node, place)
+        mass.set_parent(child, stream.node, index)
         stream.node, stream.claim, stream.claim_height = child, claim, claim_height
         if tree.can_end[child] and not self._ends_by_token and child not in self._dead:
             if self._accept(stream, child, 0.0):
@@ -399,9 +399,9 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             Whether the text was accepted.
         """
         spec, tree = self._spec, self._tree
-        if node not in self._is_own:
-            self._is_own[node] = spec.canonical is None or spec.canonical(list(tree.tokens(node)))
-        if not self._is_own[node]:
+        if node not in self._is_canonical:
+            self._is_canonical[node] = spec.canonical is None or spec.canonical(list(tree.tokens(node)))
+        if not self._is_canonical[node]:
             return False
         logp = tree.logp[node] + terminator
         stream.text = spec.found_path(tree, node, terminator, logp, logp)

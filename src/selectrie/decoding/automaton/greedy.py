@@ -40,6 +40,7 @@ class FirstPath:
     Attributes:
         greedy: The last node of the greedy path so far.
         greedy_ended: Whether the greedy path is a text.
+        at: The last node that the path was followed to.
     """
 
     def __init__(
@@ -48,17 +49,13 @@ class FirstPath:
         rows: Mapping[int, RowEnds],
         logp_of: LogpOf,
         grow: Grow,
-        own: Callable[[Sequence[int]], Sequence[int]] | None = None,
+        canonical_path: Callable[[Sequence[int]], Sequence[int]] | None = None,
     ) -> None:
-        self._tree, self._rows, self._logp_of, self._grow, self._own = tree, rows, logp_of, grow, own
+        self._tree, self._rows, self._logp_of, self._grow = tree, rows, logp_of, grow
+        self._canonical_path = canonical_path
         self.greedy, self.greedy_ended = ROOT, False
         self._others: Sequence[int] | None = None
-        self._at = ROOT
-
-    @property
-    def at(self) -> int:
-        """Return the last node that the path was followed to."""
-        return self._at
+        self.at = ROOT
 
     def follow(self, *, ends_by_token: bool) -> int:
         """Return the last node of the path, or `NO_NODE` if it leads nowhere.
@@ -66,18 +63,18 @@ class FirstPath:
         If the node is not evaluated, its row is needed to go on.
         """
         if not self.greedy_ended and self._others is None:
-            self._at = self._follow_greedy(ends_by_token=ends_by_token)
+            self.at = self._follow_greedy(ends_by_token=ends_by_token)
             if not self.greedy_ended:
-                return self._at
+                return self.at
         if self._others is None:
             path = list(self._tree.tokens(self.greedy))
-            own = path if self._own is None else list(self._own(path))
-            self._others, self._at = (own, ROOT) if own != path else ((), self.greedy)
+            canonical = path if self._canonical_path is None else list(self._canonical_path(path))
+            self._others, self.at = (canonical, ROOT) if canonical != path else ((), self.greedy)
         return self._follow_others(self._others)
 
     def turn_to(self, tokens: Sequence[int]) -> None:
         """Follow these tokens from now on, starting at the root."""
-        self._others, self._at = tokens, ROOT
+        self._others, self.at = tokens, ROOT
 
     def _follow_greedy(self, *, ends_by_token: bool) -> int:
         tree = self._tree
@@ -95,10 +92,10 @@ class FirstPath:
 
     def _follow_others(self, tokens: Sequence[int]) -> int:
         tree = self._tree
-        while tree.evaluated[self._at] and tree.depth[self._at] < len(tokens):
-            token = tokens[tree.depth[self._at]]
-            logp = self._logp_of(self._at, token)
+        while tree.evaluated[self.at] and tree.depth[self.at] < len(tokens):
+            token = tokens[tree.depth[self.at]]
+            logp = self._logp_of(self.at, token)
             if logp is None:  # too improbable to be remembered
                 return NO_NODE
-            self._at = self._grow(self._at, token, logp)
-        return self._at
+            self.at = self._grow(self.at, token, logp)
+        return self.at

@@ -10,7 +10,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH, ROOT, IntArray
 from selectrie.errors import ProtocolError
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 """(set, node of its trie); the end is (number of sets, root)."""
 
 
@@ -24,8 +24,8 @@ class ProductAutomaton:
 
     def __init__(self, sets: Iterable[Sequence[Sequence[int]]]) -> None:
         self._tries = [TokenTrie.from_sequences(paths) for paths in sets]
-        self._number: dict[frozenset[Place], int] = {}
-        self._places: list[frozenset[Place]] = []
+        self._number: dict[frozenset[Position], int] = {}
+        self._positions: list[frozenset[Position]] = []
         self._allowed: list[IntArray | None] = []
         self._next: dict[tuple[int, int], int] = {}
         self._start = self._numbered([(0, ROOT)])
@@ -43,7 +43,7 @@ class ProductAutomaton:
         if known is None:
             tokens = [
                 self._tries[number].token[self._tries[number].children(node)]
-                for number, node in self._places[state]
+                for number, node in self._positions[state]
                 if number < len(self._tries)
             ]
             known = self._allowed[state] = np.unique(np.concatenate([np.empty(0, dtype=np.int32), *tokens]))
@@ -54,33 +54,33 @@ class ProductAutomaton:
         if known is not None:
             return known
         reached = []
-        for number, node in self._places[state]:
+        for number, node in self._positions[state]:
             if number < len(self._tries):
                 trie = self._tries[number]
                 children = trie.children(node)
-                place = int(np.searchsorted(trie.token[children], token))
-                if place < len(children) and trie.token[children[place]] == token:
-                    reached.append((number, int(children[place])))
+                index = int(np.searchsorted(trie.token[children], token))
+                if index < len(children) and trie.token[children[index]] == token:
+                    reached.append((number, int(children[index])))
         if not reached:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
         result = self._next[state, token] = self._numbered(reached)
         return result
 
     def can_end(self, state: int) -> bool:
-        return (len(self._tries), ROOT) in self._places[state]
+        return (len(self._tries), ROOT) in self._positions[state]
 
-    def _numbered(self, reached: list[Place]) -> int:
+    def _numbered(self, reached: list[Position]) -> int:
         """Return the state of these positions and those reachable without a token."""
-        places: set[Place] = set()
+        positions: set[Position] = set()
         while reached:
             number, node = reached.pop()
-            places.add((number, node))
+            positions.add((number, node))
             is_end = number < len(self._tries) and self._tries[number].end_path[node] != NO_PATH
-            if is_end and (number + 1, ROOT) not in places:
+            if is_end and (number + 1, ROOT) not in positions:
                 reached.append((number + 1, ROOT))
-        key = frozenset(places)
+        key = frozenset(positions)
         if key not in self._number:
-            self._number[key] = len(self._places)
-            self._places.append(key)
+            self._number[key] = len(self._positions)
+            self._positions.append(key)
             self._allowed.append(None)
         return self._number[key]

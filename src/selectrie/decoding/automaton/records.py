@@ -69,7 +69,7 @@ class AutomatonSpec:
         one_of("terminator", self.terminator, ("eog", "none"))
         one_of("rule", self.rule, ("joint", "token_mean"))
         if not 0 <= self.tolerance < np.inf:
-            raise OptionError("tolerance", self.tolerance, "nats, not below 0")
+            raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")
         if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
 
@@ -138,7 +138,7 @@ class AutomatonOutcome:
     n_other: int
 
 
-def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
+def canonical_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
     """Yield the tokenizer's own paths of the texts that these paths spell.
 
     Each path comes once, and only if the automaton accepts it.
@@ -147,12 +147,12 @@ def own_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequenc
         return
     seen: set[tuple[int, ...]] = set()
     for path in paths:
-        own = list(spec.canonical_path(path))
-        if not own or tuple(own) in seen or spec.healing.n_text(own) > spec.max_tokens:
+        canonical = list(spec.canonical_path(path))
+        if not canonical or tuple(canonical) in seen or spec.healing.n_text(canonical) > spec.max_tokens:
             continue
-        seen.add(tuple(own))
-        if accepts(automaton, own) and spec.canonical(own):
-            yield own
+        seen.add(tuple(canonical))
+        if accepts(automaton, canonical) and spec.canonical(canonical):
+            yield canonical
 
 
 def accepts(automaton: Automaton, path: Iterable[int]) -> bool:

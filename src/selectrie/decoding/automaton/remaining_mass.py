@@ -83,7 +83,7 @@ class RemainingMass:
     is certain to lie outside the language, so left(n) is never below the part that lies
     inside. left(n) = 1 until the node's row is known; then it is p(end) + the sum over
     allowed tokens t of p(t) left(n t). Each change is carried up to the root. The
-    caller numbers the nodes and calls `hang` to say where they are.
+    caller numbers the nodes and calls `set_parent` to say where they are.
     """
 
     def __init__(self) -> None:
@@ -108,18 +108,18 @@ class RemainingMass:
         """Return how many tokens of the node's row are kept so far."""
         return len(self._rows[node].ids)
 
-    def token(self, node: int, place: int) -> tuple[int, float]:
+    def token(self, node: int, index: int) -> tuple[int, float]:
         """Return a kept token of the node's row, and its probability."""
         row = self._rows[node]
-        return int(row.ids[place]), float(row.p[place])
+        return int(row.ids[index]), float(row.p[index])
 
     def doubtful(self, node: int) -> float:
         """Return `KnownRow.doubtful` of the node's row."""
         return self._rows[node].doubtful
 
-    def hang(self, node: int, parent: int, place: int) -> None:
+    def set_parent(self, node: int, parent: int, index: int) -> None:
         """Record which token of which row a node is."""
-        self._above[node] = parent, place
+        self._above[node] = parent, index
 
     def read(self, node: int, row: KnownRow) -> None:
         """Record the row of a node; `row` itself is not changed."""
@@ -145,15 +145,15 @@ class RemainingMass:
         if x < row.end:
             return END, 0.0, row.end
         sums = row.end + np.cumsum(row.weight())
-        place = int(np.searchsorted(sums, x, side="right"))
-        if place == len(sums):
+        index = int(np.searchsorted(sums, x, side="right"))
+        if index == len(sums):
             inside = np.flatnonzero(row.weight())
             if row.rest > 0:
                 return REST, float(sums[-1]) if len(sums) else row.end, self.left(node)
             if not len(inside):  # the sums are rounded
                 return END, 0.0, row.end
-            place = int(inside[-1])
-        return place, float(sums[place - 1]) if place else row.end, float(sums[place])
+            index = int(inside[-1])
+        return index, float(sums[index - 1]) if index else row.end, float(sums[index])
 
     def pick_rest(self, node: int, ids: IntArray, p: FloatArray, n_kept: int, u: float) -> tuple[int, float, float]:
         """Return the index of a token that was not kept, and its interval in [0, 1].
@@ -180,11 +180,11 @@ class RemainingMass:
 
     def _set(self, node: int, left: float) -> None:
         self._left[node] = left
-        parent, place = self._above.get(node, (NO_NODE, 0))
+        parent, index = self._above.get(node, (NO_NODE, 0))
         while parent != NO_NODE:
             row = self._rows[parent]
-            row.weights[place] = float(row.p[place]) * self._left[node]
+            row.weights[index] = float(row.p[index]) * self._left[node]
             self._height[parent] = max(self._height[parent], self._height.get(node, 0) + 1)
             node = parent
             self._left[node] = row.left()
-            parent, place = self._above.get(node, (NO_NODE, 0))
+            parent, index = self._above.get(node, (NO_NODE, 0))

@@ -48,7 +48,7 @@ class BeamSpec:
         if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
         if not 0 <= self.tolerance < np.inf:
-            raise OptionError("tolerance", self.tolerance, "nats, not below 0")
+            raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")
 
     @property
     def healing(self) -> Healed:

@@ -67,10 +67,10 @@ class IncrementalDetokenizer:
         if self._finished:
             raise ProtocolError("fed bytes after the end of the text")
         self._data += piece
-        found = self._first_stop()
-        if found is None:
+        first = self._first_stop()
+        if first is None:
             return self._pass_on(len(self._data) - self._n_held())
-        end, self._stopped = found
+        end, self._stopped = first
         del self._data[end - len(self._stopped) :]
         self._finished = True
         return self._pass_on(len(self._data))
@@ -88,14 +88,14 @@ class IncrementalDetokenizer:
 
         Every occurrence begins in what is held back or after it.
         """
-        found = []
+        complete = []
         for stop in self._stops:
             start = self._data.find(stop, self._n_passed)
             if start >= 0:
-                found.append((start + len(stop), -len(stop), stop))
-        if not found:
+                complete.append((start + len(stop), -len(stop), stop))
+        if not complete:
             return None
-        end, _, stop = min(found)
+        end, _, stop = min(complete)
         return end, stop
 
     def _n_held(self) -> int:

@@ -38,16 +38,16 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most:
             return None
         everyone = np.ones(len(self._frontier), dtype=np.bool_)
-        carries = {self._parents[place] for place in self._frontier}
+        carries = {self._parents[index] for index in self._frontier}
         # Parents come before their children.
-        for place in range(len(self._parents) - 1, -1, -1):
-            if place in carries:
-                carries.add(self._parents[place])
+        for index in range(len(self._parents) - 1, -1, -1):
+            if index in carries:
+                carries.add(self._parents[index])
         gone = self._live - carries
         self._live = (self._live - gone) | set(self._frontier)
         ask = Ask(
-            parents=np.array([self._parents[place] + 1 for place in self._frontier], dtype=np.int32),
-            tokens=np.array([self._tokens[place] for place in self._frontier], dtype=np.int32),
+            parents=np.array([self._parents[index] + 1 for index in self._frontier], dtype=np.int32),
+            tokens=np.array([self._tokens[index] for index in self._frontier], dtype=np.int32),
             wanted=everyone,
             keep=everyone.copy(),
             release=np.array(sorted(gone), dtype=np.int32) + np.int32(1),

@@ -46,7 +46,7 @@ class DraftRoom:
     Attributes:
         most: Maximum number of proposals.
         depth: Their maximum depth below the tip.
-        branches: Maximum number of leaves alive.
+        sequences: Maximum number of leaves alive.
         n_vocabulary: How many token ids exist.
     """
 
@@ -66,71 +66,57 @@ class DraftTree:
     Positions count the tip as 0 and the proposals from 1 on.
 
     Attributes:
-        parents: int32[n], the position of each parent, which is smaller than the
-            child's.
-        tokens: int32[n].
+        parents: The position of each parent, which is smaller than the child's.
+        tokens: The token of each proposal.
     """
 
     def __init__(self) -> None:
-        self._up: list[int] = []
-        self._tokens: list[int] = []
+        self.parents: list[int] = []
+        self.tokens: list[int] = []
         self._child: dict[tuple[int, int], int] = {}
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return len(self.tokens)
 
-    @property
-    def parents(self) -> IntArray:
-        return np.array(self._up, dtype=np.int32)
-
-    @property
-    def tokens(self) -> IntArray:
-        return np.array(self._tokens, dtype=np.int32)
-
-    def child(self, place: int, token: int) -> int | None:
-        """Return the position of `token` below `place`, None if not proposed."""
-        return self._child.get((place, token))
+    def child(self, position: int, token: int) -> int | None:
+        """Return the position of `token` below a position, None if not proposed."""
+        return self._child.get((position, token))
 
     @staticmethod
     def of(proposed: tuple[IntArray, IntArray], room: DraftRoom, barred: Container[int]) -> DraftTree:
         """Return the part of a proposal that fits the room.
 
         Equal paths are kept once, and no path goes through a `barred` token (one that
-        ends the sequence). Raises `OptionError` if the proposal is no tree and
+        ends the sequence). Raises `OptionError` if the proposal is not a tree and
         `TokenRangeError` for a token that does not exist, before anything is asked for.
         """
-        parents, tokens = _checked(proposed, room.n_vocabulary)
         tree = DraftTree()
-        place, depth = {NO_NODE: 0}, [0]
+        position, depth = {NO_NODE: 0}, [0]
         n_leaves = 1
-        carries: set[int] = set()
-        for i, (parent, token) in enumerate(zip(parents, tokens, strict=True)):
-            up = place.get(parent)
+        for i, (parent, token) in enumerate(zip(*_checked(proposed, room.n_vocabulary), strict=True)):
+            up = position.get(parent)
             if up is None or token in barred or depth[up] == room.depth:
                 continue
             known = tree.child(up, token)
             if known is not None:
-                place[i] = known
+                position[i] = known
                 continue
-            if len(tree) == room.most or n_leaves + (up in carries) > room.sequences:
+            new_leaf = up in tree.parents
+            if len(tree) == room.most or n_leaves + new_leaf > room.sequences:
                 continue
-            n_leaves += up in carries
-            carries.add(up)
-            place[i] = len(depth)
+            n_leaves += new_leaf
+            tree.parents.append(up)
+            tree.tokens.append(token)
+            position[i] = tree._child[up, token] = len(tree)
             depth.append(depth[up] + 1)
-            tree._append(up, token)
         return tree
-
-    def _append(self, up: int, token: int) -> None:
-        self._up.append(up)
-        self._tokens.append(token)
-        self._child[up, token] = len(self._tokens)
 
 
 def _checked(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[list[int], list[int]]:
     """Return the parents and tokens of a proposal as plain numbers."""
     expected = (
-        "a pair of integer arrays of one length from `propose`: parents (earlier places, -1 for the tip) and tokens"
+        "two integer arrays of equal length from `propose`: parents (indices of earlier proposals, -1 for the tip) "
+        "and tokens"
     )
     try:
         parents, tokens = (np.asarray(part) for part in proposed)
@@ -139,9 +125,9 @@ def _checked(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[li
     for part in (parents, tokens):
         if part.ndim != 1 or len(part) != len(tokens) or (len(part) and part.dtype.kind not in "iu"):
             raise OptionError("draft", proposed, expected)
-    for place, parent in enumerate(parents.tolist()):
-        if not NO_NODE <= parent < place:
-            raise OptionError("draft", proposed, f"{expected}; proposal {place} hangs from {parent}")
+    for index, parent in enumerate(parents.tolist()):
+        if not NO_NODE <= parent < index:
+            raise OptionError("draft", proposed, f"{expected}; the parent of proposal {index} is {parent}")
     for token in tokens.tolist():
         if not 0 <= token < n_vocabulary:
             raise TokenRangeError(token, n_vocabulary)

@@ -6,13 +6,13 @@ The module handles recent tokens, and tells whether the draw is close.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from selectrie.core.model import Rows
-from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
+from selectrie.core.types import BoolArray, IntArray
 from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
 from selectrie.decoding.sampling.stability import could_change
 from selectrie.options import SamplingParams
@@ -30,31 +30,6 @@ class Draw:
 
     token: int
     close: bool
-
-
-def candidates(
-    logits: LogitArray,
-    sampling: SamplingParams,
-    *,
-    counts: Mapping[int, int] | None = None,
-    allowed: BoolArray | IntArray | None = None,
-) -> tuple[IntArray, FloatArray]:
-    """Return the distribution that a token is drawn from.
-
-    Args:
-        logits: float32[V]; -inf is probability 0.
-        counts: Occurrences of recent tokens, for penalties.
-        allowed: bool[V] or ids; None means all.
-
-    Returns:
-        ids, int32[m] ascending, and their probabilities, float64[m].
-
-    Raises:
-        DeadEndError: If no allowed token is possible.
-        NonFiniteLogitsError: If the largest logit is not finite.
-        TokenRangeError: For a bias or count of a token that does not exist.
-    """
-    return distribution(Pool.of(logits, Adjustments.of(sampling, counts), allowed), sampling)
 
 
 class Sampler:
@@ -99,21 +74,24 @@ class Sampler:
     ) -> Draw:
         """Draw the first token, by id, whose cumulative probability exceeds `uniform`.
 
-        Raises as `candidates`.
-
         Args:
             uniform: A number in [0, 1).
             allowed: bool[V] or ids; None means all.
             tolerance: Nats by which each logit may be off; with 0, `close` is not
                 computed.
+
+        Raises:
+            DeadEndError: If no allowed token is possible.
+            NonFiniteLogitsError: If the largest logit is not finite.
+            TokenRangeError: For a bias or count of a token that does not exist.
         """
         if self._adjustments is None:
             self._adjustments = Adjustments.of(self._sampling, self._counts)
         pool = Pool.of(rows.logits(i), self._adjustments, allowed, row=i)
         ids, p = distribution(pool, self._sampling)
-        place = 0
+        index = 0
         if len(ids) > 1:
             cumulative = np.cumsum(p)
-            place = int(np.searchsorted(cumulative / cumulative[-1], uniform, side="right"))
-        token = int(ids[place])
+            index = int(np.searchsorted(cumulative / cumulative[-1], uniform, side="right"))
+        token = int(ids[index])
         return Draw(token, tolerance > 0 and could_change(pool, token, uniform, self._sampling, tolerance))

@@ -88,17 +88,17 @@ class DrawnText:
     def __init__(self, prompt: IntArray, pieces: Sequence[bytes], stop: Sequence[str], healed: bytes = b"") -> None:
         self._pieces = pieces
         self._n_healed = len(healed)
-        self._begun = _begun_character(prompt, pieces, healed)
+        self._prompt_bytes = _incomplete_character(prompt, pieces, healed)
         self._emitter = IncrementalDetokenizer([text.encode() for text in stop])
-        self._emitter.feed(self._begun)
-        self._is_inside = len(self._begun) > 0
+        self._emitter.feed(self._prompt_bytes)
+        self._is_inside = len(self._prompt_bytes) > 0
         self.text = ""
         self._n_read = 0
 
     @property
     def data(self) -> bytes:
         """Return the bytes drawn, up to a stop string."""
-        return self._emitter.data[len(self._begun) :]
+        return self._emitter.data[len(self._prompt_bytes) :]
 
     @property
     def stop(self) -> str | None:
@@ -134,7 +134,7 @@ class DrawnText:
         self.text += text
 
 
-def _begun_character(prompt: IntArray, pieces: Sequence[bytes], healed: bytes) -> bytes:
+def _incomplete_character(prompt: IntArray, pieces: Sequence[bytes], healed: bytes) -> bytes:
     """Return the bytes of an incomplete UTF-8 character at the end of a prompt.
 
     Healed bytes are included. b"" if the prompt ends with a control token.
@@ -191,13 +191,13 @@ class AllowedTokens:
         self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
         if self._automaton is None:
             return
-        found, can_end = self._automaton.allowed(self._state), self._automaton.can_end(self._state)
-        is_row = found.dtype == np.bool_
+        allowed, can_end = self._automaton.allowed(self._state), self._automaton.can_end(self._state)
+        is_row = allowed.dtype == np.bool_
         if self._ignores_eog:
-            found = found & self._no_eog if is_row else found[self._no_eog[found]]
-        self.is_over = not is_any(found)
+            allowed = allowed & self._no_eog if is_row else allowed[self._no_eog[allowed]]
+        self.is_over = not is_any(allowed)
         if self.is_over and not can_end:
             raise ProtocolError(f"the automaton allows nothing in state {self._state} and cannot end there")
         if can_end and not self._ignores_eog:
-            found = found | ~self._no_eog if is_row else np.union1d(found, self._eog).astype(np.int32)
-        self.allowed = found
+            allowed = allowed | ~self._no_eog if is_row else np.union1d(allowed, self._eog).astype(np.int32)
+        self.allowed = allowed

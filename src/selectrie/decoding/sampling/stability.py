@@ -144,45 +144,45 @@ def _near(pool: Pool, margin: float) -> tuple[Positions, float]:
     return near, float(numerics.exp(pool.values[near].astype(np.float64) - pool.peak).sum())
 
 
-def is_close(band: Band, place: int, uniform: float, sampling: SamplingParams) -> bool:
+def is_close(band: Band, index: int, uniform: float, sampling: SamplingParams) -> bool:
     """Return whether logits within the band could have drawn another token.
 
     Args:
         band: Before any filter, with all that top-k, top-p or min-p can keep for logits
             within it.
-        place: The position of the drawn token in the band.
+        index: The position of the drawn token in the band.
     """
     # No filter drops the most probable token.
     if sampling.temperature == 0 and sampling.typical_p == 1:
-        return _other_may_be_largest(band, place)
+        return _other_may_be_largest(band, index)
     marked = np.zeros(len(band.low), dtype=np.bool_)
-    marked[place] = True
+    marked[index] = True
     for step in (_top_k, _typical, _top_p, _min_p):
         sure, maybe = step(band, sampling)
         if not (sure & band.sure)[marked].all():
             return True
         marked, band = marked[maybe | (sure & band.sure)], band.only(sure, maybe)
-    place = int(np.argmax(marked))
+    index = int(np.argmax(marked))
     if sampling.temperature == 0:
-        return _other_may_be_largest(band, place)
-    return _edges_may_cross(band, place, uniform, sampling.temperature)
+        return _other_may_be_largest(band, index)
+    return _edges_may_cross(band, index, uniform, sampling.temperature)
 
 
-def _other_may_be_largest(band: Band, place: int) -> bool:
-    return int(np.count_nonzero(band.high >= band.low[place])) > 1
+def _other_may_be_largest(band: Band, index: int) -> bool:
+    return int(np.count_nonzero(band.high >= band.low[index])) > 1
 
 
-def _edges_may_cross(band: Band, place: int, uniform: float, temperature: float) -> bool:
+def _edges_may_cross(band: Band, index: int, uniform: float, temperature: float) -> bool:
     """Return whether the drawn number could lie outside the token's interval.
 
     An edge lies at before / (before + after). It is highest with the most before and
     the least after.
     """
     least, most = band.weights(temperature)
-    before, after = float(most[:place].sum()), float(least[place:].sum())
+    before, after = float(most[:index].sum()), float(least[index:].sum())
     if before > 0 and before > (uniform - _SLACK) * (before + after):
         return True
-    before, after = float(least[: place + 1].sum()), float(most[place + 1 :].sum())
+    before, after = float(least[: index + 1].sum()), float(most[index + 1 :].sum())
     return after > 0 and before <= (uniform + _SLACK) * (before + after)
 
 

@@ -83,7 +83,7 @@ class SampleSpec:
             raise OptionError("seed", self.seed, f"a whole number below 2**{_SEED_BITS}")
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
         if not 0 <= self.tolerance < np.inf:
-            raise OptionError("tolerance", self.tolerance, "nats, not below 0")
+            raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,7 @@ class Sampled:
         log_heal: Log-probability of the healed bytes, from the rows of the steps that
             spelt them: at each, of the tokens that agree with the bytes then left (0.0
             for none).
-        alternatives: The most probable tokens at each step; empty if not asked for.
+        alternatives: The most probable tokens at each step; empty unless requested.
         finish: "eog", "stop" (a string or a token), "length", "callback", "automaton"
             or "deadline".
         stop: The stop string found, or None.
@@ -135,7 +135,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _LastAsk:
     """The last ask: the local row of its first element, and the guesses below it."""
 
     first: int
@@ -145,7 +145,7 @@ class _Asked:
         return 1 + len(self.tree)
 
 
-class SampleTask(TaskBase[_Asked, Sampled]):
+class SampleTask(TaskBase[_LastAsk, Sampled]):
     """Draws one sequence.
 
     It asks for a node below the last one only to draw a further token, and for guesses
@@ -160,7 +160,7 @@ class SampleTask(TaskBase[_Asked, Sampled]):
         self._n_healing = 0  # tokens that spelt only healed bytes
         n_healed = 0 if spec.healed is None else len(spec.healed.data)
         floor = Capacity(rows=1, nodes=self._most - 1 + n_healed, sequences=1)
-        super().__init__(spec.prompt, floor, _Asked(0, DraftTree()))
+        super().__init__(spec.prompt, floor, _LastAsk(0, DraftTree()))
         self._spec = spec
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
         self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
@@ -224,20 +224,20 @@ class SampleTask(TaskBase[_Asked, Sampled]):
         if not self._is_finished:
             self._end("deadline")
 
-    def _plan(self, room: Capacity) -> tuple[Ask, _Asked]:
+    def _plan(self, room: Capacity) -> tuple[Ask, _LastAsk]:
         tree = self._draft(room)
         self._n_drafted += len(tree)
         n = 1 + len(tree)
         ask = Ask(
-            parents=np.append(np.int32(self._tip), ~tree.parents),
-            tokens=np.append(np.int32(self._tokens.last), tree.tokens),
+            parents=np.array([self._tip, *(~parent for parent in tree.parents)], dtype=np.int32),
+            tokens=np.array([self._tokens.last, *tree.tokens], dtype=np.int32),
             wanted=np.ones(n, dtype=np.bool_),
             keep=np.ones(n, dtype=np.bool_),
             release=np.array(self._leaving, dtype=np.int32),
             spent=np.array(self._walked, dtype=np.int32),
         )
         first, self._next_local = self._next_local, self._next_local + n
-        return ask, _Asked(first, tree)
+        return ask, _LastAsk(first, tree)
 
     def _result(self) -> Sampled:
         return Sampled(
@@ -272,21 +272,21 @@ class SampleTask(TaskBase[_Asked, Sampled]):
             return DraftTree()
         return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.most), fits, self._ends)
 
-    def _read(self, asked: _Asked, rows: Rows) -> None:
+    def _read(self, last: _LastAsk, rows: Rows) -> None:
         """Draw from the first row, and go on as long as what is drawn was guessed."""
         walked = [0]
         while True:
             token = self._draw(rows, walked[-1])
-            place = None if self._is_finished else asked.tree.child(walked[-1], token)
-            if place is None:
+            position = None if self._is_finished else last.tree.child(walked[-1], token)
+            if position is None:
                 break
-            walked.append(place)
+            walked.append(position)
         on_path = set(walked)
         self._n_accepted += len(walked) - 1
-        self._leaving = [asked.first + place for place in range(len(asked)) if place not in on_path]
-        self._walked = [asked.first + place for place in walked if asked.first + place > 0]
+        self._leaving = [last.first + position for position in range(len(last)) if position not in on_path]
+        self._walked = [last.first + position for position in walked if last.first + position > 0]
         self._n_held += len(self._walked)
-        self._tip = asked.first + walked[-1]
+        self._tip = last.first + walked[-1]
 
     def _draw(self, rows: Rows, i: int) -> int:
         """Draw one token from row i, record it, and end the sequence if it does."""
