@@ -80,10 +80,9 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "scoring",
             "task",
         ),
-        ("open_list", "path_tree"),
+        ("held_nodes", "open_list", "path_tree"),
         (
             "beam",
-            "held_nodes",
             "sampling",
         ),
         (

@@ -1,9 +1,11 @@
-"""Tracks which trie nodes a task holds evaluated, and plans asks that fit the room."""
+"""Tracks which nodes of a tree a task holds evaluated, and plans asks that fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +18,8 @@ GRANULE = 8
 
 Where rows are padded, a call of 8k + 1 rows costs as much as one of 8k + 8.
 """
+_ANY = 1 << 62
+"""A capacity large enough for everything."""
 
 
 class Tree(Protocol):
@@ -37,123 +41,215 @@ class _Fit:
     """An ask under construction.
 
     Attributes:
-        held: The nodes to hold after the ask, each with its number of held children.
-        asked: Nodes to evaluate, parents first.
-        served: The number of targets added to `held`, whether asked for or alive
-            already.
-        n_leaves: The number of leaves among `held`.
+        nodes: Nodes to evaluate, parents first, as the keys.
+        n_children: Number of children that an ask adds to a node.
+        n_leaves: Number of leaves held after the ask.
+        n_served: Number of targets among `nodes`.
     """
 
-    held: dict[int, int]
-    asked: list[int] = field(default_factory=list)
-    served: int = 0
-    n_leaves: int = 0
+    n_leaves: int
+    nodes: dict[int, None] = field(default_factory=dict)
+    n_children: Counter[int] = field(default_factory=Counter)
+    n_served: int = 0
 
 
-class LiveNodes:
-    """The local rows of the trie nodes that are alive.
+class HeldNodes:
+    """The local rows of the nodes that a task holds.
 
-    A node whose ancestors were dropped has them evaluated again.
+    If the targets do not fit, held nodes are given up: first those that take the fewest
+    rows to be evaluated again, and of these the ones of the least worth. A node whose
+    ancestors were given up has them evaluated again.
 
     Args:
-        carries: bool[N], the nodes that may be parents in a later ask. None means all
-            nodes, for a tree that grows.
+        may_carry: Returns whether a node may be a parent in a later ask.
+        worth: Returns the worth of holding a node; by default that of the youngest node
+            is the largest.
 
     Attributes:
-        repeated: How many nodes have been asked for again so far.
+        next_local: The local row of the next node.
+        n_repeated: How many nodes have been asked for again so far.
     """
 
-    def __init__(self, tree: Tree, carries: BoolArray | None) -> None:
-        self._tree = tree
-        self._carries = carries
+    def __init__(
+        self, tree: Tree, may_carry: Callable[[int], bool] = lambda _: True, worth: Callable[[int], float] = float
+    ) -> None:
+        self._tree, self._may_carry, self._worth = tree, may_carry, worth
         self._local: dict[int, int] = {ROOT: 0}
-        self._n_children: dict[int, int] = {ROOT: 0}
-        self._n_leaves = 0
+        self._n_children: Counter[int] = Counter()
+        self._spent: set[int] = set()
+        self._has_given_up = False
         self.next_local = 1
-        self.repeated = 0
+        self.n_repeated = 0
 
     def __contains__(self, node: int) -> bool:
         return node in self._local
 
     def drop_all(self) -> IntArray:
         """Forget every node but the root and return the local rows to release."""
-        rows = np.array([row for row in self._local.values() if row], dtype=np.int32)
-        self._local, self._n_children, self._n_leaves = {ROOT: 0}, {ROOT: 0}, 0
-        return rows
+        return _ids(self._give_up_all_but({ROOT}))
 
-    def plan(self, targets: list[int], evaluated: BoolArray | list[bool], room: Capacity) -> tuple[Ask, IntArray]:
-        """Return an ask for as many targets as fit, and the nodes whose rows it wants.
+    def plan(
+        self,
+        targets: list[int],
+        evaluated: Sequence[bool] | BoolArray,
+        capacity: Capacity,
+        resting: list[int] | None = None,
+    ) -> tuple[Ask, list[int]]:
+        """Return an ask for the targets that fit, and the nodes whose rows it wants.
 
         Targets are taken in order. Ancestors that were never evaluated are wanted too;
-        ancestors that were evaluated are asked for again without their rows. All nodes
-        that are alive stay, if that leaves room for half of the targets. Otherwise all
-        are dropped except the ancestors of what is asked for. If even the path to the
-        first target is too long for one ask, its upper part is asked for.
-        """
-        fit = self._fit(targets, room, _Fit(dict(self._n_children), n_leaves=self._n_leaves))
-        if 2 * fit.served < len(targets):
-            narrow = self._fit(targets, room, _Fit({ROOT: 0}))
-            if narrow.served > fit.served or not fit.asked:
-                fit = narrow
-        return self._ask(fit, evaluated)
+        ancestors that were evaluated are asked for again without their rows. If the
+        path to the first target needs more rows than there are, its upper part is asked
+        for.
 
-    def _fit(self, targets: Iterable[int], room: Capacity, fit: _Fit) -> _Fit:
-        n_rows = 0
+        Args:
+            evaluated: Whether the row of a node was read.
+            resting: Nodes evaluated before that may be parents later. All others except
+                the targets and their ancestors are given up, and what no later ask
+                extends is marked as spent. None means that any node may be a parent;
+                nodes are then given up as soon as less than half of the targets fit.
+        """
+        released: list[int] = []
+        if resting is not None:
+            released += self._give_up_all_but(self._with_all_above([*map(self._up, targets), *resting]))
+        n_unneeded = len(released)
+        fit = self._fit(targets, capacity)
+        if not fit.nodes or (resting is None and 2 * fit.n_served < len(targets)):
+            released += self._give_up_cheapest(targets, capacity)
+            fit = self._fit(targets, capacity)
+        if not fit.nodes:
+            released += self._give_up_all_but(self._with_all_above([self._up(targets[0])]))
+            fit = self._fit(targets, capacity)
+        if not fit.nodes:  # all targets are below spent nodes
+            released += self._give_up_all_but({ROOT})
+            fit = self._fit(targets, capacity)
+        self._has_given_up |= len(released) > n_unneeded
+        nodes, spent = list(fit.nodes), []
+        if resting is not None and not self._has_given_up:
+            waiting = [node for node in targets if node not in fit.nodes]
+            extended = {ROOT, *(self._missing(node)[0] for node in [*resting, *waiting])}
+            spent = [node for node in self._local if node not in self._spent and node not in extended]
+        again = np.array([evaluated[node] for node in nodes], dtype=np.bool_)
+        return self._ask(nodes, again, released, spent), [node for node in nodes if not evaluated[node]]
+
+    def _up(self, node: int) -> int:
+        return int(self._tree.parent[node])
+
+    def _missing(self, node: int, asked: Container[int] = ()) -> tuple[int, list[int]]:
+        """Return the nearest ancestor that is there, and the path from below it.
+
+        A node is there if it is held or asked for. The path ends with `node`.
+        """
+        path: list[int] = []
+        while node not in self._local and node not in asked:
+            path.append(node)
+            node = self._up(node)
+        return node, path[::-1]
+
+    def _with_all_above(self, nodes: Iterable[int]) -> set[int]:
+        """Return these nodes and all their ancestors."""
+        result = {ROOT}
+        for node in nodes:
+            above = node
+            while above not in result:
+                result.add(above)
+                above = self._up(above)
+        return result
+
+    def _fit(self, targets: list[int], capacity: Capacity) -> _Fit:
+        """Return what to ask for; nothing changes."""
+        fit = _Fit(sum(not self._n_children[node] for node in self._local if node != ROOT))
         for target in targets:
-            way: list[int] = []
-            node = target
-            while node not in fit.held:
-                way.append(node)
-                node = int(self._tree.parent[node])
-            new_leaf = int(bool(way) and (node == ROOT or fit.held[node] > 0))
-            n_missing = sum(step not in self._local for step in way)
-            if len(fit.held) - 1 + len(way) > room.nodes or fit.n_leaves + new_leaf > room.sequences:
+            base, path = self._missing(target, fit.nodes)
+            n_leaves = fit.n_leaves + bool(path and (base == ROOT or self._n_children[base] + fit.n_children[base]))
+            n_held = len(self._local) - 1 + len(fit.nodes) + len(path)
+            if base in self._spent or n_held > capacity.nodes or n_leaves > capacity.sequences:
                 continue
-            if n_rows + n_missing > room.rows:
-                if fit.asked:
+            if len(fit.nodes) + len(path) > capacity.rows:
+                if fit.nodes:
                     break
-                way = self._beginning(way, room.rows)
-                n_missing = room.rows
-            fit.n_leaves += new_leaf
-            fit.served += bool(way) and way[0] == target
-            n_rows += n_missing
-            for step in reversed(way):
-                fit.held[node] += 1
-                fit.held[step] = 0
-                if step not in self._local:
-                    fit.asked.append(step)
-                node = step
+                path = path[: capacity.rows]
+            fit.n_leaves = n_leaves
+            for node in path:
+                fit.nodes[node] = None
+                fit.n_children[self._up(node)] += 1
+            fit.n_served += target in fit.nodes
         return fit
 
-    def _beginning(self, way: list[int], n_rows: int) -> list[int]:
-        """Return the upper part of a path that needs no more rows than there are.
+    def _give_up_cheapest(self, targets: list[int], capacity: Capacity) -> list[int]:
+        """Give up leaves until all targets fit, as far as no target is below them.
 
-        `way` begins with its lowest node; `n_rows` bounds the missing nodes.
+        Returns the local rows to release.
         """
-        for n in range(1, len(way) + 1):
-            if sum(step not in self._local for step in way[-n:]) > n_rows:
-                return way[-n + 1 :]
-        return way
+        fit = self._fit(targets, Capacity(rows=_ANY, nodes=_ANY, sequences=_ANY))
+        n_nodes, n_leaves = len(self._local) - 1 + len(fit.nodes) - capacity.nodes, fit.n_leaves - capacity.sequences
+        needed = self._with_all_above(map(self._up, targets))
+        queue = [self._price(node, needed) for node in self._local if not self._n_children[node] and node not in needed]
+        heapify(queue)
+        rows: list[int] = []
+        while queue and (n_nodes > 0 or n_leaves > 0):
+            price = heappop(queue)
+            leaf = price[-1]
+            current = self._price(leaf, needed)
+            if current != price:  # a branch beside it was given up
+                heappush(queue, current)
+            elif price[0] < np.inf:
+                rows.append(self._give_up(leaf))
+                n_nodes -= 1
+                parent = self._up(leaf)
+                if self._n_children[parent] or parent in needed:
+                    n_leaves -= 1
+                else:
+                    heappush(queue, self._price(parent, needed))
+        return rows
 
-    def _ask(self, fit: _Fit, evaluated: BoolArray | list[bool]) -> tuple[Ask, IntArray]:
-        gone: list[int] = []
-        if len(fit.held) - len(fit.asked) < len(self._local):
-            gone = [row for node, row in self._local.items() if node not in fit.held]
-            self._local = {node: row for node, row in self._local.items() if node in fit.held}
-        place = {node: i for i, node in enumerate(fit.asked)}
-        parents = [int(self._tree.parent[node]) for node in fit.asked]
-        asked = np.array(fit.asked, dtype=np.int32)
-        wanted = np.array([not evaluated[node] for node in fit.asked], dtype=np.bool_)
+    def _price(self, leaf: int, needed: set[int]) -> tuple[float, float, int]:
+        """Return the sort key by which leaves are given up, the smallest first.
+
+        It begins with the number of rows that have to be evaluated again to have the
+        leaf and the ancestors that carry only that leaf back.
+        """
+        n_rows, parent = 1.0, self._up(leaf)
+        while parent not in needed and self._n_children[parent] == 1:
+            n_rows, parent = n_rows + 1, self._up(parent)
+        if parent in self._spent:
+            n_rows = np.inf
+        return n_rows if self._may_carry(leaf) else 0.0, self._worth(leaf), leaf
+
+    def _give_up_all_but(self, stays: set[int]) -> list[int]:
+        """Give up all other nodes and return the local rows to release.
+
+        Args:
+            stays: Closed under ancestors.
+        """
+        return [self._give_up(node) for node in reversed(list(self._local)) if node not in stays]
+
+    def _give_up(self, node: int) -> int:
+        """Forget a leaf and return its local row."""
+        self._n_children.pop(node, None)
+        self._n_children[self._up(node)] -= 1
+        self._spent.discard(node)
+        return self._local.pop(node)
+
+    def _ask(self, nodes: list[int], again: BoolArray, released: list[int], spent: list[int]) -> Ask:
+        index = {node: i for i, node in enumerate(nodes)}
+        parents = [self._up(node) for node in nodes]
         ask = Ask(
-            parents=np.array([~place[p] if p in place else self._local[p] for p in parents], dtype=np.int32),
-            tokens=np.array([self._tree.token[node] for node in fit.asked], dtype=np.int32),
-            wanted=wanted,
-            keep=np.ones(len(asked), dtype=np.bool_) if self._carries is None else self._carries[asked],
-            release=np.array(gone, dtype=np.int32),
-            again=~wanted,
+            parents=_ids([~index[up] if up in index else self._local[up] for up in parents]),
+            tokens=_ids([self._tree.token[node] for node in nodes]),
+            wanted=~again,
+            keep=again | np.array([self._may_carry(node) for node in nodes], dtype=np.bool_),
+            release=_ids(released),
+            spent=_ids([self._local[node] for node in spent]),
+            again=again,
         )
-        self._local.update((node, self.next_local + i) for i, node in enumerate(fit.asked))
-        self.next_local += len(asked)
-        self._n_children, self._n_leaves = fit.held, fit.n_leaves
-        self.repeated += len(asked) - int(np.count_nonzero(wanted))
-        return ask, asked[wanted]
+        self._local.update((node, self.next_local + i) for i, node in enumerate(nodes))
+        self._n_children.update(parents)
+        self._spent.update(spent)
+        self.next_local += len(nodes)
+        self.n_repeated += int(np.count_nonzero(again))
+        return ask
+
+
+def _ids(values: list[int]) -> IntArray:
+    return np.array(values, dtype=np.int32)

@@ -12,7 +12,7 @@ from selectrie.core.model import Rows
 from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.decoding.healed_mass import HealedMass
-from selectrie.decoding.held_nodes import LiveNodes
+from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.path_tree import PathTree
 from selectrie.decoding.task import TaskBase
 from selectrie.errors import ProtocolError
@@ -20,7 +20,7 @@ from selectrie.errors import ProtocolError
 R = TypeVar("R")
 
 
-class AutomatonTask(TaskBase[IntArray, R]):
+class AutomatonTask(TaskBase[list[int], R]):
     """A task that reads rows of a `PathTree` one by one.
 
     Raises `ProtocolError` for no prompt, and `TokenRangeError` for an unknown token.
@@ -31,16 +31,16 @@ class AutomatonTask(TaskBase[IntArray, R]):
             raise ProtocolError("a search needs a prompt of at least one token")
         spec.vocabulary.check_tokens(prompt)
         floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
-        super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
+        super().__init__(prompt, floor, [ROOT])
         self._automaton, self._spec = automaton, spec
         self._ends_by_token = spec.terminator == "eog"
         self._tree = PathTree(automaton.start(), spec.healing)
         self._set_ends(ROOT)
-        self._live = LiveNodes(self._tree, None)
+        self._live = HeldNodes(self._tree)
         self._healing = HealedMass(spec.vocabulary, spec.healed)
 
-    def _read(self, nodes: IntArray, rows: Rows) -> None:
-        for i, node in enumerate(nodes.tolist()):
+    def _read(self, nodes: list[int], rows: Rows) -> None:
+        for i, node in enumerate(nodes):
             self._tree.evaluated[node] = True
             self._read_row(node, rows, i)
 

@@ -90,7 +90,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._other: list[tuple[float, int]] = []
         self._last = self._last_needed()
 
-    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
+    def _plan(self, room: Capacity) -> tuple[Ask, list[int]] | None:
         if self._healing.waiting != NO_NODE:
             return self._ask_for([self._healing.waiting], {}, room)
         budget = self._spec.search.budget_nodes
@@ -122,7 +122,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             heal_gap=self._healing.log_heal()[1],
             wanted=self._top_tokens,
             n_evaluated=self._n_evaluated,
-            n_repeated=self._live.repeated,
+            n_repeated=self._live.n_repeated,
             n_dead_ends=self._n_dead_ends,
             n_other=len(self._other),
         )
@@ -188,9 +188,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         read = float(np.exp(list(self._early.values())).sum())
         return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
-    def _ask_for(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> tuple[Ask, IntArray]:
+    def _ask_for(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> tuple[Ask, list[int]]:
         ask, expected = self._live.plan(targets, self._tree.evaluated, room)
-        planned = set(expected.tolist())
+        planned = set(expected)
         for node in targets:
             prefix = self._tree.logp[node] - self._log_heal
             if node in planned and node not in bounds and self._is_ready:

@@ -199,7 +199,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         """Return how many texts have been drawn so far."""
         return sum(stream.text is not None for stream in self._streams)
 
-    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
+    def _plan(self, room: Capacity) -> tuple[Ask, list[int]] | None:
         if self._healing.waiting != NO_NODE:
             return self._live.plan([self._healing.waiting], self._tree.evaluated, room)
         self._needed = [node for node in self._needed if not self._tree.evaluated[node]]
@@ -242,7 +242,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             log_heal=log_heal,
             heal_gap=gap,
             n_evaluated=self._n_evaluated,
-            n_repeated=self._live.repeated,
+            n_repeated=self._live.n_repeated,
         )
 
     def _not_removed(self) -> float:

@@ -37,11 +37,11 @@ from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
 from selectrie.decoding.beam.candidates import CandidateQueue, Follower
 from selectrie.decoding.beam.expansion import BeamExpander
-from selectrie.decoding.beam.held_paths import HeldPaths
 from selectrie.decoding.beam.hypotheses import FinishedHypotheses, add_up
 from selectrie.decoding.beam.records import BeamOutcome, BeamPath, BeamSpec, PathView
 from selectrie.decoding.beam.results import Found
 from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.errors import ProtocolError
 
@@ -86,7 +86,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._spec, self._beam = spec, spec.beam
         self._grown = BeamExpander(automaton, spec)
         self._tree = self._grown.tree
-        self._held = HeldPaths(self._tree)
+        self._held = HeldNodes(self._tree, self._may_carry, self._tree.logp.__getitem__)
         self._found = self._pool(spec.beam.n)
         self._groups = self._make_groups()
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
@@ -129,15 +129,18 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._break_off("deadline")
 
     def _plan(self, room: Capacity) -> tuple[Ask, list[int]]:
-        carries = self._grown.carries
-        resting = [node for node in self._rows if node in carries]
-        # The next node may be below any of those before it.
-        if self._healing.waiting != NO_NODE:
-            carries, resting = {*carries, self._healing.waiting}, list(self._early)
-        return self._held.plan(self._waiting, resting, carries, room)
+        # The next row for the healed bytes may be below any of those before it.
+        is_healing = self._healing.waiting != NO_NODE
+        resting = list(self._early) if is_healing else [node for node in self._rows if node in self._grown.carries]
+        return self._held.plan(self._waiting, self._tree.evaluated, room, resting)
+
+    def _may_carry(self, node: int) -> bool:
+        return node in self._grown.carries or node == self._healing.waiting
 
     def _read(self, nodes: list[int], rows: Rows) -> None:
         self._n_left -= len(nodes)
+        for node in nodes:
+            self._tree.evaluated[node] = True
         if nodes and nodes[0] == self._healing.waiting:
             self._heal(rows, nodes[0])
             return

@@ -12,7 +12,7 @@ import numpy as np
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.held_nodes import GRANULE, LiveNodes
+from selectrie.decoding.held_nodes import GRANULE, HeldNodes
 from selectrie.decoding.open_list import Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -89,7 +89,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._open = OpenList(self._reader.evaluated)
         carries = np.zeros(len(trie.token), dtype=np.bool_)
         carries[trie.parent[1:][needs.row[1:]]] = True
-        self._live = LiveNodes(trie, carries)
+        self._live = HeldNodes(trie, carries.item)
         self._n_needed = needs.n_rows
         self._waves = DepthFirstFallback(trie, needs, self._reader, self._live, carries=carries, depth=floor.nodes)
         self._greedy = ROOT
@@ -228,10 +228,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, room)
-        asked = set(nodes.tolist())
+        asked = set(nodes)
         left = [entry for entry in taken if entry.token not in asked]
         self._add_open(np.array([e.token for e in left], dtype=np.int32), np.array([e.bound for e in left]))
-        return self._waves.releasing(ask), nodes
+        return self._waves.releasing(ask), np.array(nodes, dtype=np.int32)
 
     def _ahead(self, targets: list[int], spare: int) -> list[int]:
         """Return the only children of targets, down to the first branching.
@@ -287,5 +287,5 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             log_open=log_open,
             n_evaluated=self._reader.n_evaluated,
             n_needed=self._n_needed,
-            n_repeated=self._live.repeated + self._waves.n_repeated,
+            n_repeated=self._live.n_repeated + self._waves.n_repeated,
         )

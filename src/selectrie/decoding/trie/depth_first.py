@@ -11,7 +11,7 @@ import numpy as np
 
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, IntArray
-from selectrie.decoding.held_nodes import LiveNodes
+from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.scoring import RowNeeds, TrieReader
 from selectrie.decoding.task import NOTHING, Ask
 from selectrie.decoding.trie.batches import DepthFirstWindows
@@ -40,7 +40,7 @@ class DepthFirstFallback:
     """
 
     def __init__(
-        self, trie: TokenTrie, needs: RowNeeds, reader: TrieReader, live: LiveNodes, *, carries: BoolArray, depth: int
+        self, trie: TokenTrie, needs: RowNeeds, reader: TrieReader, live: HeldNodes, *, carries: BoolArray, depth: int
     ) -> None:
         self._trie, self._needs, self._reader, self._live = trie, needs, reader, live
         self._carries, self._depth = carries, depth
@@ -64,7 +64,7 @@ class DepthFirstFallback:
         if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
         n_carrying = int(np.count_nonzero(self._carries & self._reader.evaluated))
-        ahead = self._live.repeated + self.n_repeated + n_carrying + width * self._depth
+        ahead = self._live.n_repeated + self.n_repeated + n_carrying + width * self._depth
         return ahead > MOST_AHEAD * self._n_needed
 
     @property
