@@ -135,13 +135,13 @@ class HeldNodes:
     def _up(self, node: int) -> int:
         return int(self._tree.parent[node])
 
-    def _missing(self, node: int, asked: Container[int] = ()) -> tuple[int, list[int]]:
+    def _missing(self, node: int, planned: Container[int] = ()) -> tuple[int, list[int]]:
         """Return the nearest ancestor that is there, and the path from below it.
 
-        A node is there if it is held or asked for. The path ends with `node`.
+        A node is there if it is held or `planned`. The path ends with `node`.
         """
         path: list[int] = []
-        while node not in self._local and node not in asked:
+        while node not in self._local and node not in planned:
             path.append(node)
             node = self._up(node)
         return node, path[::-1]

@@ -17,6 +17,10 @@ Reading the row again opens the others, which is almost never needed.
 """
 
 
+LEAST = float(np.finfo(np.float64).min)
+"""The smallest bound above -inf."""
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """An open entry: a node, a child without a node, or the rest of a row's children.

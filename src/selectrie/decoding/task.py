@@ -133,7 +133,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
         if self._is_finished:
             return None
         if self._pending is not None:
-            raise ProtocolError("asked again before the rows of the last ask were told")
+            raise ProtocolError("`ask` was called again before `tell`")
         check_room(room, self._floor)
         step = self._plan(room)
         if step is None:
@@ -144,7 +144,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
 
     def tell(self, rows: Rows) -> None:
         if self._pending is None:
-            raise ProtocolError("told rows that were not asked for")
+            raise ProtocolError("`tell` was called, but no row is expected")
         check_count(rows, len(self._pending))
         if not self._is_finished:
             self._read(self._pending, rows)
@@ -153,7 +153,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
 
     def result(self) -> R:
         if not self._is_finished:
-            raise ProtocolError("no result before ask returned None")
+            raise ProtocolError("there is no result before `ask` returns None")
         return self._result()
 
     @abstractmethod
@@ -172,7 +172,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
 def check_count(rows: Rows, expected: int) -> None:
     """Raise `ProtocolError` unless the number of rows is the expected one."""
     if len(rows) != expected:
-        raise ProtocolError(f"told {len(rows)} rows, asked for {expected}")
+        raise ProtocolError(f"`tell` got {len(rows)} rows, expected {expected}")
 
 
 def extend_in_rounds(
@@ -235,4 +235,4 @@ def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArra
 def check_room(room: Capacity, floor: Capacity) -> None:
     """Raise `ProtocolError` if `room` is below `floor`."""
     if room.rows < floor.rows or room.nodes < floor.nodes or room.sequences < floor.sequences:
-        raise ProtocolError(f"{room} is below the floor {floor}")
+        raise ProtocolError(f"the capacity {room} is below the floor {floor}")

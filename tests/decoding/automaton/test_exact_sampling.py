@@ -269,9 +269,9 @@ def test_a_mistake_is_refused():
     with pytest.raises(OptionError, match="seed"):
         ExactSampleTask(PROMPT, ANIMALS, spec_of(), n=2, seed=2**128 - 1)
     task = ExactSampleTask(PROMPT, ANIMALS, spec_of(), n=1, seed=0)
-    with pytest.raises(ProtocolError, match="asked again"):
+    with pytest.raises(ProtocolError, match="called again"):
         task.ask(Capacity(8, 8, 8))
-    with pytest.raises(ProtocolError, match="told 0 rows"):
+    with pytest.raises(ProtocolError, match="got 0 rows"):
         task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()

@@ -346,9 +346,9 @@ def test_a_mistake_is_refused():
     with pytest.raises(OptionError, match="end-of-generation"):
         AutomatonSpec(replace(TINY, eog=np.empty(0, dtype=np.int32)))
     task = AutomatonSearch(PROMPT, automaton, spec_of())
-    with pytest.raises(ProtocolError, match="asked again"):
+    with pytest.raises(ProtocolError, match="called again"):
         task.ask(Capacity(8, 8, 8))
-    with pytest.raises(ProtocolError, match="told 0 rows"):
+    with pytest.raises(ProtocolError, match="got 0 rows"):
         task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()

@@ -736,14 +736,14 @@ def test_ask_and_tell_in_the_wrong_order_are_refused():
     spec = spec_of(seed=1, sampling=SAME, stopping=StopParams(max_tokens=3, ignore_eog=True))
     task = SampleTask(spec)
     row = Rows(model.row(PROMPT)[None])
-    with pytest.raises(ProtocolError, match="asked again"):
+    with pytest.raises(ProtocolError, match="called again"):
         task.ask(WIDE)
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
-    with pytest.raises(ProtocolError, match="told 2 rows, asked for 1"):
+    with pytest.raises(ProtocolError, match="got 2 rows, expected 1"):
         task.tell(Rows(np.stack([model.row(PROMPT)] * 2)))
     task.tell(row)
-    with pytest.raises(ProtocolError, match="not asked for"):
+    with pytest.raises(ProtocolError, match="no row is expected"):
         task.tell(row)
     with pytest.raises(ProtocolError, match="below the floor"):
         task.ask(Capacity(1, 1, 1))

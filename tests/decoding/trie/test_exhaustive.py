@@ -150,14 +150,14 @@ def test_steps_out_of_order_raise_and_change_nothing():
     """Asking before telling, telling twice, a wrong count, a result too early."""
     model = HashModel(2)
     task, _ = task_of([(2, 3), (4, 5)])
-    with pytest.raises(ProtocolError, match="asked again"):
+    with pytest.raises(ProtocolError, match="called again"):
         task.ask(WIDE)
-    with pytest.raises(ProtocolError, match="told 2 rows, asked for 1"):
+    with pytest.raises(ProtocolError, match="got 2 rows, expected 1"):
         task.tell(Rows(np.stack([model.row(PROMPT)] * 2)))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
     task.tell(Rows(model.row(PROMPT)[None]))
-    with pytest.raises(ProtocolError, match="not asked for"):
+    with pytest.raises(ProtocolError, match="no row is expected"):
         task.tell(Rows(model.row(PROMPT)[None]))
     ask = task.ask(WIDE)
     assert ask.tokens.tolist() == [2, 4]

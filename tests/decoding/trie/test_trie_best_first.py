@@ -486,14 +486,14 @@ def test_steps_out_of_order_raise():
     case = Case([(2, 3), (4, 5, 6)], "none", "joint", 1, 1.0, with_prior=False)
     task = BestFirst(PROMPT, case.trie, case.needs, "none", objective=case.objective(), search=SearchParams())
     row = case.model.row(PROMPT)
-    with pytest.raises(ProtocolError, match="asked again"):
+    with pytest.raises(ProtocolError, match="called again"):
         task.ask(WIDE)
-    with pytest.raises(ProtocolError, match="told 2 rows"):
+    with pytest.raises(ProtocolError, match="got 2 rows"):
         task.tell(Rows(np.stack([row, row])))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
     task.tell(Rows(row[None]))
-    with pytest.raises(ProtocolError, match="not asked for"):
+    with pytest.raises(ProtocolError, match="no row is expected"):
         task.tell(Rows(row[None]))
     with pytest.raises(ProtocolError, match="below the floor"):
         task.ask(Capacity(1, 1, 1))

@@ -22,7 +22,7 @@ from selectrie.decoding.automaton.records import (
     canonical_paths,
 )
 from selectrie.decoding.held_nodes import GRANULE
-from selectrie.decoding.open_list import Open, OpenList, RowChildren
+from selectrie.decoding.open_list import LEAST, Open, OpenList, RowChildren
 from selectrie.decoding.path_tree import NO_STATE
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask
@@ -32,8 +32,6 @@ __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
 N_TOP_TOKENS = 10
 """How many of the most probable tokens after the prompt are noted."""
-LEAST = float(np.finfo(np.float64).min)
-"""The smallest bound above -inf."""
 
 
 class AutomatonSearch(AutomatonTask[AutomatonOutcome]):

@@ -158,13 +158,13 @@ class BeamExpander:
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
         shown = [TokenScore.of(spec.vocabulary, token, score) for token, score in pairs]
         view = PathView(self.tree.tokens(node), self.data(node), self.tree.logp[node], node in self.ends)
-        chosen, given = [], expand(view, shown)
-        if not isinstance(given, Iterable):
-            raise OptionError("expand", given, "token ids as what it returns")
-        for token in given:
-            number = natural("expand", token, "token ids as what it returns")
+        chosen, returned = [], expand(view, shown)
+        if not isinstance(returned, Iterable):
+            raise OptionError("expand", f"a callable that returned {returned!r}", "a callable that returns token ids")
+        for token in returned:
+            number = natural("expand", token, "a callable that returns token ids")
             if not allows(allowed, number):
-                raise OptionError("expand", number, f"only tokens that may follow {view.data!r} as what it returns")
+                raise OptionError("expand", number, f"a callable that returns tokens that may follow {view.data!r}")
             chosen.append(number)
         return np.unique(np.array(chosen, dtype=np.int32))
 

@@ -54,7 +54,7 @@ class FinishedHypotheses:
         if node in text.paths:
             return
         text.paths[node] = logp
-        if text.best == NO_NODE or self._place(text, node) < self._place(text, text.best):
+        if text.best == NO_NODE or self._rank_key(text, node) < self._rank_key(text, text.best):
             text.best = node
         # Sorted, so that the sum does not depend on the order in which paths were
         # finished.
@@ -62,7 +62,7 @@ class FinishedHypotheses:
         text.score = self.score(text.logp, self._tree.n_text[text.best])
         self._kth = None
 
-    def _place(self, text: Finished, node: int) -> tuple[float, tuple[int, ...]]:
+    def _rank_key(self, text: Finished, node: int) -> tuple[float, tuple[int, ...]]:
         """Return the sort key of a text's paths, the smallest first.
 
         If joints are added up, the most probable path comes first, else the best.

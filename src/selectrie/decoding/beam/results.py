@@ -12,17 +12,17 @@ from selectrie.decoding.beam.records import BeamPath, BeamSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class BeamResults:
     """Paths of a search as records.
 
     Attributes:
-        _found: All finished texts.
+        _finished: All finished texts.
         _log_heal: What is taken off every sum.
     """
 
     _spec: BeamSpec
     _grown: BeamExpander
-    _found: FinishedHypotheses
+    _finished: FinishedHypotheses
     _log_heal: float
 
     def _joint(self, node: int) -> float:
@@ -35,15 +35,13 @@ class Found:
         and so on.
         """
         n = self._spec.beam.n
-        if len(pools) == 1:
-            return [(text, 0) for text in self._found.ranked()[:n]]
         ranked = [pool.ranked() for pool in pools]
-        given: dict[Key, int] = {}
-        for place in range(max(map(len, ranked), default=0)):
+        group_of: dict[Key, int] = {}
+        for rank in range(max(map(len, ranked), default=0)):
             for number, texts in enumerate(ranked):
-                if place < len(texts) and len(given) < n:
-                    given.setdefault(texts[place].key, number)
-        return [(text, given[text.key]) for text in self._found.ranked() if text.key in given]
+                if rank < len(texts) and len(group_of) < n:
+                    group_of.setdefault(texts[rank].key, number)
+        return [(text, group_of[text.key]) for text in self._finished.ranked() if text.key in group_of]
 
     def path_of(self, text: Finished, group: int) -> BeamPath:
         joint = text.paths[text.best]
@@ -61,7 +59,7 @@ class Found:
             logp_end=end,
             logp=joint,
             logp_path=joint,
-            score=self._found.score(joint, len(path)),
+            score=self._finished.score(joint, len(path)),
             n_paths=1,
             complete=complete,
             group=0,

@@ -39,7 +39,7 @@ from selectrie.decoding.beam.candidates import CandidateQueue, Follower
 from selectrie.decoding.beam.expansion import BeamExpander
 from selectrie.decoding.beam.hypotheses import FinishedHypotheses, add_up
 from selectrie.decoding.beam.records import BeamOutcome, BeamPath, BeamSpec, PathView
-from selectrie.decoding.beam.results import Found
+from selectrie.decoding.beam.results import BeamResults
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.task import Ask, TaskBase
@@ -47,7 +47,7 @@ from selectrie.errors import ProtocolError
 
 __all__ = ["BeamOutcome", "BeamPath", "BeamSpec", "BeamTask", "PathView"]
 
-_LOOKED_AT = 64
+_MAX_LOOKED_AT = 64
 """Maximum number of extensions looked at in a step for each one that may be kept.
 
 Beyond it, a step gives up on extensions that keep being refused.
@@ -87,7 +87,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._grown = BeamExpander(automaton, spec)
         self._tree = self._grown.tree
         self._held = HeldNodes(self._tree, self._may_carry, self._tree.logp.__getitem__)
-        self._found = self._pool(spec.beam.n)
+        self._finished = self._pool(spec.beam.n)
         self._groups = self._make_groups()
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._waiting: list[int] = [ROOT]
@@ -108,7 +108,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def _make_groups(self) -> list[_Group]:
         beam = self._beam
         if beam.groups == 1:
-            return [_Group(0, beam.width, self._found)]
+            return [_Group(0, beam.width, self._finished)]
         n, width = -(-beam.n // beam.groups), beam.width // beam.groups
         return [_Group(number, width, self._pool(n)) for number in range(beam.groups)]
 
@@ -144,8 +144,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         if nodes and nodes[0] == self._healing.waiting:
             self._heal(rows, nodes[0])
             return
-        told = set(nodes)
-        self._waiting = [node for node in self._waiting if node not in told]
+        self._waiting = [node for node in self._waiting if not self._tree.evaluated[node]]
         kept = rows.copy() if self._waiting and nodes else rows
         self._rows.update((node, (kept, i)) for i, node in enumerate(nodes))
         self._take_steps()
@@ -206,15 +205,15 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             return
         key = self._grown.key(node)
         group.pool.add(node, joint, key)
-        if group.pool is not self._found:
-            self._found.add(node, joint, key)
+        if group.pool is not self._finished:
+            self._finished.add(node, joint, key)
 
     def _joint(self, node: int) -> float:
         return self._tree.logp[node] - self._log_heal
 
     def _bound(self, logp: float, n_text: int) -> float:
         """Return the best score that a path with this sum of logp can reach."""
-        return self._found.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
+        return self._finished.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
 
     def _extend(self, group: _Group, penalty: Mapping[int, float]) -> list[int]:
         """Take the best extensions of a group's paths, and return all that were taken.
@@ -229,14 +228,14 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         next_best = CandidateQueue(
             (tree.logp[node], tree.rank[node], node, self._followers(node, width, penalty)) for node in group.beam
         )
-        most_off = max(penalty.values(), default=0.0)
-        most_leaves = max(width, self._beam.n)
+        max_penalty = max(penalty.values(), default=0.0)
+        max_ends = max(width, self._beam.n)
         taken: list[int] = []
         kept: list[int] = []
-        for _ in range(_LOOKED_AT * (width + most_leaves)):
+        for _ in range(_MAX_LOOKED_AT * (width + max_ends)):
             value = next_best.value
-            is_hopeless = not self._found.merges and self._bound(value + most_off, n_text) <= group.pool.kth
-            if value == -np.inf or is_hopeless or len(kept) == width or len(taken) - len(kept) == most_leaves:
+            is_hopeless = not self._finished.merges and self._bound(value + max_penalty, n_text) <= group.pool.kth
+            if value == -np.inf or is_hopeless or len(kept) == width or len(taken) - len(kept) == max_ends:
                 break
             node = grown.reach(*next_best.pop())
             if node != NO_NODE:
@@ -312,8 +311,8 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
 
     def _greedy_matters(self) -> bool:
         """Return whether the greedy path could still win, or write the winner."""
-        node, best = self._greedy, self._found.ranked()[:1]
-        if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._found.kth:
+        node, best = self._greedy, self._finished.ranked()[:1]
+        if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._finished.kth:
             return True
         key = self._grown.key(node)
         own = best[0].key[: len(key)]
@@ -331,21 +330,21 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         open_bounds = [self._bound(self._tree.logp[node], self._tree.n_text[node]) for node in self._broken]
         bound = max(open_bounds, default=-np.inf)
         self._lost = max(self._lost, bound)
-        self._stopped = "length" if bound > self._found.kth else "done"
+        self._stopped = "length" if bound > self._finished.kth else "done"
         self._is_finished = True
 
     def _result(self) -> BeamOutcome:
-        found = Found(self._spec, self._grown, self._found, self._log_heal)
-        best = found.best_texts([group.pool for group in self._groups])
+        results = BeamResults(self._spec, self._grown, self._finished, self._log_heal)
+        best = results.best_texts([group.pool for group in self._groups])
         greedy = self._greedy_end
         return BeamOutcome(
-            finished=tuple(found.path_of(text, group) for text, group in best),
-            broken=found.broken(self._broken),
-            greedy=None if greedy == NO_NODE else found.path_alone(greedy, self._greedy_end_logp, complete=True),
+            finished=tuple(results.path_of(text, group) for text, group in best),
+            broken=results.broken(self._broken),
+            greedy=None if greedy == NO_NODE else results.path_alone(greedy, self._greedy_end_logp, complete=True),
             agrees_with_greedy=(greedy != NO_NODE and self._grown.key(greedy) == best[0][0].key) if best else None,
             stopped=self._stopped,
             lost=self._lost,
-            n_merged=self._found.n_paths - len(self._found.texts),
+            n_merged=self._finished.n_paths - len(self._finished.texts),
             n_dead_ends=self._grown.n_dead_ends,
             n_refused=self._grown.n_refused,
             n_evaluated=self._n_evaluated,

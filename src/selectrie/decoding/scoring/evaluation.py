@@ -102,7 +102,9 @@ def row_needs(
             `OptionError`.
     """
     if terminator == "eog" and len(eog_ids) == 0:
-        raise OptionError("terminator", terminator, "another one: this model has no end-of-generation token")
+        raise OptionError(
+            "terminator", terminator, "'none', 'text' or 'unless-continued': this model has no end-of-generation token"
+        )
     inner = trie.inner
     ends = np.zeros(len(inner), dtype=np.bool_)
     ends[trie.path_node] = True
@@ -166,21 +168,21 @@ class TrieReader:
         children, owner = self.children(nodes)
         self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
         if self._reads_eog:
-            places = np.flatnonzero(self.needs.eog[nodes])
-            if len(places):
-                mass = rows.logp(places[:, None], self.needs.eog_ids[None, :])
-                self.eog_logp[nodes[places]] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
+            indices = np.flatnonzero(self.needs.eog[nodes])
+            if len(indices):
+                mass = rows.logp(indices[:, None], self.needs.eog_ids[None, :])
+                self.eog_logp[nodes[indices]] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
         else:
             self.eog_logp[nodes[self.needs.eog[nodes]]] = -np.inf
         if self._reads_rest:
-            for place in np.flatnonzero(self.needs.rest[nodes]).tolist():
-                node = int(nodes[place])
-                self.rest_logp[node] = min(rows.log_rest(place, self.trie.token[self.trie.children(node)]), 0.0)
+            for index in np.flatnonzero(self.needs.rest[nodes]).tolist():
+                node = int(nodes[index])
+                self.rest_logp[node] = min(rows.log_rest(index, self.trie.token[self.trie.children(node)]), 0.0)
         if self.needs.observe:
             self._observe(nodes, rows)
         if self.needs.best is not None:
-            for place in np.flatnonzero(self.needs.best[nodes]).tolist():
-                self.best_token[nodes[place]] = rows.top(place, 1)[0][0]
+            for index in np.flatnonzero(self.needs.best[nodes]).tolist():
+                self.best_token[nodes[index]] = rows.top(index, 1)[0][0]
         if not self.evaluated[ROOT] and nodes[0] == ROOT:
             self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
         self.evaluated[nodes] = True
@@ -188,8 +190,8 @@ class TrieReader:
 
     def _observe(self, nodes: IntArray, rows: Rows) -> None:
         for k, (node, ids) in enumerate(self.needs.observe):
-            for place in np.flatnonzero(nodes == node).tolist():
-                self.observed[k] = min(rows.log_mass(place, ids), 0.0)
+            for index in np.flatnonzero(nodes == node).tolist():
+                self.observed[k] = min(rows.log_mass(index, ids), 0.0)
 
     def evaluation(self) -> TrieEvaluation:
         """Return everything read so far."""

@@ -84,14 +84,14 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
     """
     if prior is None:
         return None
-    given = _prior_by_name(prior, choices) if isinstance(prior, Mapping) else _prior_in_order(prior)
-    if len(given) != len(choices):
-        raise ChoiceError(f"the prior has {len(given)} weights for {len(choices)} choices")
-    weights = np.array([_weight(value) for value in given], dtype=np.float64)
+    values = _prior_by_name(prior, choices) if isinstance(prior, Mapping) else _prior_in_order(prior)
+    if len(values) != len(choices):
+        raise ChoiceError(f"the prior has {len(values)} weights for {len(choices)} choices")
+    weights = np.array([_weight(value) for value in values], dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if len(wrong):
         index = int(wrong[0])
-        reason = f"its prior is {given[index]!r}; give a finite weight of at least 0"
+        reason = f"its prior is {values[index]!r}; give a finite weight of at least 0"
         raise ChoiceError(reason, index=index, choice=choices[index])
     first: dict[str, int] = {}
     for index, choice in enumerate(choices):

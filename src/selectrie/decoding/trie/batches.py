@@ -31,11 +31,11 @@ class DepthFirstWindows:
         marked[ROOT] = True
         # Entry 0 is the root. A node's position here is 1 + its number in the asks.
         self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
-        place = np.cumsum(marked) - 1
+        position = np.cumsum(marked) - 1
         last = self.nodes + trie.n_nodes_below[self.nodes]
-        self._up = place[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
+        self._up = position[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
         # Last marked descendant, or the node itself.
-        self._last = place[last].astype(np.int32)
+        self._last = position[last].astype(np.int32)
         self._last_child = np.zeros(len(self.nodes), dtype=np.int32)
         np.maximum.at(self._last_child, self._up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
         self._token, self._depth, self._wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]

@@ -13,16 +13,13 @@ from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.decoding.held_nodes import GRANULE, HeldNodes
-from selectrie.decoding.open_list import Open, OpenList, RowChildren
+from selectrie.decoding.open_list import LEAST, Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.decoding.trie.depth_first import DepthFirstFallback
 from selectrie.decoding.trie.frontier import Frontier, Heal
 from selectrie.options import SearchParams
-
-LEAST = float(np.finfo(np.float64).min)
-"""The smallest bound above -inf."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -228,8 +225,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, room)
-        asked = set(nodes)
-        left = [entry for entry in taken if entry.token not in asked]
+        planned = set(nodes)
+        left = [entry for entry in taken if entry.token not in planned]
         self._add_open(np.array([e.token for e in left], dtype=np.int32), np.array([e.bound for e in left]))
         return self._waves.releasing(ask), np.array(nodes, dtype=np.int32)
 

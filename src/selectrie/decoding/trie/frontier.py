@@ -138,9 +138,8 @@ class Frontier:
 
         They lie directly below evaluated nodes, and their prefix has some probability.
         """
-        children, _ = self.reader.children(np.flatnonzero(self.reader.evaluated).astype(np.int32))
-        waits = self._needs.row[children] & ~self.reader.evaluated[children] & (self.prefix[children] > -np.inf)
-        return children[waits]
+        children = self.waiting(np.flatnonzero(self.reader.evaluated).astype(np.int32))
+        return children[self.prefix[children] > -np.inf]
 
     def deciding(self, contender: Candidate) -> list[int]:
         """Return the open nodes that this end owns, heaviest first.
