@@ -38,7 +38,7 @@ class Walk:
         self._parent = {0: 0}  # of every local row held
         self._expected = [0]
 
-    def ask(self, room: Capacity) -> Ask | None:
+    def ask(self, capacity: Capacity) -> Ask | None:
         if not self.left:
             return None
         self.left -= 1
@@ -48,7 +48,7 @@ class Walk:
             del self._parent[row]
         held, first = list(self._parent), len(self._path)
         parents, tokens = [], []
-        for i in range(int(self._rng.integers(1, min(room.rows, 4) + 1))):
+        for i in range(int(self._rng.integers(1, min(capacity.rows, 4) + 1))):
             j = int(self._rng.integers(i)) if i and self._rng.random() < 0.6 else None
             row = int(self._rng.choice(held)) if j is None else first + j
             parents.append(row if j is None else ~j)
@@ -115,7 +115,7 @@ def test_run_refuses_parents_the_task_does_not_hold(parent):
     """A row never given, and a row released, are the task's mistake."""
 
     class Wrong(Walk):
-        def ask(self, room: Capacity) -> Ask | None:
+        def ask(self, capacity: Capacity) -> Ask | None:
             self.left -= 1
             self._expected = []
             if self.left == 5:

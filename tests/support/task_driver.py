@@ -30,11 +30,11 @@ class Driver:
     def run(self, task):
         self.path = {0: tuple(int(token) for token in task.prompt)}
         self.tell(task, [self.path[0]])
-        for room in self.rooms:
-            ask = task.ask(room)
+        for capacity in self.rooms:
+            ask = task.ask(capacity)
             if ask is None:
                 return task.result()
-            self.tell(task, self.take(ask, room))
+            self.tell(task, self.take(ask, capacity))
         raise AssertionError("rooms are endless")
 
     def tell(self, task, paths):
@@ -44,14 +44,14 @@ class Driver:
         task.tell(Rows(matrix))
         matrix.fill(np.nan)  # rows are valid during tell only
 
-    def take(self, ask, room):
+    def take(self, ask, capacity):
         """Check an ask, take its nodes in, and return the paths of the wanted ones."""
         for row in ask.release.tolist():
             self.live.pop(row)
             self.live_paths.remove(self.path[row])
         n, first = len(ask.tokens), len(self.path)
         assert n > 0
-        assert n <= room.rows
+        assert n <= capacity.rows
         assert all(~parent < i for i, parent in enumerate(ask.parents.tolist()) if parent < 0)
         parents = np.where(ask.parents < 0, first + ~ask.parents, ask.parents).tolist()
         for i, (parent, token) in enumerate(zip(parents, ask.tokens.tolist(), strict=True)):
@@ -65,8 +65,8 @@ class Driver:
             self.live[first + i] = bool(ask.keep[i])
         assert all(row == 0 or self.parent[row] == 0 or self.parent[row] in self.live for row in self.live)
         leaves = set(self.live) - {self.parent[row] for row in self.live}
-        assert len(self.live) <= room.nodes
-        assert len(leaves) <= room.sequences
+        assert len(self.live) <= capacity.nodes
+        assert len(leaves) <= capacity.sequences
         self.sizes.append(n)
         self.most_held = max(self.most_held, len(self.live))
         asked = [self.path[first + i] for i in range(n)]

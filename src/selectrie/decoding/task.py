@@ -61,8 +61,8 @@ class Task(Protocol[R_co]):
     Attributes:
         prompt: int32[T], T >= 1, tokens of the shared context; local row 0 is its last
             node.
-        floor: The least room that the task can work with, the prompt not counted: its
-            longest path, one branch, one row.
+        floor: The least capacity that the task can work with, the prompt not counted:
+            its longest path, one branch, one row.
     """
 
     @property
@@ -71,14 +71,15 @@ class Task(Protocol[R_co]):
     @property
     def floor(self) -> Capacity: ...
 
-    def ask(self, room: Capacity) -> Ask | None:
-        """Return what to evaluate next within `room`, or None when finished.
+    def ask(self, capacity: Capacity) -> Ask | None:
+        """Return what to evaluate next within `capacity`, or None when finished.
 
-        `room.nodes` and `room.sequences` count what the task may **hold** after this
-        ask, without row 0. `room.rows` counts what this ask may evaluate.
+        `capacity.nodes` and `capacity.sequences` count what the task may **hold** after
+        this ask, without row 0. `capacity.rows` counts what this ask may evaluate.
 
         Raises:
-            ProtocolError: If called again before `tell`, or if `room` is below `floor`.
+            ProtocolError: If called again before `tell`, or if `capacity` is below
+                `floor`.
         """
         ...
 
@@ -101,8 +102,8 @@ class Task(Protocol[R_co]):
 class TaskBase(ABC, Generic[PendingT, R]):
     """The part of the protocol that all tasks share.
 
-    It refuses calls that are out of order, rows of a wrong number and a room that is
-    too small, before anything changes. A subclass says in `_plan` what to evaluate
+    It refuses calls that are out of order, rows of a wrong number and a capacity that
+    is too small, before anything changes. A subclass says in `_plan` what to evaluate
     next, and reads the rows in `_read`. Between the two, a record of the ask is kept
     whose length is the number of wanted rows; `PendingT` is its type.
 
@@ -129,13 +130,13 @@ class TaskBase(ABC, Generic[PendingT, R]):
         """Return how many rows have been read so far."""
         return self._n_evaluated
 
-    def ask(self, room: Capacity) -> Ask | None:
+    def ask(self, capacity: Capacity) -> Ask | None:
         if self._is_finished:
             return None
         if self._pending is not None:
             raise ProtocolError("`ask` was called again before `tell`")
-        check_room(room, self._floor)
-        step = self._plan(room)
+        check_capacity(capacity, self._floor)
+        step = self._plan(capacity)
         if step is None:
             self._is_finished = True
             return None
@@ -157,7 +158,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
         return self._result()
 
     @abstractmethod
-    def _plan(self, room: Capacity) -> tuple[Ask, PendingT] | None:
+    def _plan(self, capacity: Capacity) -> tuple[Ask, PendingT] | None:
         """Return the next ask with its record, or None when finished."""
 
     @abstractmethod
@@ -232,7 +233,7 @@ def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArra
     return up
 
 
-def check_room(room: Capacity, floor: Capacity) -> None:
-    """Raise `ProtocolError` if `room` is below `floor`."""
-    if room.rows < floor.rows or room.nodes < floor.nodes or room.sequences < floor.sequences:
-        raise ProtocolError(f"the capacity {room} is below the floor {floor}")
+def check_capacity(capacity: Capacity, floor: Capacity) -> None:
+    """Raise `ProtocolError` if `capacity` is below `floor`."""
+    if capacity.rows < floor.rows or capacity.nodes < floor.nodes or capacity.sequences < floor.sequences:
+        raise ProtocolError(f"the capacity {capacity} is below the floor {floor}")

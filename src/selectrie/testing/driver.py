@@ -23,12 +23,12 @@ def run(task: Task[R], model: Model) -> R:
     """
     limits = model.limits
     n_states = 1 if limits.kind.is_recurrent else 0  # a forking model keeps the prompt's state too
-    room = Capacity(limits.rows_per_call, limits.nodes - len(task.prompt), limits.sequences - n_states)
+    capacity = Capacity(limits.rows_per_call, limits.nodes - len(task.prompt), limits.sequences - n_states)
     held, rows = _prefill(task.prompt, model)
     local = held[-1:]  # node of each local row
     try:
         task.tell(rows)
-        while (ask := task.ask(room)) is not None:
+        while (ask := task.ask(capacity)) is not None:
             _give_back(ask.release, local, model)
             nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
             local.extend(nodes.tolist())

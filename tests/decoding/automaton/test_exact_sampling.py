@@ -156,7 +156,7 @@ def test_the_room_changes_nothing(automaton, seed, rooms):
     """The same texts in any room; every ask fits."""
     model = HashModel(seed)
     task = ExactSampleTask(PROMPT, automaton, spec_of(), n=4, seed=seed)
-    small = Driver(model, [Capacity(*room) for room in rooms]).run(task)
+    small = Driver(model, [Capacity(*capacity) for capacity in rooms]).run(task)
     wide = draws(model, automaton, 4, seed)
     if not wide.is_empty:
         assert paths_of(small) == paths_of(wide)

@@ -162,7 +162,7 @@ def test_the_open_mass_holds_what_was_not_found(automaton, seed, share):
 def test_small_rooms_change_nothing(automaton, seed, rooms):
     """Whatever room there is, every ask fits and the answer is the same."""
     model = HashModel(seed)
-    outcome = Driver(model, [Capacity(*room) for room in rooms]).run(
+    outcome = Driver(model, [Capacity(*capacity) for capacity in rooms]).run(
         AutomatonSearch(PROMPT, automaton, spec_of(k=2, width=4))
     )
     assert_same(outcome, best_of(model, automaton, 2), 2)
@@ -195,9 +195,9 @@ def test_only_own_paths_count(automaton, seed, modulus):
 
 @settings(max_examples=40)
 @given(automata(), st.integers(0, 20), st.sampled_from([(32, 64, 8), (4, 6, 2), (1, 3, 1)]))
-def test_rows_that_were_cut_are_read_again(automaton, seed, room):
+def test_rows_that_were_cut_are_read_again(automaton, seed, capacity):
     """With one child kept a row, the others come from reading it again, and the answer is the same in any room."""
-    rows, nodes, sequences = room
+    rows, nodes, sequences = capacity
     limits = Limits(
         nodes=len(PROMPT) + nodes, sequences=sequences, rows_per_call=rows, kind=ModelKind.ATTENTION, max_idle_rows=64
     )

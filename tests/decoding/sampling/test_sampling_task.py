@@ -18,7 +18,7 @@ from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.draft_tree import DraftRoom, DraftTree
+from selectrie.decoding.sampling.draft_tree import DraftLimits, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
@@ -286,7 +286,7 @@ def test_no_guess_is_deeper_than_what_may_still_be_drawn():
 
 
 @pytest.mark.parametrize(
-    ("parents", "tokens", "room", "expected"),
+    ("parents", "tokens", "limits", "expected"),
     [
         ([-1, 0, 1], [5, 6, 7], (9, 9, 9), ([0, 1, 2], [5, 6, 7])),
         ([-1, 0, 1], [5, 6, 7], (2, 9, 9), ([0, 1], [5, 6])),  # most
@@ -299,11 +299,11 @@ def test_no_guess_is_deeper_than_what_may_still_be_drawn():
         ([], [], (9, 9, 9), ([], [])),
     ],
 )
-def test_a_proposal_is_cut_to_what_is_worth_evaluating(parents, tokens, room, expected):
+def test_a_proposal_is_cut_to_what_is_worth_evaluating(parents, tokens, limits, expected):
     """Places run from the tip, 0; equal paths once, no deeper, no wider, no more than there is room for."""
-    most, depth, branches = room
+    most, depth, branches = limits
     proposed = np.array(parents, dtype=np.int32), np.array(tokens, dtype=np.int32)
-    tree = DraftTree.of(proposed, DraftRoom(most, depth, branches, 26), {EOS})
+    tree = DraftTree.of(proposed, DraftLimits(most, depth, branches, 26), {EOS})
     assert (tree.parents, tree.tokens) == expected
 
 

@@ -103,14 +103,14 @@ def test_windows_are_as_large_as_the_room():
     #             1
     #      /      |      \
     #   2..4    5..7   8..10  of depth 2, under three nodes of depth 1: depth-first order 1 a b b b a b b b a b b b
-    for room, sizes in (
+    for capacity, sizes in (
         (Capacity(12, 12, 12), [12]),
         (Capacity(5, 12, 12), [5, 5, 2]),
         (Capacity(12, 12, 3), [4, 4, 4]),
         (Capacity(12, 6, 12), [6, 5, 1]),
     ):
         task, _ = task_of(paths)
-        driver = Driver(HashModel(1), [room])
+        driver = Driver(HashModel(1), [capacity])
         driver.run(task)
         assert driver.sizes == sizes
 
@@ -225,7 +225,7 @@ def test_the_driver_notices_a_task_that_asks_for_too_much():
         tell = task.tell
 
         @staticmethod
-        def ask(_room):
+        def ask(_capacity):
             return task.ask(WIDE)
 
     with pytest.raises(AssertionError):

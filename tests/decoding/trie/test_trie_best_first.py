@@ -373,11 +373,11 @@ def flat_set(n, depth, vocabulary):
 
 
 @pytest.mark.parametrize("terminator", TERMINATORS)
-@pytest.mark.parametrize("room", [Capacity(8, 40, 8), Capacity(64, 200, 64), Capacity(64, 4096, 4096)])
-def test_a_set_that_the_model_knows_nothing_about_costs_at_most_a_fifth_more(terminator, room):
+@pytest.mark.parametrize("capacity", [Capacity(8, 40, 8), Capacity(64, 200, 64), Capacity(64, 4096, 4096)])
+def test_a_set_that_the_model_knows_nothing_about_costs_at_most_a_fifth_more(terminator, capacity):
     """Uniform rows prune nothing: waves take over before rows are repeated in earnest."""
     case = Case(flat_set(400, 6, 12), terminator, "joint", 0, 0.0, with_prior=False)
-    outcome, driver, *_ = case.search([room])
+    outcome, driver, *_ = case.search([capacity])
     assert driver.told.total() + driver.carried.total() <= 1.2 * outcome.n_needed
     assert outcome.proved
 

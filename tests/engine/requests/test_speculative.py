@@ -93,9 +93,9 @@ def test_a_guess_keeps_to_ask_and_tell():
     """Out of step it is refused."""
     task = GuessTask(PROMPT, most=2, depth=2, branching=1, barred=NO_ENDS)
     row = Rows(HashModel(0).row(PROMPT)[None])
-    room = Capacity(1, 1, 1)
+    capacity = Capacity(1, 1, 1)
     with pytest.raises(ProtocolError, match="called again"):
-        task.ask(room)
+        task.ask(capacity)
     task.tell(row)
     with pytest.raises(ProtocolError, match="no row is expected"):
         task.tell(row)

@@ -65,7 +65,7 @@ class Line:
         self._n, self._model = n, model
         self.told: list[int] = []
 
-    def ask(self, room: Capacity) -> Ask | None:
+    def ask(self, capacity: Capacity) -> Ask | None:
         if len(self.told) > self._n:
             return None
         one = np.ones(1, dtype=np.bool_)
@@ -252,8 +252,8 @@ def test_the_lowest_priority_gives_way_first() -> None:
 
     class Boastful(HashModel):
         def capacity(self) -> Capacity:
-            room = super().capacity()
-            return Capacity(room.rows, room.nodes + 40, room.sequences)
+            capacity = super().capacity()
+            return Capacity(capacity.rows, capacity.nodes + 40, capacity.sequences)
 
     model = Boastful(1, limits=replace(WIDE, nodes=20))
     scheduler = Scheduler(model)

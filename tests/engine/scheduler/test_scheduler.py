@@ -48,8 +48,8 @@ class Walk:
         self.log: list[tuple[tuple[int, ...], float]] = []
         self.rooms: list[Capacity] = []
 
-    def ask(self, room: Capacity) -> Ask | None:
-        self.rooms.append(room)
+    def ask(self, capacity: Capacity) -> Ask | None:
+        self.rooms.append(capacity)
         if self._left == 0:
             return None
         self._left -= 1
@@ -148,8 +148,8 @@ class Boastful(HashModel):
     extra = 0
 
     def capacity(self) -> Capacity:
-        room = super().capacity()
-        return Capacity(room.rows, room.nodes + self.extra, room.sequences + self.extra)
+        capacity = super().capacity()
+        return Capacity(capacity.rows, capacity.nodes + self.extra, capacity.sequences + self.extra)
 
 
 def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[list[int]], make: Any) -> list[Job]:
@@ -336,7 +336,7 @@ class Stubborn(Walk):
         super().__init__(1, [1, 2])
         self._asks = list(asks)
 
-    def ask(self, room: Capacity) -> Ask | None:
+    def ask(self, capacity: Capacity) -> Ask | None:
         return self._asks.pop(0) if self._asks else None
 
     def tell(self, rows: Rows) -> None:

@@ -52,10 +52,10 @@ class Wide:
         self.prompt, self.floor = as_ids(prompt), Capacity(1, n, n)
         self._n, self._failing, self.best = n, failing, None
 
-    def ask(self, room: Capacity) -> Ask | None:
+    def ask(self, capacity: Capacity) -> Ask | None:
         if self.best is not None:
             return None
-        n = min(self._n, room.rows)
+        n = min(self._n, capacity.rows)
         every = np.ones(n, dtype=np.bool_)
         return Ask(np.zeros(n, dtype=np.int32), np.arange(n, dtype=np.int32), every, every)
 

@@ -88,20 +88,20 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._other: list[tuple[float, int]] = []
         self._last = self._last_needed()
 
-    def _plan(self, room: Capacity) -> tuple[Ask, list[int]] | None:
+    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         if self._healing.waiting != NO_NODE:
-            return self._ask_for([self._healing.waiting], {}, room)
+            return self._ask_for([self._healing.waiting], {}, capacity)
         budget = self._spec.search.budget_nodes
-        left = room.rows if budget is None else budget - self._n_evaluated
+        left = capacity.rows if budget is None else budget - self._n_evaluated
         if left > 0:
-            targets, bounds = self._targets(min(left, self._width, room.rows), left if budget is not None else None)
+            targets, bounds = self._targets(min(left, self._width, capacity.rows), left if budget is not None else None)
             if targets:
-                return self._ask_for(targets, bounds, replace(room, rows=min(room.rows, left)))
+                return self._ask_for(targets, bounds, replace(capacity, rows=min(capacity.rows, left)))
         # With what was read last, the path may have become a text.
         self._next_of_first()
         node = next(self._last, NO_NODE) if left <= 0 else NO_NODE
         if node != NO_NODE:
-            return self._ask_for([node], {}, room)
+            return self._ask_for([node], {}, capacity)
         return None
 
     def _result(self) -> AutomatonOutcome:
@@ -186,8 +186,8 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         read = float(np.exp(list(self._early.values())).sum())
         return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
 
-    def _ask_for(self, targets: list[int], bounds: dict[int, float], room: Capacity) -> tuple[Ask, list[int]]:
-        ask, expected = self._live.plan(targets, self._tree.evaluated, room)
+    def _ask_for(self, targets: list[int], bounds: dict[int, float], capacity: Capacity) -> tuple[Ask, list[int]]:
+        ask, expected = self._live.plan(targets, self._tree.evaluated, capacity)
         planned = set(expected)
         for node in targets:
             prefix = self._tree.logp[node] - self._log_heal

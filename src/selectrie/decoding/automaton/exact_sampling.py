@@ -151,7 +151,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     """Draws n texts side by side; the module's docstring explains why this is exact.
 
     Stream i has the seed `seed` + i. Its text depends only on that and on the rows,
-    neither on the other streams nor on the room. All streams go as far as they can
+    neither on the other streams nor on the capacity. All streams go as far as they can
     without a row; then the rows that they need are asked for together. A text ends with
     the end of generation or, with terminator "none", as soon as it may. `spec.search`
     only gives the budget.
@@ -199,16 +199,16 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         """Return how many texts have been drawn so far."""
         return sum(stream.text is not None for stream in self._streams)
 
-    def _plan(self, room: Capacity) -> tuple[Ask, list[int]] | None:
+    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         if self._healing.waiting != NO_NODE:
-            return self._live.plan([self._healing.waiting], self._tree.evaluated, room)
+            return self._live.plan([self._healing.waiting], self._tree.evaluated, capacity)
         self._needed = [node for node in self._needed if not self._tree.evaluated[node]]
         if not self._needed:
             self._advance()
         budget = self._spec.search.budget_nodes
         left = len(self._needed) if budget is None else budget - self._n_evaluated
         if self._needed and left > 0:
-            return self._live.plan(self._needed[:left], self._tree.evaluated, room)
+            return self._live.plan(self._needed[:left], self._tree.evaluated, capacity)
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:

@@ -71,8 +71,8 @@ class _Group:
 class BeamTask(TaskBase[list[int], BeamOutcome]):
     """One beam search.
 
-    In a small room, paths are evaluated one after the other, and again if they had to
-    be given up; the answer does not depend on the room. What the automaton or a
+    In a small capacity, paths are evaluated one after the other, and again if they had
+    to be given up; the answer does not depend on the capacity. What the automaton or a
     callback raises comes out of `tell`, and the task cannot be used afterwards. A step
     reads at most `width` + 1 rows.
     """
@@ -128,11 +128,11 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         if not self._is_finished:
             self._break_off("deadline")
 
-    def _plan(self, room: Capacity) -> tuple[Ask, list[int]]:
+    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]]:
         # The next row for the healed bytes may be below any of those before it.
         is_healing = self._healing.waiting != NO_NODE
         resting = list(self._early) if is_healing else [node for node in self._rows if node in self._grown.carries]
-        return self._held.plan(self._waiting, self._tree.evaluated, room, resting)
+        return self._held.plan(self._waiting, self._tree.evaluated, capacity, resting)
 
     def _may_carry(self, node: int) -> bool:
         return node in self._grown.carries or node == self._healing.waiting

@@ -34,7 +34,7 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         self._live: set[int] = set()
         self._n_levels = 0
 
-    def _plan(self, _room: Capacity) -> tuple[Ask, list[int]] | None:
+    def _plan(self, _capacity: Capacity) -> tuple[Ask, list[int]] | None:
         if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most:
             return None
         everyone = np.ones(len(self._frontier), dtype=np.bool_)

@@ -40,7 +40,7 @@ class Drafter(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DraftRoom:
+class DraftLimits:
     """What a draft may use.
 
     Attributes:
@@ -83,8 +83,8 @@ class DraftTree:
         return self._child.get((position, token))
 
     @staticmethod
-    def of(proposed: tuple[IntArray, IntArray], room: DraftRoom, barred: Container[int]) -> DraftTree:
-        """Return the part of a proposal that fits the room.
+    def of(proposed: tuple[IntArray, IntArray], limits: DraftLimits, barred: Container[int]) -> DraftTree:
+        """Return the part of a proposal that fits the limits.
 
         Equal paths are kept once, and no path goes through a `barred` token (one that
         ends the sequence). Raises `OptionError` if the proposal is not a tree and
@@ -93,16 +93,16 @@ class DraftTree:
         tree = DraftTree()
         position, depth = {NO_NODE: 0}, [0]
         n_leaves = 1
-        for i, (parent, token) in enumerate(zip(*_checked(proposed, room.n_vocabulary), strict=True)):
+        for i, (parent, token) in enumerate(zip(*_checked(proposed, limits.n_vocabulary), strict=True)):
             up = position.get(parent)
-            if up is None or token in barred or depth[up] == room.depth:
+            if up is None or token in barred or depth[up] == limits.depth:
                 continue
             known = tree.child(up, token)
             if known is not None:
                 position[i] = known
                 continue
             new_leaf = up in tree.parents
-            if len(tree) == room.most or n_leaves + new_leaf > room.sequences:
+            if len(tree) == limits.most or n_leaves + new_leaf > limits.sequences:
                 continue
             n_leaves += new_leaf
             tree.parents.append(up)

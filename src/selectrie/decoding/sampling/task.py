@@ -18,7 +18,7 @@ from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import Capacity, FloatArray, IntArray
 from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.draft_tree import Drafter, DraftRoom, DraftTree
+from selectrie.decoding.sampling.draft_tree import Drafter, DraftLimits, DraftTree
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.sequence import AllowedTokens, DrawnText, DrawnTokens
 from selectrie.decoding.task import Ask, TaskBase
@@ -149,8 +149,8 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
     """Draws one sequence.
 
     It asks for a node below the last one only to draw a further token, and for guesses
-    only as the room allows. One token is drawn in each step. An automaton that allows
-    nothing where it cannot end is a `ProtocolError`. What the stop callback, the
+    only as the capacity allows. One token is drawn in each step. An automaton that
+    allows nothing where it cannot end is a `ProtocolError`. What the stop callback, the
     automaton or the drafter raises comes out of `tell` or `ask`, and the task cannot be
     used afterwards.
     """
@@ -224,8 +224,8 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         if not self._is_finished:
             self._end("deadline")
 
-    def _plan(self, room: Capacity) -> tuple[Ask, _LastAsk]:
-        tree = self._draft(room)
+    def _plan(self, capacity: Capacity) -> tuple[Ask, _LastAsk]:
+        tree = self._draft(capacity)
         self._n_drafted += len(tree)
         n = 1 + len(tree)
         ask = Ask(
@@ -256,16 +256,16 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
             n_accepted=self._n_accepted,
         )
 
-    def _draft(self, room: Capacity) -> DraftTree:
+    def _draft(self, capacity: Capacity) -> DraftTree:
         """Return guesses below the tip.
 
         The row of a guess at depth d draws the token d + 1 after the tip. No guess is
         therefore deeper than the tokens to come, and none ends the sequence.
         """
-        fits = DraftRoom(
-            most=min(room.rows, room.nodes - self._n_held) - 1,
+        fits = DraftLimits(
+            most=min(capacity.rows, capacity.nodes - self._n_held) - 1,
             depth=self._most + self._n_healing - len(self._tokens) - 1,
-            sequences=room.sequences,
+            sequences=capacity.sequences,
             n_vocabulary=len(self._spec.pieces),
         )
         if self._spec.drafter is None or fits.is_empty:

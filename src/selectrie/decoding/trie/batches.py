@@ -1,6 +1,6 @@
 """Cuts a trie's nodes into depth-first windows, the order of exhaustive scoring.
 
-Each window is as large as the room allows.
+Each window is as large as the capacity allows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class DepthFirstWindows:
 
     @property
     def floor(self) -> Capacity:
-        """Return the least room it can use: its longest path, one branch, one row."""
+        """Return the least capacity it can use.
+
+        That is its longest path, one branch, one row.
+        """
         return Capacity(rows=1, nodes=int(self._depth.max()), sequences=1)
 
     @property
@@ -72,7 +75,7 @@ class DepthFirstWindows:
         """
         return np.asarray(self._held[self._last_child[self._held] < self.at] + self._shift, dtype=np.int32)
 
-    def next_window(self, room: Capacity) -> tuple[Ask, IntArray] | None:
+    def next_window(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next ask and the trie nodes whose rows it wants, int32[].
 
         None means that all nodes were asked for.
@@ -82,8 +85,8 @@ class DepthFirstWindows:
             return None
         # All ancestors of the first node are alive, and nothing else is kept.
         carried = int(self._depth[start]) - 1
-        stop = min(start + min(room.rows, room.nodes - carried), len(self.nodes))
-        leaves = self._leaves_before[start] + room.sequences - 1
+        stop = min(start + min(capacity.rows, capacity.nodes - carried), len(self.nodes))
+        leaves = self._leaves_before[start] + capacity.sequences - 1
         stop = min(stop, int(np.searchsorted(self._leaves_before[: len(self.nodes)], leaves, side="right")))
         window = np.arange(start, stop, dtype=np.int32)
         up = self._up[start:stop]

@@ -62,8 +62,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
 
     Where bytes were healed, an objective of means needs `heal`, because the order of
     its scores depends on it. The observed nodes then come first. Depth-first waves over
-    what still matters take over when the room does not hold the trie and the search has
-    spent as much as `depth_first.MOST_AHEAD` allows.
+    what still matters take over when the capacity does not hold the trie and the search
+    has spent as much as `depth_first.MOST_AHEAD` allows.
     """
 
     def __init__(
@@ -113,26 +113,26 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         if self._greedy != NO_NODE and not self._needs.row[self._greedy]:
             self._greedy = NO_NODE
 
-    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
+    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         # Also before the last ask: `result` reads the refreshed state.
         self._frontier.refresh()
         budget = self._search.budget_nodes
         left = self._n_needed if budget is None else budget - self._reader.n_evaluated
         if left <= 0 and (required := self._required() or self._towards_a_value()):
             self._waves.end()
-            return self._ask_best(required, np.inf, replace(room, rows=min(room.rows, len(required))))
-        room = replace(room, rows=min(room.rows, max(left, 1)))
+            return self._ask_best(required, np.inf, replace(capacity, rows=min(capacity.rows, len(required))))
+        capacity = replace(capacity, rows=min(capacity.rows, max(left, 1)))
         while left > 0:
             at_least = self._at_least()
             required, refining = self._required(), self._refining(at_least)
             goes_on = self._goes_on(at_least) or bool(refining)
             if not required and not goes_on:
                 break
-            if goes_on and not self._waves.active and self._turns_to_waves(room):
+            if goes_on and not self._waves.active and self._turns_to_waves(capacity):
                 self._waves.lay_out(self._what_matters(at_least))
             if not self._waves.active:
-                return self._ask_best([*required, *refining], at_least if goes_on else np.inf, room)
-            wave = self._next_wave(at_least, room)
+                return self._ask_best([*required, *refining], at_least if goes_on else np.inf, capacity)
+            wave = self._next_wave(at_least, capacity)
             if wave is not None:
                 return wave
         return None
@@ -207,7 +207,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         """
         return max(self._search.width, self._reader.n_evaluated // 4)
 
-    def _ask_best(self, first: list[int], at_least: float, room: Capacity) -> tuple[Ask, IntArray]:
+    def _ask_best(self, first: list[int], at_least: float, capacity: Capacity) -> tuple[Ask, IntArray]:
         """Evaluate `first`, then open nodes by their bounds, best first.
 
         `first` holds what is required or settles contenders.
@@ -219,12 +219,12 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         taken.sort(key=lambda entry: int(self._trie.parent[entry.token]) not in self._live)
         targets.update(dict.fromkeys(entry.token for entry in taken))
         targets.update(
-            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, room.rows - len(targets))))
+            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, capacity.rows - len(targets))))
         )
         while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= LEAST:
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
-        ask, nodes = self._live.plan(list(targets), self._reader.evaluated, room)
+        ask, nodes = self._live.plan(list(targets), self._reader.evaluated, capacity)
         planned = set(nodes)
         left = [entry for entry in taken if entry.token not in planned]
         self._add_open(np.array([e.token for e in left], dtype=np.int32), np.array([e.bound for e in left]))
@@ -245,8 +245,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
                 nodes.append(node)
         return nodes
 
-    def _turns_to_waves(self, room: Capacity) -> bool:
-        return self._search.stop == "all" or self._waves.pay(room, self._width)
+    def _turns_to_waves(self, capacity: Capacity) -> bool:
+        return self._search.stop == "all" or self._waves.pay(capacity, self._width)
 
     def _what_matters(self, at_least: float) -> BoolArray:
         """Return bool[N]: the nodes that matter, with everything below them.
@@ -264,14 +264,14 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
         return np.asarray(np.cumsum(marks[:-1]) > 0)
 
-    def _next_wave(self, at_least: float, room: Capacity) -> tuple[Ask, IntArray] | None:
+    def _next_wave(self, at_least: float, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave, or None when the waves are finished.
 
         The best-first search then goes on with nothing held.
         """
         if self._search.stop == "best" and self._waves.are_stale:
             self._waves.lay_out(self._what_matters(at_least))
-        return self._waves.next(room)
+        return self._waves.next(capacity)
 
     def _result(self) -> SearchOutcome:
         proved, gap = self._frontier.proves()

@@ -56,12 +56,12 @@ class DepthFirstFallback:
         """Return whether waves are laid out and not finished."""
         return self._windows is not None
 
-    def pay(self, room: Capacity, width: int) -> bool:
+    def pay(self, capacity: Capacity, width: int) -> bool:
         """Return whether going on best first may cost more rows than waves.
 
         Best-first search is taken to evaluate `width` nodes a call, waves what is left.
         """
-        if self._n_needed - 1 <= room.nodes and self._n_needed_leaves <= room.sequences:
+        if self._n_needed - 1 <= capacity.nodes and self._n_needed_leaves <= capacity.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
         n_carrying = int(np.count_nonzero(self._carries & self._reader.evaluated))
         ahead = self._live.n_repeated + self.n_repeated + n_carrying + width * self._depth
@@ -101,12 +101,12 @@ class DepthFirstFallback:
             self._leaving = np.concatenate([self._leaving, self._windows.held])
             self._windows = None
 
-    def next(self, room: Capacity) -> tuple[Ask, IntArray] | None:
+    def next(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave and the nodes whose rows it wants, int32[].
 
         None means that the waves are finished, and no longer active.
         """
-        window = None if self._windows is None else self._windows.next_window(room)
+        window = None if self._windows is None else self._windows.next_window(capacity)
         if self._windows is not None:
             self._live.next_local = self._windows.next_local
         if window is None:

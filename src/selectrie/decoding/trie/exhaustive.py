@@ -15,8 +15,8 @@ from selectrie.decoding.trie.batches import DepthFirstWindows
 class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
     """Evaluates all needed nodes of a trie below a prompt.
 
-    The result holds what their rows say. In any room not below the floor, it evaluates
-    `needs.n_rows` - 1 rows below the prompt and no node twice.
+    The result holds what their rows say. In any capacity not below the floor, it
+    evaluates `needs.n_rows` - 1 rows below the prompt and no node twice.
     """
 
     def __init__(self, prompt: IntArray, trie: TokenTrie, needs: RowNeeds) -> None:
@@ -24,8 +24,8 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
         self._windows = DepthFirstWindows(trie, needs.row, needs.row)
         super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32))
 
-    def _plan(self, room: Capacity) -> tuple[Ask, IntArray] | None:
-        return self._windows.next_window(room)
+    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+        return self._windows.next_window(capacity)
 
     def _read(self, nodes: IntArray, rows: Rows) -> None:
         self._reader.read(nodes, rows)

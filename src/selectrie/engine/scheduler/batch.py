@@ -26,7 +26,7 @@ def attach(model: Model, job: Job) -> bool:
     return True
 
 
-def ask_part(model: Model, job: Job, room: Capacity) -> BatchPart:
+def ask_part(model: Model, job: Job, capacity: Capacity) -> BatchPart:
     """Return the next part of the job's ask.
 
     The part has as many rows as the capacity, or a recurrent-state model, takes at
@@ -34,15 +34,15 @@ def ask_part(model: Model, job: Job, room: Capacity) -> BatchPart:
     """
     rows, runs = job.rows, job.runs
     if runs is None:
-        lost = rows.lost_above()[: room.rows]
+        lost = rows.lost_above()[: capacity.rows]
         if lost:
             return _again_part(model, job, lost, keep=[True] * len(lost))
-        chosen = rows.pending[: max(room.rows, job.floor.rows)]
+        chosen = rows.pending[: max(capacity.rows, job.floor.rows)]
         return _new_part(model, job, chosen, keep=[rows.keep[row] for row in chosen])
-    chosen = runs.choose(rows, 1 if job.narrow else room.rows, max(1, room.sequences))
+    chosen = runs.choose(rows, 1 if job.narrow else capacity.rows, max(1, capacity.sequences))
     if chosen or not rows.pending:
         return _new_part(model, job, chosen, keep=[rows.keep[row] or runs.carries(row) for row in chosen])
-    way = rows.way_to(runs.to_restore(rows), room.rows)
+    way = rows.way_to(runs.to_restore(rows), capacity.rows)
     return _again_part(model, job, way, keep=[False] * (len(way) - 1) + [True])
 
 

@@ -193,16 +193,16 @@ class Job:
         branches = max(pending, floor.sequences + holds_none)
         return Capacity(floor.rows, n_prompt_left + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
-    def room_to_ask(self, room: Capacity, *, is_recurrent: bool) -> Capacity:
+    def room_to_ask(self, capacity: Capacity, *, is_recurrent: bool) -> Capacity:
         """Return what the task may ask for in this capacity; at least its floor."""
         held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
-        rows, nodes = room.rows, held + room.nodes - n_prompt_left
+        rows, nodes = capacity.rows, held + capacity.nodes - n_prompt_left
         if is_recurrent:  # each row of the ask may own a state
-            states = room.sequences - 2 * (n_prompt_left > 0)
+            states = capacity.sequences - 2 * (n_prompt_left > 0)
             rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
         else:
             nodes -= self.rows.n_lost
-            leaves = self.rows.n_leaves - self.rows.n_lost_leaves + room.sequences
+            leaves = self.rows.n_leaves - self.rows.n_lost_leaves + capacity.sequences
         return Capacity(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.sequences, leaves))
 
     def release(self) -> tuple[list[int], list[int]]:

@@ -215,8 +215,8 @@ class Scheduler:
 
     def _free(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for an admitted job."""
-        room = self.model.capacity()
-        nodes, branches = room.nodes, room.sequences
+        capacity = self.model.capacity()
+        nodes, branches = capacity.nodes, capacity.sequences
         for job in self._active:
             need = job.need(is_recurrent=self._is_recurrent)
             nodes -= need.nodes
@@ -272,17 +272,17 @@ class Scheduler:
         is raised where the result is waited for.
         """
         reserved = job.need(is_recurrent=self._is_recurrent)
-        room = Capacity(rows, free.nodes + reserved.nodes, free.sequences + reserved.sequences)
+        capacity = Capacity(rows, free.nodes + reserved.nodes, free.sequences + reserved.sequences)
         try:
-            job.part = self._next_part(job, room)
+            job.part = self._next_part(job, capacity)
         except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
             self._end(job, error=error)
         if job.answered:
             return replace(self._free(), rows=free.rows)
         promised = job.need(is_recurrent=self._is_recurrent)
-        return Capacity(free.rows, room.nodes - promised.nodes, room.sequences - promised.sequences)
+        return Capacity(free.rows, capacity.nodes - promised.nodes, capacity.sequences - promised.sequences)
 
-    def _next_part(self, job: Job, room: Capacity) -> BatchPart | None:
+    def _next_part(self, job: Job, capacity: Capacity) -> BatchPart | None:
         if not job.has_prompt_row:
             row = self.row_cache.get(job.key)
             if row is None:
@@ -291,12 +291,12 @@ class Scheduler:
             job.has_prompt_row = True
             if job.on_step is not None:  # a stream has its first token before any call
                 job.on_step()
-        if job.ask is None and not self._ask(job, room):
+        if job.ask is None and not self._ask(job, capacity):
             self._end(job, result=job.task.result())
             return None
         if job.prompt_node == NO_NODE and not attach(self.model, job):
             return None
-        return ask_part(self.model, job, room)
+        return ask_part(self.model, job, capacity)
 
     def _prefills(self, jobs: list[Job], rows: int) -> list[BatchPart]:
         """Return chunks of the jobs' prompts that fit into `rows` rows of the call."""
@@ -321,12 +321,12 @@ class Scheduler:
             self._end(job, error=error)
         return not job.answered
 
-    def _ask(self, job: Job, room: Capacity) -> bool:
+    def _ask(self, job: Job, capacity: Capacity) -> bool:
         """Let the task ask within its capacity and release what it names.
 
         Returns False if the task has finished.
         """
-        offer = job.room_to_ask(room, is_recurrent=self._is_recurrent)
+        offer = job.room_to_ask(capacity, is_recurrent=self._is_recurrent)
         ask = job.task.ask(offer)
         if ask is None:
             return False
