@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +14,7 @@ from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray, LogitArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
+from selectrie.engine.scheduler.outcome import Outcome
 
 ROW_CACHE_BYTES = 64 << 20
 """Bytes of prompt-end rows kept for later requests, about 100 rows of 152k tokens."""
@@ -134,7 +134,7 @@ class Job:
         self.task, self.on_step = task, on_step
         self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
-        self.future: Future[Any] = Future()
+        self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
         self.cancelled = self.answered = self.has_prompt_row = self.narrow = False
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
@@ -221,7 +221,7 @@ class Job:
             self.on_queued_no_more()
 
     def answer(self, result: object, error: BaseException | None) -> None:
-        """Set the future once, unless it was cancelled.
+        """Set the future once.
 
         `StopIteration` out of a callback becomes a `RuntimeError`, as in a generator
         (PEP 479): otherwise it would silently end a loop that waits for the answer, and
@@ -231,8 +231,6 @@ class Job:
         if self.answered:
             return
         self.answered = True
-        if not self.future.set_running_or_notify_cancel():
-            return
         if error is None:
             self.future.set_result(result)
             return

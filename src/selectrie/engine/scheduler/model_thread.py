@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.scheduler import Load, Scheduler
 from selectrie.errors import (
     CancelledError,
@@ -91,7 +91,7 @@ class Handle(Generic[R]):
 
         It is called on the model's thread, or here if the task has ended already.
         """
-        self._job.future.add_done_callback(lambda _: callback())
+        self._job.future.add_done_callback(callback)
 
     @property
     def is_done(self) -> bool:
@@ -131,8 +131,25 @@ class _Call:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
-        self.future: Future[Any] = Future()
+        self.future: Outcome[Any] = Outcome()
         self.is_stopped = False
+        self._claims = [True]
+
+    def claim(self) -> bool:
+        """Return True to the first caller: it alone runs or drops the function."""
+        return _move(self._claims, [])
+
+
+class _Use:
+    """A block within `ModelThread.using`. It is over once nothing refers to it.
+
+    Ctrl-C may end the block before it has reported its start or its end.
+    """
+
+    __slots__ = ("__weakref__", "thread")
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
 
 
 class ModelThread:
@@ -161,7 +178,7 @@ class ModelThread:
         self._model = model
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
-        self._users: dict[int, int] = {}
+        self._uses: set[weakref.ref[_Use]] = set()
         self.closed = False
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
@@ -269,9 +286,11 @@ class ModelThread:
     def _stop(self, call: _Call) -> None:
         """Cancel a queued call; interrupt a running one until it has ended."""
         call.is_stopped = True
-        while not (call.future.cancel() or call.future.done()):
+        if call.claim():
+            return
+        while not call.future.done():
             self._interrupt(call)
-            wait([call.future], _AGAIN_S)
+            call.future.wait(_AGAIN_S)
 
     def cancel(self, job: Job) -> None:
         """Mark a job as cancelled.
@@ -309,29 +328,23 @@ class ModelThread:
             ForkedError: In a child process, where the thread does not run.
         """
         self._check()
-        thread = threading.get_ident()
-        self._users[thread] = self._users.get(thread, 0) + 1  # only this thread touches this entry
+        use = _Use(threading.get_ident())
+        reference = weakref.ref(use)
         try:
-            self._check()  # again: a close before this line sees the entry, or is seen here
+            self._uses.add(reference)
+            self._check()  # again: a close before this line sees the use, or is seen here
             yield
         finally:
-            self._users[thread] -= 1
-            if not self._users[thread]:
-                self._leave(thread)
+            self._uses.discard(reference)
+            if self.closed and self._process == os.getpid():
+                self._inbox.put(None)
+                if not self._is_used():
+                    self._join()
 
-    def _leave(self, thread: int) -> None:
-        del self._users[thread]
-        if self.closed and self._process == os.getpid():
-            self._inbox.put(None)
-            if not self._is_used():
-                self._join()
-
-    def _is_used(self) -> bool:
-        """Return whether a thread is within `using`.
-
-        A thread that Ctrl-C interrupted while leaving may have left an entry of 0.
-        """
-        return any(list(self._users.values()))
+    def _is_used(self, thread: int | None = None) -> bool:
+        """Return whether a thread, or this one, is within `using`."""
+        uses = [reference() for reference in tuple(self._uses)]
+        return any(use is not None and thread in {None, use.thread} for use in uses)
 
     def close(self) -> None:
         """End all work with `ClosedError`, close the model and end the thread.
@@ -343,7 +356,7 @@ class ModelThread:
             return
         self.closed = True
         self._inbox.put(None)
-        if not self._users.get(threading.get_ident()):
+        if not self._is_used(threading.get_ident()):
             self._join()
 
     def _join(self) -> None:
@@ -396,7 +409,7 @@ class ModelThread:
         return items + [self._inbox.get() for _ in range(self._inbox.qsize())]
 
     def _run(self, call: _Call) -> None:
-        if not call.future.set_running_or_notify_cancel():
+        if not call.claim():
             return
         self._running = call
         try:
@@ -437,6 +450,6 @@ class ModelThread:
             for item in self._received(block=is_used, most_s=_LEAVING_S):
                 if isinstance(item, Job):
                     item.answer(None, error)
-                elif item is not None and item.future.set_running_or_notify_cancel():
+                elif item is not None and item.claim():
                     item.future.set_exception(error)
         self._model.close()

@@ -1,0 +1,102 @@
+"""Results of work on another thread, without a lock that Ctrl-C can leave held."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Generic, TypeVar, cast
+
+R = TypeVar("R")
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 0.1
+"""Maximum seconds of one wait.
+
+A signal that comes just before the system call does not interrupt it. Python then runs
+the signal's handler only after the wait.
+"""
+
+
+class Outcome(Generic[R]):
+    """The result or error of work on another thread, set once.
+
+    `concurrent.futures.Future` guards its state with a `threading.Condition`, whose
+    methods are Python code. Ctrl-C can be raised in them while the lock is held. The
+    lock then stays held, and the thread that sets the result waits for it for ever.
+    Here every shared step is a single operation on a builtin object.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._result: R | None = None
+        self._error: BaseException | None = None
+        self._callbacks: deque[Callable[[], None]] = deque()
+
+    def done(self) -> bool:
+        """Return whether the result or the error is set."""
+        return self._is_set
+
+    def set_result(self, result: R) -> None:
+        """Set the result and call the callbacks."""
+        self._result = result
+        self._set()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Set the error and call the callbacks."""
+        self._error = error
+        self._set()
+
+    def _set(self) -> None:
+        self._is_set = True
+        while self._callbacks:
+            with suppress(IndexError):  # its own thread has called the last one meanwhile
+                _call(self._callbacks.popleft())
+
+    def add_done_callback(self, callback: Callable[[], None]) -> None:
+        """Call a function once when this is set, or at once if it is set already."""
+        self._callbacks.append(callback)
+        if self._is_set:
+            with suppress(ValueError):  # the other thread calls it
+                self._callbacks.remove(callback)
+                _call(callback)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until this is set, or for a time; return whether it is set."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        is_waiting = threading.Lock()
+        is_waiting.acquire()
+        self.add_done_callback(is_waiting.release)
+        while not self._is_set:
+            left_s = _LOOK_AGAIN_S if until is None else min(_LOOK_AGAIN_S, until - time.monotonic())
+            if left_s <= 0:
+                break
+            is_waiting.acquire(timeout=left_s)
+        return self._is_set
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error, None if there is none; `TimeoutError` if it is not set."""
+        if not self._is_set and not self.wait(timeout):
+            raise TimeoutError
+        return self._error
+
+    def result(self, timeout: float | None = None) -> R:
+        """Return the result or raise the error; `TimeoutError` if neither is set."""
+        error = self.exception(timeout)
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # the traceback refers to this frame
+        return cast("R", self._result)
+
+
+def _call(callback: Callable[[], None]) -> None:
+    try:
+        callback()
+    except Exception:
+        logger.exception("a callback of a finished task failed")
