@@ -52,6 +52,7 @@ SIX = closed(["team", "urgent"], team={"enum": ["delivery", "returns", "account"
         ({"type": ["null", "boolean"]}, [None, True, False]),
         ({"type": "integer", "minimum": -1, "exclusiveMaximum": 2}, [-1, 0, 1]),
         ({"type": "integer", "minimum": 1, "maximum": 12, "multipleOf": 5}, [5, 10]),
+        ({"type": "integer", "minimum": 1.5, "maximum": 3.5}, [2, 3]),
         ({"type": "array", "items": {"enum": ["x", 2]}, "maxItems": 2}, [[], ["x"], [2], ["x", "x"], ["x", 2], [2, "x"], [2, 2]]),
         ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "items": False}, [[], [1], [1, 2]]),
         ({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3}, [[1, 1], [1, 1, 1]]),
@@ -100,6 +101,19 @@ def test_other_schemas_are_not_listed(schema):
     """Infinite ones, those of more values than are listed, and those with a keyword that the listing does not read."""
     with contextlib.suppress(GrammarError):  # not carried over at all, or without texts
         assert not isinstance(read_schema(schema), ListedSchema)
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_values_behind_many_references_are_not_listed(keyword):
+    """Each of them takes two levels, of 64; the grammar is then llguidance's, of the same texts."""
+
+    def chain(n):
+        links = {f"d{i}": {keyword: [{"$ref": f"#/$defs/d{i + 1}"}]} for i in range(n)}
+        return read_schema({"$ref": "#/$defs/d0", "$defs": {**links, f"d{n}": {"const": 1}}})
+
+    assert chain(31).texts == ("1",)
+    assert not isinstance(chain(33), ListedSchema)
+    assert accepts(chain(33).automaton(BYTES), b"1")
 
 
 WIDE = 2**53

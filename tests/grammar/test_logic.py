@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.grammar.schema.logic import InexpressibleError, Logic, other_strings
+from selectrie.grammar.schema.logic import MOST_LOOKS, MOST_STEPS, InexpressibleError, Logic, other_strings
 from tests.support.schema_strategies import NUMBERS, STRINGS
 
 READERS = {
@@ -194,6 +194,32 @@ def test_a_bound_that_is_exclusive_by_a_boolean_is_one_in_draft_4_alone(draft, a
     """Below 5, and 5 or more; later drafts say the bound itself."""
     below, above = {"type": "number", "maximum": 5, "exclusiveMaximum": True}, {"minimum": 5}
     assert logic_of({}, draft).apart(below, above) is apart
+
+
+def test_nothing_is_proved_once_the_looks_are_used_up():
+    """The last pair that is looked at may still be told apart."""
+    for left, apart in ((1, True), (0, False)):
+        logic = logic_of({}, 2020)
+        logic.looks = MOST_LOOKS - left
+        assert logic.apart({"type": "null"}, {"type": "string"}) is apart
+
+
+NESTED = {
+    "allOf": lambda inner: {"allOf": [inner]},
+    "anyOf": lambda inner: {"anyOf": [inner]},
+    "properties": lambda inner: {"properties": {"a": inner}},
+}
+
+
+@pytest.mark.parametrize("keyword", NESTED)
+def test_an_opposite_goes_down_a_number_of_levels(keyword):
+    """One more is refused, so that schemas that refer to themselves come to an end."""
+    schema = {"type": "null"}
+    for _ in range(MOST_STEPS - 1):
+        schema = NESTED[keyword](schema)
+    assert logic_of({}, 2020).opposite(schema)
+    with pytest.raises(InexpressibleError, match="nested too deeply"):
+        logic_of({}, 2020).opposite(NESTED[keyword](schema))
 
 
 @pytest.mark.parametrize("draft", READERS)

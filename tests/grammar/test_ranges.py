@@ -103,11 +103,19 @@ def test_short_decimals_are_texts_where_they_are_inside_very_often(data, made):
         ({"minimum": 0.1, "maximum": 0.105}, ["0.1", "0.10", "0.105", "0.1050"], ["0.11", "0.09", "0.106"]),
         ({"minimum": 5, "maximum": 5}, ["5", "5.0", "5.00"], ["5.1", "4.9"]),
         ({"maximum": 0}, ["0", "0.0", "-0.10"], ["0.1", "0.01"]),
+        ({"exclusiveMinimum": 0}, ["0.000000000001", "1"], ["0", "0.0", "-1"]),
+        ({"exclusiveMaximum": 0}, ["-0.000000000001", "-1"], ["0", "0.0", "1"]),
     ],
 )
 def test_bounds_by_hand(made, inside, outside):
     """What llguidance 1.9 loses is there, and nothing else is."""
     assert verdicts({"type": "number", **made}, inside + outside) == inside
+
+
+def test_whole_numbers_start_inside_a_bound_with_a_fraction():
+    """At 2 above 1.5, and at -2 below it."""
+    assert verdicts({"type": "integer", "minimum": 1.5}, ["1", "2", "1.5"]) == ["2"]
+    assert verdicts({"type": "integer", "maximum": -1.5}, ["-1", "-2", "-1.5"]) == ["-2"]
 
 
 def test_other_types_beside_bounds_stay():
