@@ -157,6 +157,11 @@ def test_counting_derivations_gives_up():
     assert ways.count("a" * 20) == -1
 
 
+def test_a_count_of_repetitions_costs_work():
+    """100 rounds are looked at again for each of 100 characters, which is far more than 1 000 steps."""
+    assert Ways(read_gbnf('root ::= "a"{100}'), 1_000).count("a" * 100) == -1
+
+
 def test_samples_are_of_the_grammar_and_of_the_seed():
     """Each is accepted; equal seeds draw equal ones, others others; they are ended where they grow long."""
     for name in installed_names():

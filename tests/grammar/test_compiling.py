@@ -109,6 +109,27 @@ def test_an_automaton_is_the_smallest(expression, n_states):
             assert _accepts(small, text) == _accepts(kept, text)
 
 
+def test_a_byte_of_zero_is_one_as_any_other():
+    """Read within a range or on its own it leads to the same state: the four after 0, 1, 2 and 3 bytes."""
+    rules = grammar(root=alt(seq(lit("x"), Characters(((0, 1),)), lit("a")), lit("y\0a"), lit("y\1a")))
+    assert len(compile_rules(rules).program.edges) == 4
+
+
+def test_a_budget_of_edges_may_be_spent_to_the_last():
+    """What a rule that stays nondeterministic costs is enough for it, and one less is an error."""
+
+    def kept(n_edges: int) -> int:
+        nfa, work = Nfa(1000, "a rule"), Work(0, n_edges)
+        nfa.build(lit("ab"), lambda _: None)
+        simplified(nfa, work)
+        return n_edges - work.edges
+
+    cost = kept(1000)
+    assert kept(cost) == cost
+    with pytest.raises(GrammarError, match="a rule has too many continuations"):
+        kept(cost - 1)
+
+
 def _accepts(rule: RuleAutomaton, text: tuple[int, ...]) -> bool:
     states = {0}
     for byte in text:
@@ -289,6 +310,8 @@ def _one_of_each_class(machine: Machine) -> list[int]:
     return [machine.class_of.tolist().index(kind) for kind in range(machine.n_classes)]
 
 
+LONG = lit("x" * 40)
+"""A rule with this in it is called rather than copied in, so that several rules are complete with one byte."""
 PREFIX_FREE = [
     (grammar(root=alt(lit("yes"), lit("no"))), True, True),
     (grammar(root=alt(lit("yes"), lit("yesno"))), True, False),
@@ -299,6 +322,16 @@ PREFIX_FREE = [
     (grammar(root="a", a=seq(lit("{"), Repeat(alt(Repeat(lit("1"), 1, None), "a"), 0, 1), lit("}"))), False, True),
     (
         grammar(root=seq("a", alt(lit(" "), EMPTY)), a=seq(lit("{"), Repeat(alt(lit("1"), "a"), 0, None), lit("}"))),
+        False,
+        False,
+    ),
+    (
+        grammar(
+            root=alt(seq("a", Repeat(seq(lit("+"), "a"), 0, None)), seq("b", Repeat(seq(lit("+"), "b"), 0, None))),
+            a=seq("c", Repeat(seq(LONG, "c"), 0, None)),
+            b=seq("c", Repeat(seq(LONG, "c"), 0, None)),
+            c=LONG,
+        ),
         False,
         False,
     ),

@@ -172,6 +172,13 @@ def test_mistakes_are_told_with_their_place(text, line, column, reason):
         assert str(caught.value).splitlines()[-1].endswith("^")
 
 
+def test_counts_may_multiply_to_the_limit():
+    """1000 times 1000 copies are a million, and not more."""
+    assert read_gbnf('root ::= ("a"{1000}){1000}').rules["root"] == Repeat(Repeat(Text(b"a"), 1000, 1000), 1000, 1000)
+    with pytest.raises(GrammarError, match="multiply to more than 1000000"):
+        read_gbnf('root ::= ("a"{1000}){1001}')
+
+
 def test_a_root_that_is_not_there_is_told():
     """With the rules that there are."""
     with pytest.raises(GrammarError, match="no rule 'start'; name one of 'root', 'b'"):

@@ -135,6 +135,16 @@ def test_the_same_path_is_the_same_state():
     assert walked(automaton, vocabulary, [" c", "at"]) != walked(automaton, vocabulary, [" cat"])
 
 
+def test_what_is_allowed_cannot_be_written_to():
+    """All states with the same tokens share one array: as bools where many are allowed, as ids where few are."""
+    automaton = GuidanceAutomaton(read_guidance("start: /.b?/"), TINY)
+    many, few = (automaton.allowed(state) for state in (automaton.start(), automaton.walk(automaton.start(), b"a")))
+    assert (many.dtype, few.dtype) == (np.bool_, np.int32)
+    for allowed in (many, few):
+        with pytest.raises(ValueError, match="read-only"):
+            allowed[0] = 1
+
+
 def test_states_stay_valid_whatever_is_dropped():
     """With room for one matcher and one mask every answer is the one with room for all."""
     vocabulary = piece_vocabulary([b'":', b'{"', b"12", b'"a'])

@@ -178,6 +178,7 @@ def test_what_python_refuses_is_refused(pattern):
         ("^a$", ["a"], ["a\n", "aa"]),
         ("a$\n", ["a\n"], ["a"]),
         (r"a\Z\n?", ["a"], ["a\n"]),
+        ("a{2,3}(?:^|b)", ["aab", "aaab"], ["b", "ab", "aa", "aaaab"]),
         ("(?m)^a$", ["a"], ["a\n"]),
         ("(?x) a b # c\n *", ["a", "abb"], ["a b", "ab*"]),
         ("a{", ["a{"], ["a"]),
