@@ -239,6 +239,22 @@ def test_one_of_that_may_overlap_is_refused_with_its_place():
         read_schema({"properties": {"a": {"oneOf": [{"pattern": "a"}, {"pattern": "b"}]}}})
 
 
+@pytest.mark.parametrize("base", [{}, {"$id": "https://example.org/other"}])
+def test_comparisons_are_bounded_in_all_places_together(base, monkeypatch):
+    """Below an `$id` too; a pair costs three looks, and two types that differ cost none."""
+    monkeypatch.setattr(normalize, "MOST_LOOKS", 30)
+    pair = {"oneOf": [{"type": "string", "maxLength": 2}, {"type": "string", "minLength": 3}]}
+    types = {"oneOf": [{"type": "string"}, {"type": "null"}]}
+
+    def schema_of(*schemas):
+        return {"properties": {"p": {**base, "properties": {f"a{i}": one for i, one in enumerate(schemas)}}}}
+
+    read_schema({**schema_of(*[types] * 20, *[pair] * 5), "items": pair})
+    read_schema({"items": pair, **schema_of(*[types] * 20, *[pair] * 5)})
+    with pytest.raises(GrammarError, match="oneOf at #/properties/p/properties/a10"):
+        read_schema(schema_of(*[pair] * 20))
+
+
 DISCRIMINATED = {
     "$defs": {
         kind: {

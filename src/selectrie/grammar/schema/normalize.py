@@ -163,6 +163,7 @@ class _Copier:
     notes: list[str] = field(init=False, default_factory=list)
     listed_only: list[GrammarError] = field(init=False, default_factory=list)
     logic: Logic = field(init=False)
+    last_logic: Logic = field(init=False)
     places: int = field(init=False, default=MOST_PLACES)
     n_copied: int = field(init=False, default=0)
     n_looks: int = field(init=False, default=0)
@@ -171,7 +172,7 @@ class _Copier:
         self.places = _places_beside(self.schema)
         if isinstance(self.schema, dict) and "$schema" in self.schema:
             self.draft = _draft_of(self.schema["$schema"])
-        self.logic = Logic(self._target, self.draft)
+        self.logic = self.last_logic = Logic(self._target, self.draft)
         root = self.sub(self.schema, _Position("#"))
         definitions: dict[str, Schema] = {}
         while self.waiting:
@@ -321,10 +322,10 @@ class _Copier:
 
         Below an `$id`, nothing is known about what is referred to.
         """
-        self.n_looks += self.logic.looks
-        logic = Logic(_unknown, self.draft) if position.rebased else self.logic
-        logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
-        return logic
+        self.n_looks += self.last_logic.looks
+        self.last_logic = Logic(_unknown, self.draft) if position.rebased else self.logic
+        self.last_logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
+        return self.last_logic
 
     @staticmethod
     def _are_apart(schemas: list[object], logic: Logic) -> bool:
