@@ -550,6 +550,7 @@ def test_a_rewritten_pattern_matches_what_all_match(pieces, texts):
         "[]",
         "[^]",
         "[b-a]",
+        r"[+-\d]",
         r"\1",
         r"\p{L}",
         "(?i)a",

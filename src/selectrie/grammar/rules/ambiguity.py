@@ -99,7 +99,6 @@ class _Chart:
         self._user = key
         expression = self._expression[key]
         found = self._computed(expression, key[1])
-        self._user = None
         if found != self._ends[key]:
             self._ends[key] = found
             self.waiting.update(dict.fromkeys(self._users[key]))

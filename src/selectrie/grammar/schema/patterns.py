@@ -270,10 +270,10 @@ class _Rewriter:
             low, doubtful = self._member(start)
             maybe += doubtful
             ahead = self._text[self._at : self._at + 2]
-            if len(ahead) == 2 and ahead[0] == "-" and ahead[1] != "]" and _is_single(low, doubtful):
+            if len(ahead) == 2 and ahead[0] == "-" and ahead[1] != "]" and not doubtful:
                 self._at += 1
                 high, doubtful = self._member(start)
-                if not _is_single(high, doubtful) or high[0][0] < low[0][0]:
+                if doubtful or high[0][0] < low[0][0]:
                     raise PatternError(f"a range in the class at character {start} does not ascend")
                 low = ((low[0][0], high[0][0]),)
             surely += low
@@ -283,7 +283,11 @@ class _Rewriter:
         return ranges.ranges
 
     def _member(self, start: int) -> tuple[Ranges, Ranges]:
-        """Read one character or escape of a bracket expression."""
+        r"""Read one character or escape of a bracket expression.
+
+        Only a class such as `\d` has doubtful characters; otherwise there is one
+        character.
+        """
         sign = self._text[self._at : self._at + 1]
         if not sign:
             raise PatternError(f"the class at character {start} is not closed")
@@ -293,10 +297,6 @@ class _Rewriter:
         if 0xD800 <= ord(sign) <= 0xDFFF:
             raise PatternError(f"the surrogate U+{ord(sign):04X} is not supported; write the character itself")
         return ((ord(sign), ord(sign)),), ()
-
-
-def _is_single(ranges: Ranges, doubtful: Ranges) -> bool:
-    return not doubtful and len(ranges) == 1 and ranges[0][0] == ranges[0][1]
 
 
 def _matches_empty(pattern: str) -> bool:
