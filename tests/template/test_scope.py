@@ -469,11 +469,23 @@ def test_errors_stand_at_their_expression(call, message):
     assert str(caught.value).endswith("\n  two <<x>>\n        ^")
 
 
-def test_deep_expressions_are_refused():
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda inner: Not(inner, span=HERE),
+        lambda inner: Compare("==", inner, Constant(1), span=HERE),
+        lambda inner: Compare("==", Constant(1), inner, span=HERE),
+        lambda inner: ListOf((inner,), span=HERE),
+        lambda inner: Logical("and", (inner,), span=HERE),
+        lambda inner: Path("a", (inner,), span=HERE),
+    ],
+    ids=["not", "left", "right", "list", "and", "path"],
+)
+def test_deep_expressions_are_refused(around):
     """However deep expressions are nested, it is a `TemplateError` and no `RecursionError`."""
     expression: object = Constant(1)
     for _ in range(5000):
-        expression = Not(expression, span=HERE)
+        expression = around(expression)
     with pytest.raises(TemplateError, match="expressions are nested more than"):
         evaluate(expression, Scope(), DOCUMENT)
 

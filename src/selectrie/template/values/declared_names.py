@@ -68,8 +68,7 @@ def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Docume
     """
     if document.dialect == "handlebars":
         return
-    own = names_of(segment)
-    for name in (*own.slots, *own.texts):
+    for name in _own_names(segment):
         if scope.is_given(name):
             reason = (
                 f"{shown(name)} is decided here, but a value of that name was passed too; "
@@ -78,13 +77,11 @@ def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Docume
             raise error_at(document, segment.span, reason)
 
 
-def names_of(segment: Slot | Block | GenEach) -> Names:
-    """Return the names that one segment gives itself, without its content."""
+def _own_names(segment: Slot | Block | GenEach) -> tuple[str, ...]:
+    """Return the names that one segment gives values to, without its content."""
     if isinstance(segment, Slot):
-        return Names(_of_page({segment.name: None}), logprobs_names(segment), ())
-    if isinstance(segment, Block):
-        return Names((), () if segment.name is None else (segment.name,), ())
-    return Names((segment.name,), (), ())
+        return (*_of_page({segment.name: None}), *logprobs_names(segment))
+    return () if segment.name is None else (segment.name,)
 
 
 def _of_page(names: dict[str, None]) -> tuple[str, ...]:

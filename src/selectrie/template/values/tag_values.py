@@ -24,7 +24,7 @@ from selectrie.template.syntax.visitors import expressions_of, parts_of, paths_i
 from selectrie.template.values.arguments import Grammars, check_argument, kind_of_tag, weights_of
 from selectrie.template.values.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
 from selectrie.template.values.tag_checks import check_range
-from selectrie.template.values.values import Option, items_of, option_of, options_of, plain, shown, text_of, truth
+from selectrie.template.values.values import Option, items_of, option_of, options_of, plain, shown, text_of
 
 
 def check_constants(segment: Segment, document: Document, grammars: Grammars) -> None:
@@ -89,9 +89,7 @@ def _fitting(
     """Return the value if the tag can take it, else raise `TemplateError`."""
     (name, expression), kind = named, kind_of_tag(segment)
     with told_at(document, expression.span):
-        if name == "condition":
-            truth(value)
-        elif name == "items":
+        if name == "items":
             items_of(value)
         elif isinstance(segment, Output):
             text_of(value)
