@@ -13,7 +13,7 @@ from typer import Option
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING, RULES, TERMINATORS
 
 WITH_ESCAPES = "escapes"
-"""Marks, in an option's annotation, a text whose escapes --escapes reads."""
+"""Marks, in its annotation, an option whose escapes `--escapes` replaces."""
 
 
 TemplateArgs = Annotated[

@@ -89,9 +89,10 @@ def _flags(group: type[Any]) -> dict[str, str]:
 
 
 def _collect(group: type[Any], values: dict[str, Any]) -> Any:
-    """Return the record of a group's values, with lists as tuples.
+    """Build the record of one group from the values of a command's options.
 
-    With --escapes, the escapes of texts marked `WITH_ESCAPES` are read.
+    Lists become tuples. With `--escapes`, backslash escapes are replaced in the options
+    that are marked `WITH_ESCAPES`.
     """
     named = {field.name: values[field.name] for field in fields(group)}
     if values.get("escapes"):
@@ -102,7 +103,10 @@ def _collect(group: type[Any], values: dict[str, Any]) -> Any:
 
 
 def _unescaped(name: str, value: Any) -> Any:
-    """Return a text, a list of texts or None, escapes read. Raises `OptionError`."""
+    """Replace the backslash escapes in a text or a list of texts; None stays None.
+
+    Raises `OptionError` for an unknown escape.
+    """
     if isinstance(value, list):
         return [parse_escapes(name, text) for text in value]
     return None if value is None else parse_escapes(name, value)

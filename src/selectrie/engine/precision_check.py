@@ -119,7 +119,7 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
 
 
 def _margin(moves: FloatArray) -> float:
-    """Return the factor for the largest of these moves."""
+    """Return the factor by which the largest of these moves is multiplied."""
     near = moves > max(RARE_BELOW * float(moves.max()), LEAST_MOVE)
     is_rare = near.any() and near.mean() <= RARE_SHARE and len(moves) < MOST_ROWS
     return MARGIN_RARE if is_rare else MARGIN

@@ -198,7 +198,11 @@ class _Reader:
 
 
 def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the context with each set of content-free texts in place of its fields."""
+    """Return the contexts that ask nothing, which contextual calibration compares with.
+
+    They are the question's context with fields replaced as `Format.content_free` says,
+    for example by "N/A".
+    """
     columns = form.content_free or {}
     rows = zip(*columns.values(), strict=True)
     return tuple(written(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)

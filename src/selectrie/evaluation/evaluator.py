@@ -52,7 +52,7 @@ class Done:
 
     @property
     def records(self) -> tuple[ItemRecord, ...]:
-        """Return the records of its items."""
+        """Return the records of the unit's items."""
         return self.unit.records(self.loglikelihoods)
 
 

@@ -97,7 +97,7 @@ class WorkUnit:
 
     @property
     def longest(self) -> int:
-        """Return the number of tokens of its longest sequence."""
+        """Return the number of tokens of the unit's longest sequence."""
         return int(np.diff(self.sequences.offsets).max(initial=0))
 
     def records(self, loglikelihoods: LogLikelihoods) -> tuple[ItemRecord, ...]:
@@ -335,7 +335,7 @@ def _n_words(text: str) -> int:
 
 
 def _whole(entry: UnitEntry, loglikelihoods: LogLikelihoods) -> ChoiceLoglikelihood:
-    """Return the measures of a text from its windows."""
+    """Return the log-likelihood of a text, summed over its windows."""
     rows, text = slice(entry.first, entry.first + entry.n_windows), entry.item.choices[0]
     return ChoiceLoglikelihood(
         logp=float(loglikelihoods.logp[rows].sum()),

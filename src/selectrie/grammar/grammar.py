@@ -177,7 +177,7 @@ class Grammar:
         """Return a grammar of the JSON texts that a JSON Schema allows.
 
         A `str` is the schema as JSON text. For `route` and `spacing` see `read_schema`.
-        If a schema has few values, its texts are listed, like those of `from_choices`.
+        A schema that allows few values becomes a list of texts, as in `from_choices`.
 
         >>> from selectrie import Grammar
         >>> schema = {"type": "array", "items": {"type": "boolean"}, "maxItems": 1}
@@ -422,7 +422,10 @@ class Grammar:
 
     @property
     def token_terminals(self) -> tuple[TokenSet, ...]:
-        """Return the terminals that name tokens; none for a grammar of llguidance."""
+        """Return the terminals that match one token by name, whatever its bytes.
+
+        A grammar that llguidance reads has none.
+        """
         return self._program("token_terminals").token_sets if isinstance(self._source, RuleSet) else ()
 
     @cached_property
@@ -512,9 +515,10 @@ class Grammar:
         return Texts(Machine(self._program(what)))
 
     def _machine(self, what: str) -> Recogniser:
-        """Return the machine that all engines share, or a new one if it is full.
+        """Return the machine that all engines share, and make it if there is none.
 
-        Callers hold the lock.
+        A machine beyond `FULL_BYTES` or `FULL_CONFIGURATIONS` is replaced by a new one.
+        Callers hold the lock. `what` names the method in an error.
         """
         running = self._running
         if running is None or running.n_bytes > FULL_BYTES or running.n_configurations > FULL_CONFIGURATIONS:

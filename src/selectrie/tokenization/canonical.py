@@ -1,7 +1,7 @@
 """Prompts before texts that cannot be listed, and canonical token paths after them.
 
-This module decides which tokens of the prompt are kept, and which paths are the
-tokenizer's own.
+This module decides which tokens of the prompt are kept, and which paths are canonical:
+the tokenizer's own encoding of their text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, Tok
 class PromptBoundary:
     """A prompt, and the bytes with which texts after it begin.
 
-    At most one of `healed` and `put` has bytes.
+    At most one of `healed` and `space_prefix` has bytes.
 
     Attributes:
         context: int32[T], T >= 1, the tokens that are kept.
@@ -49,8 +49,8 @@ class PromptBoundary:
         boundary: The boundary used, "heal" or "split".
         doubt: Why the encoding of prompt and text may begin with other tokens than the
             context; "" if it cannot.
-        paths: Tells which paths are the tokenizer's own. If it is not certain that the
-            context stays, each text is encoded with the whole prompt.
+        paths: Tells which paths are canonical. If it is not certain that the context
+            stays, each text is encoded with the whole prompt.
         is_changed: Whether the tokens of the prompt do not spell its text, so that
             nothing was healed.
     """
@@ -126,7 +126,10 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
-    """Return how many of the text's own tokens stay whatever follows, and the doubt."""
+    """Return how many tokens of the text stay whatever follows, and the doubt.
+
+    The doubt is that of `PromptBoundary`.
+    """
     ends = np.cumsum(vocabulary.lengths[own])
     n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space added before the text
     is_eog = np.isin(own, vocabulary.eog)
@@ -177,7 +180,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
 
 
 def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> bool:
-    """Return whether a prompt's own tokens spell its text.
+    """Return whether the tokens of a prompt's text spell that text.
 
     A space added before the text is allowed.
     """
@@ -185,13 +188,13 @@ def spells_text(vocabulary: Vocabulary, tokens: Iterable[int], text: bytes) -> b
 
 
 class CanonicalPaths:
-    """Tells which token paths after a context are the tokenizer's own encoding.
+    """Tells which token paths after a context are canonical.
 
-    A finished path is the tokenizer's own if its text, encoded after the prompt, gives
-    the kept tokens and then the path's. That encoding may change the context or spell
-    something else, so that nothing is proved (`PromptBoundary.doubt`,
-    `Tokenizing.altered`). The text is then encoded apart: after the context, or else
-    after the prompt as it is encoded alone.
+    A finished path is canonical if its text, encoded together with the prompt, gives
+    the kept tokens and then those of the path. If that encoding changes the context or
+    spells other bytes, nothing is proved (`PromptBoundary.doubt`,
+    `Tokenizing.altered`), and the text is encoded separately: after the context, or
+    else after the tokens of the prompt alone.
 
     Control tokens are not part of any text. Each begins a new text, before which no
     space is added that the grammar does not have.
@@ -213,7 +216,7 @@ class CanonicalPaths:
         self._pairs: dict[tuple[int, int], bool] = {}
 
     def is_canonical(self, tokens: Sequence[int]) -> bool:
-        """Return whether all tokens after the context are the tokenizer's own.
+        """Return whether the tokens after the context are a canonical path.
 
         This normally takes one tokenizer call, on the prompt's tail and the text.
         """
@@ -226,20 +229,20 @@ class CanonicalPaths:
         return all(encode_inside(self._vocabulary, self._vocabulary.decode(part)) == part for part in others)
 
     def writes(self, text: bytes) -> bool:
-        """Return whether the bytes of this text's own path are those of the text.
+        """Return whether a text, encoded with the prompt, keeps context and bytes.
 
-        If not, no path that spells the text is its own.
+        If not, no path that spells the text is that encoding.
         """
         whole = self._prefix + text
         encoded = self._encoded(whole)
         return encoded is not None and self._vocabulary.decode(encoded) == whole
 
     def may_join(self, left: int, right: int) -> bool:
-        """Return whether these two may be neighbours in an own path.
+        """Return whether these two tokens may be neighbours in a canonical path.
 
-        False only if that is certain: for two parts of one word of ASCII letters, and
-        for kinds of tokenizer that encode such neighbours alone as they do within any
-        text.
+        False only if they certainly are not. That can be certain only for two parts of
+        one word of ASCII letters, and for kinds of tokenizer that encode such
+        neighbours alone as they do within any text.
 
         Merges by rank and by score are such kinds, and so is the longest match from the
         left, inside one word (for merges: Berglund and van der Merwe, "Formalizing BPE
@@ -253,7 +256,7 @@ class CanonicalPaths:
         return known
 
     def may_join_apart(self, left: int, right: int) -> bool:
-        """Return `may_join` for texts that may have to be encoded apart.
+        """Return `may_join` for texts that may have to be encoded separately.
 
         After the last token of the context, or of the prompt, any token may follow.
         """
@@ -270,7 +273,7 @@ class CanonicalPaths:
         return any(_are_neighbours(self._vocabulary, left, right, *letters) for letters in around)
 
     def may_start(self, tokens: Sequence[int]) -> bool:
-        """Return whether an own path may begin with these tokens, judged by their text.
+        """Return whether a canonical path may begin with these tokens, by their text.
 
         This is for searches that promise nothing. The beginning of an encoding is the
         encoding of its text, unless the division into words looks ahead. The last token
@@ -283,10 +286,10 @@ class CanonicalPaths:
         return not own or own[: len(tokens) - 1] == list(tokens[:-1])
 
     def canonical_path(self, tokens: Sequence[int]) -> list[int]:
-        """Return the tokenizer's own path of the text of these tokens.
+        """Return the canonical path of the text that these tokens spell.
 
-        They follow the context. The result is empty if no own path spells the text, or
-        if there are control tokens among these.
+        Both follow the context. The result is empty if no canonical path spells the
+        text, or if there are control tokens among these.
         """
         text = self._vocabulary.decode(tokens)
         if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
@@ -294,9 +297,9 @@ class CanonicalPaths:
         return self._own(text) or []
 
     def _begins_own(self, tokens: list[int]) -> bool:
-        """Return whether these tokens are the tokenizer's own after the prompt.
+        """Return whether these tokens are canonical after the prompt.
 
-        They reach up to the first control token.
+        They are those before the first control token.
         """
         text = self._vocabulary.decode(tokens)
         return text.startswith(self._prefix) and self._own(text) == tokens
@@ -304,7 +307,7 @@ class CanonicalPaths:
     def _own(self, text: bytes) -> list[int] | None:
         """Return the first encoding of a text that spells it, or None.
 
-        The text begins with the prefix.
+        The text begins with the bytes that every path spells first (`prefix`).
         """
         encodings = (self._encoded, self._encoded_apart, self._encoded_split)
         candidates = (encode(text) for encode in encodings)
@@ -313,23 +316,25 @@ class CanonicalPaths:
     def _encoded_apart(self, text: bytes) -> list[int]:
         """Return the tokens of a text, encoded separately after the context.
 
-        The text begins with the prefix.
+        The text begins with the bytes that every path spells first (`prefix`).
         """
         puts_space = self._vocabulary.space_prefix and is_at_start(self._vocabulary, self._context)
         return encode_after(self._vocabulary, self._context, text.removeprefix(_SPACE) if puts_space else text)
 
     def _encoded_split(self, text: bytes) -> list[int]:
-        """Return the tokens of a text with the prompt's own tokens kept.
+        """Return the tokens of a text after the context, keeping those of the prompt.
 
-        What follows the prompt is encoded after these.
+        What follows the prompt is encoded after the tokens of the prompt alone.
         """
         behind = encode_after(self._vocabulary, self._prompt_tokens, text[len(self._prefix) :])
         return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]
 
     def _encoded(self, text: bytes) -> list[int] | None:
-        """Return the tokens of a text after the context; None if the context changes.
+        """Return the tokens of a text that is encoded together with the prompt.
 
-        The text begins with the prefix.
+        They are those after the context. Returns None if the encoding begins with other
+        tokens than the context. The text begins with the bytes that every path spells
+        first (`prefix`).
         """
         prompt, n = self._prompt, len(self._kept)
         tokens = encode_after(self._vocabulary, prompt.prefix, prompt.text + text[len(self._prefix) :])
@@ -356,7 +361,7 @@ def _are_neighbours(vocabulary: Vocabulary, left: int, right: int, before: bytes
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
-    """Return the tokens of text inside another text: no space is added before it."""
+    """Return the tokens of text that follows other text, so that no space is added."""
     if not vocabulary.space_prefix or not text:
         return vocabulary.tokenize(text) if text else []
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)

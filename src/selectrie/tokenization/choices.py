@@ -24,8 +24,8 @@ def encode_choices(
 
     - "heal": prompt + choice + following are encoded jointly. The context is the
       longest token prefix common to the prompt alone and all of them.
-    - "split": prompt and choice (+ following) are encoded apart, and no space is added
-      before the choice.
+    - "split": prompt and choice (+ following) are encoded separately, and no space is
+      added before the choice.
     - "harness": as lm-evaluation-harness' `_encode_pair`. White space that ends the
       prompt moves to the choice, and the joint encoding is cut at the length of the
       prompt's own.

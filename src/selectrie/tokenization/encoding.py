@@ -21,9 +21,9 @@ _SEPARATORS = b"\n" + bytes(byte for byte in range(1, 128) if byte not in b"\n "
 The preferred byte comes first.
 """
 _WORDS_BYTES = 16
-"""Minimum text encoded again before every rest, from a position before a space."""
+"""Minimum text encoded again before every rest if it begins with a space, in bytes."""
 _TAIL_BYTES = 64
-"""The same minimum from any other position."""
+"""Minimum text encoded again before every rest if it begins elsewhere, in bytes."""
 _SEARCH_BYTES = 1024
 """How far back a position is searched."""
 _TEXTS_AT_ONCE = 256
@@ -200,10 +200,11 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
 
 
 def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
-    """Return whether a word with the spaces before it is encoded alone as in any text.
+    """Return whether each word may be encoded alone, with the spaces before it.
 
-    It is if tokens are merged in the whole text, no token has a space after another
-    character, and none is looked up before any are merged.
+    The tokens are then those that it has in any text. This holds if the tokenizer
+    merges by score, no token has a space after another character, and there are no
+    user-defined tokens, which would be looked up before anything is merged.
     """
     is_merged = vocabulary.kind is TokenizerKind.SCORES and not len(vocabulary.user_defined)
     return is_merged and not any(map(_SPACE_WITHIN.search, vocabulary.texts))
@@ -265,9 +266,9 @@ def _positions(vocabulary: Vocabulary, text: bytes, rests: Sequence[bytes]) -> I
 
 
 def is_spanned(vocabulary: Vocabulary, text: bytes, position: int) -> bool:
-    """Return whether a token may lie on both sides of `place`.
+    """Return whether a token may lie on both sides of `position`.
 
-    This holds for the text, and for any text that continues it.
+    The result holds for the text, and for any text that continues it.
     """
     if not vocabulary.joins(text[position - 1], text[position]):
         return False

@@ -35,7 +35,7 @@ def flatten(paths: list[list[int]]) -> tuple[IntArray, OffsetArray]:
 
 
 def _positions(offsets: OffsetArray) -> OffsetArray:
-    """Return the position of each flat token in its own path, as int64[]."""
+    """Return the position of each flat token within its path, as int64[]."""
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 

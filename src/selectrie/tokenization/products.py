@@ -1,4 +1,4 @@
-"""A product of alternatives as tokens, in chunks that are encoded apart.
+"""Encode a product of alternatives, in chunks that do not affect each other's tokens.
 
 This is for products with too many texts to list.
 """

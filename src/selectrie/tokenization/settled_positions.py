@@ -1,4 +1,4 @@
-"""Settled positions of a text: both sides are encoded apart, whatever text follows.
+"""Find settled positions: both sides are encoded separately, whatever follows.
 
 At a settled position no token lies on both sides, in this text or in one that continues
 it. The words into which a tokenizer splits text before it looks up any token are also

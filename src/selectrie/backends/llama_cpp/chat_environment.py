@@ -1,4 +1,4 @@
-"""Run chat templates in Jinja's sandbox with a meter.
+"""Run chat templates in Jinja's sandbox, with a meter that limits what they cost.
 
 On request, text also keeps track of its origins.
 """
@@ -45,12 +45,12 @@ itself.
 
 
 class _CodeGenerator(CodeGenerator):
-    """Writes code that pays for what it does and marks the template's own text."""
+    """Generates code that charges a meter, and marks text of the template's source."""
 
     _owed = 0
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Write statements in a row, which pay each time they run."""
+        """Write a sequence of statements that is charged each time it runs."""
         statements = list(nodes)
         cost = 1 + self._owed + sum(map(_n_parts, statements))
         self._owed = 0
@@ -58,7 +58,7 @@ class _CodeGenerator(CodeGenerator):
         super().blockvisit(statements, frame)
 
     def macro_body(self, node: Any, frame: Frame) -> Any:
-        """Write the body of a macro, which also pays for its arguments' defaults."""
+        """Write the body of a macro, which is also charged for default arguments."""
         self._owed = sum(map(_n_parts, node.defaults))
         return super().macro_body(node, frame)
 
@@ -113,9 +113,11 @@ class _CodeGenerator(CodeGenerator):
         super().visit_Dict(node, frame)
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Write any node; the value of a guarded one passes through its guard.
+        """Write the code of a node.
 
-        The guard is a method of the environment.
+        If `_guard` named a method of the environment for the node (`compared`,
+        `passed_over` or `hashed`), the code passes the value of the node to that
+        method, which charges the meter for it.
         """
         guard = vars(node).pop(_GUARD, None)
         if guard is None:
@@ -136,7 +138,7 @@ def _guard(node: nodes.Expr, method: str) -> None:
 def _n_parts(node: nodes.Node) -> int:
     """Return the number of parts of a statement or expression.
 
-    Statements inside of it are not counted, because they pay for themselves.
+    Statements inside it are not counted, because they are charged separately.
     """
     n, waiting = 0, [node]
     while waiting:
@@ -146,9 +148,12 @@ def _n_parts(node: nodes.Node) -> int:
 
 
 class ChatEnvironment(ImmutableSandboxedEnvironment):
-    """An environment like another one, whose templates pay for what they do.
+    """An environment whose templates charge a meter for their work.
 
-    tracks: whether the template's own text is `TrackedText` and text keeps its origins.
+    Args:
+        other: The environment whose settings, filters and tests are taken over.
+        tracks: Whether text from the template's source is `TrackedText`, and whether
+            text that is derived from it keeps its origins.
     """
 
     code_generator_class = _CodeGenerator
@@ -183,15 +188,21 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return self.compile(source)
 
     def template(self, code: CodeType, meter: Meter) -> Template:
-        """Return the template for one rendering, with a meter for that rendering."""
+        """Return a template for one rendering, whose cost is charged to `meter`.
+
+        `code` is the result of `compiled`.
+        """
         environment = copy(self)
         environment.meter = meter
         return self.template_class.from_code(environment, code, environment.make_globals(None))
 
-    # What the written code calls
+    # Methods that the generated code calls
 
     def literal(self, text: str) -> str:
-        """Pay for text of the template's source and return it, tracked if required."""
+        """Charge the meter for text of the template's source, and return the text.
+
+        It is a `TrackedText` if the environment tracks origins.
+        """
         self.meter.spend(len(text))
         return TrackedText(text, TEMPLATE) if self.tracks else text
 
@@ -202,7 +213,10 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return whole
 
     def tilde(self, join: Callable[[Iterable[Any]], str], values: Iterable[Any]) -> str:
-        """Return `a ~ b`. join: Jinja's function that concatenates the operands."""
+        """Return `a ~ b`, whose operands are `values`.
+
+        `join` is Jinja's function that concatenates them.
+        """
         self.meter.weigh(values)
         whole: str = self._paid(joined(map(_written, values)) if self.tracks else join(values))
         return whole
@@ -259,7 +273,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     select_template = get_or_select_template = get_template
 
     def _paid(self, value: Any) -> Any:
-        """Pay for a value that was just made, and return it."""
+        """Charge the meter for a value that was just made, and return the value."""
         if isinstance(value, str):
             self.meter.spend(len(value))
         elif isinstance(value, list | tuple | dict | set):
@@ -286,9 +300,9 @@ def _check_tree(tree: nodes.Template) -> None:
 
 
 def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[..., Any]:  # noqa: FBT001
-    """Return a filter that is paid for.
+    """Return a filter that charges the meter.
 
-    derives: whether its text is a function of its arguments alone.
+    `derives` says whether the text it returns is a function of its arguments alone.
     """
     passes = getattr(function, "jinja_pass_arg", None)
 
@@ -308,7 +322,7 @@ def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[
 
 
 def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a test that is paid for."""
+    """Return a test that charges the meter."""
     passes = getattr(function, "jinja_pass_arg", None)
 
     @wraps(function)

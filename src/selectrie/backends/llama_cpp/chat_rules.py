@@ -1,7 +1,7 @@
 """Charge for the operators, methods and filters of a chat template in advance.
 
 Each rule raises `LimitError` for anything that would make more text or items than the
-rendering has left, and pays for the values that are looked at.
+rendering has left, and charges the meter for the values that are looked at.
 """
 
 from __future__ import annotations

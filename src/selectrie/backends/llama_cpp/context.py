@@ -50,7 +50,7 @@ class Context:
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
         """Create the context.
 
-        stop: the flag of another context whose interrupts stop this one as well.
+        If `stop` is the flag of another context, its interrupts stop this one as well.
         """
         weights.require_open()
         self.weights, self.options, self.size = weights, options, size

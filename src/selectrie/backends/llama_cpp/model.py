@@ -67,7 +67,7 @@ class LlamaModel:
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
         """Create a model.
 
-        stop: the flag of another model whose interrupts stop this one as well.
+        If `stop` is the flag of another model, its interrupts stop this one as well.
         """
         self._weights, self._options = weights, options
         self._context = Context(weights, options, size, stop)

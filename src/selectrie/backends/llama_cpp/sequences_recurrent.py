@@ -41,9 +41,10 @@ class _CellRun:
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """A kept state.
+    """A recurrent state that is kept.
 
-    sequence: its id; -1 after a failure, until the state is evaluated again.
+    Attributes:
+        sequence: Id of its sequence; -1 after a failure, until it is evaluated again.
     """
 
     sequence: int

@@ -74,7 +74,8 @@ def sequences_for(state_bytes: int, rows: int) -> int:
 def usual_nodes(trained: int) -> int:
     """Return the default number of tokens held when memory is not short.
 
-    trained: the training context; 0 if unknown.
+    Args:
+        trained: The training context in tokens; 0 if unknown.
     """
     return min(trained if trained > 0 else _USUAL_TOKENS, _USUAL_TOKENS)
 

@@ -100,11 +100,11 @@ class Borrowed:
 
 @dataclass(slots=True)
 class _Users:
-    """The users of some weights.
+    """The contexts and other users that keep weights in memory.
 
     Attributes:
-        count: How many there are.
-        freed: Whether the weights are gone.
+        count: Number of users.
+        freed: Whether the weights have been freed.
         frees: Functions that free the users' contexts, by address.
     """
 
@@ -140,16 +140,20 @@ class Weights:
     _users: _Users = field(default_factory=_Users)
 
     def acquire(self, address: int | None = None, free: Callable[[], object] | None = None) -> None:
-        """Add a user.
+        """Count one more user of the weights.
 
-        address, free: of its context, to be freed if a borrowed `Llama` is closed.
+        A user that has a context passes its address and the function that frees it,
+        which is called if a borrowed `Llama` is closed first.
         """
         self._users.count += 1
         if address is not None and free is not None:
             self._users.frees[address] = free
 
     def release(self, address: int | None = None) -> None:
-        """Remove a user; after the last one, free the weights unless borrowed."""
+        """Count one user less; the last one frees weights that are not borrowed.
+
+        `address` is the one that was passed to `acquire`.
+        """
         if address is not None:
             self._users.frees.pop(address, None)
         self._users.count -= 1

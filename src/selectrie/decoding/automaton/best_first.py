@@ -43,12 +43,12 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     no open path can reach the k-th best.
 
     The path of masked greedy decoding is followed at the same time, and then the
-    tokenizer's own path for its text: its end gives an early text to compare with. Of a
+    canonical path of its text: its end gives an early text to compare with. Of a
     budget, as much is reserved as a path of `max_tokens` may still need.
 
     Rows that only the healed bytes need come before everything else, in addition to a
     budget. If a budget ends without a text, at most `max_tokens` further rows go to the
-    tokenizer's own path of a text that was met in other tokens.
+    canonical path of a text that was met in other tokens.
 
     Args:
         on_found: Called with each finished text that is the best so far.
@@ -297,7 +297,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return not self._tree.evaluated[node] and (self._may_go_on(node) or ends or node in self._again)
 
     def _finish(self, node: int, terminator: float) -> None:
-        """Record a text, unless it cannot matter or is not the tokenizer's own."""
+        """Record a text, unless it cannot matter or its path is not canonical."""
         spec, tree = self._spec, self._tree
         logp = tree.logp[node] - self._log_heal + terminator
         score = logp if spec.rule == "joint" else logp / max(1, tree.n_text[node])
@@ -321,7 +321,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _last_needed(self) -> Iterator[int]:
         """Yield the nodes needed after the budget, until a text is found.
 
-        They are the nodes of the tokenizer's own paths, one path after the other.
+        They are the nodes of canonical paths, one path after the other.
         """
         most = self._n_evaluated + self._spec.max_tokens
         if len(self._found):

@@ -1,6 +1,6 @@
-"""The first text of a search on an automaton.
+"""Find the first text of a search on an automaton.
 
-It is the text of masked greedy decoding, then the tokenizer's own tokens for it.
+It is the text of masked greedy decoding, then the same text on its canonical path.
 """
 
 from __future__ import annotations

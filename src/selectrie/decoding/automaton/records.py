@@ -36,12 +36,12 @@ class AutomatonSpec:
             conditional on them.
         space_prefix: Bytes that it spells after those, unconditionally (the space that
             a tokenizer adds before text, a delimiter).
-        canonical: Returns whether a finished path is the tokenizer's own encoding. None
-            means that every path counts.
-        canonical_path: Returns the tokenizer's own path of the text that these tokens
-            spell, empty for none.
-        may_be_adjacent: Returns whether these two tokens may be neighbours in such an
-        encoding.
+        canonical: Returns whether a finished path is canonical: the tokenizer's own
+            encoding of its text. None means that every path counts.
+        canonical_path: Returns the canonical path of the text that these tokens spell,
+            empty for none.
+        may_be_adjacent: Returns whether these two tokens may be neighbours in a
+            canonical path.
         last: The token before the first one, None if not known.
         merge_equal_text: Whether finished paths of one text count as one, so that the k
             best texts are looked for.
@@ -139,7 +139,7 @@ class AutomatonOutcome:
 
 
 def canonical_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield the tokenizer's own paths of the texts that these paths spell.
+    """Yield the canonical paths of the texts that these paths spell.
 
     Each path comes once, and only if the automaton accepts it.
     """

@@ -145,12 +145,14 @@ def _near(pool: Pool, margin: float) -> tuple[Positions, float]:
 
 
 def is_close(band: Band, index: int, uniform: float, sampling: SamplingParams) -> bool:
-    """Return whether logits within the band could have drawn another token.
+    """Return whether logits within their bounds could have drawn another token.
 
     Args:
-        band: Before any filter, with all that top-k, top-p or min-p can keep for logits
-            within it.
-        index: The position of the drawn token in the band.
+        band: The bounds, before any filter. It holds every token that top-k, top-p or
+            min-p can keep for some logits within the bounds.
+        index: Position of the drawn token in the band.
+        uniform: The number that was drawn, in [0, 1).
+        sampling: The sampler chain.
     """
     # No filter drops the most probable token.
     if sampling.temperature == 0 and sampling.typical_p == 1:

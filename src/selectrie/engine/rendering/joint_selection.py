@@ -138,7 +138,7 @@ def _terminator(asked: str, letters: ProductAutomaton) -> str:
 
 
 def _letters(parts: tuple[TextAlternatives, ...]) -> ProductAutomaton:
-    """Return the texts of the product, byte by byte."""
+    """Return an automaton that reads the texts of the product byte by byte."""
     return ProductAutomaton([[*map(list, [part] if isinstance(part, bytes) else part)] for part in parts])
 
 

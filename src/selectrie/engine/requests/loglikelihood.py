@@ -384,7 +384,7 @@ class LoglikelihoodScorer:
             return evaluation.result()
 
     def _take(self) -> Model:
-        """Return a model that holds nothing."""
+        """Return a context without nodes: a spare one, or else a new one."""
         with suppress(IndexError):
             return self._solos.pop()
         limits = self._model.limits

@@ -1,4 +1,7 @@
-"""Turn a request into tasks, and what they read into a `Selection`, without a model."""
+"""Turn a request into tasks, and their results into a `Selection`.
+
+No model is called here.
+"""
 
 from __future__ import annotations
 

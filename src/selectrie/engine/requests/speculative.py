@@ -52,7 +52,7 @@ class EngineDrafter:
         return self._engine._model
 
     def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
-        """See `Drafter.propose`. Raises the errors of the second engine."""
+        """See `Drafter.propose`. Raises whatever the draft's engine raises."""
         task = GuessTask(
             np.array(tokens, dtype=np.int32),
             most=most,
@@ -102,7 +102,7 @@ def _following(tokens: IntArray, start: int, n: int) -> IntArray:
 
 
 def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
-    """Return an unbranched proposal."""
+    """Return a proposal in which each token follows the one before it."""
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 

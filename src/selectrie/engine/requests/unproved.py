@@ -1,6 +1,6 @@
-"""The reasons why an answer is not proved, in words.
+"""Say why a search does not prove that its answer is the best.
 
-Each certificate without a proof has one.
+The text becomes the `reason` of a certificate that is not `proved`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ def search_ended(search: SearchParams, n_evaluated: int) -> str:
 
 
 def budget_ended(n_evaluated: int) -> str:
-    """Return the same for a search that only a budget ends."""
+    """Return that the budget ended the search, and after how many nodes."""
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
 def beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
     """Return why a beam search or the exact search proves nothing.
 
-    `stopped` is that of `BeamResult`.
+    `stopped` is `BeamResult.stopped`.
     """
     if beam.groups > 1:
         return "a search in groups bounds nothing that is not among them"

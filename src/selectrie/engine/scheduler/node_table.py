@@ -126,7 +126,7 @@ class NodeTable:
         self.pending = [row for row in self.pending if not self.done[row]] if len(rows) < len(self.pending) else []
 
     def restored(self, row: int, node: int) -> None:
-        """Assign a node to a row that had lost its own."""
+        """Assign a node to a row whose previous node was lost."""
         self.node[row] = node
         self.n_nodes += 1
         if self._lost[row]:

@@ -101,7 +101,7 @@ def _paragraph(text: str) -> Block:
 def _figure(picture: str, caption: str = "", *, key: str = "") -> Block:
     """Return a picture.
 
-    key: the legend in front of the caption, "intervals" or "bars".
+    `key` is the kind of legend in front of the caption: "intervals", "bars" or "".
     """
     return {"kind": "figure", "picture": picture, "caption": caption, "key": key}
 

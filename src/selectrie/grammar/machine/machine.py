@@ -37,6 +37,9 @@ Items = tuple[int, ...]
 class Machine:
     """Reads bytes and token terminals according to a compiled grammar.
 
+    A token terminal matches one token of the vocabulary by name, whatever its bytes
+    (`TokenSet`).
+
     Not thread-safe. Configurations are numbered from 0 and stay valid for the machine's
     life. Every configuration except `DEAD` leads to an accepted text. Any method raises
     `GrammarError` if the limits are exceeded; earlier results remain.

@@ -1,6 +1,7 @@
 """Post-process JSON Schemas of types, and adapt pydantic's schema generator.
 
-Schemas of models are closed, and small sets are listed. pydantic is never imported: the
+Schemas of models are closed (no additional properties), and a set type with few
+possible members becomes an enumeration of its values. pydantic is never imported: the
 generator is found through the model's own methods.
 """
 

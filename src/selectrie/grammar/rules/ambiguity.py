@@ -63,10 +63,10 @@ class Ways:
 
 
 class _Chart:
-    """Chart entries by expression and position.
+    """The chart of `Ways.count`: one entry for each expression and start position.
 
-    Expressions are keyed by identity, because hashing large ones is slow. The entry
-    requested last is computed first.
+    An entry holds the `Ends` found so far. Expressions are keyed by identity, because
+    hashing large ones is slow. The entry requested last is computed first.
     """
 
     def __init__(self, text: str, rules: Mapping[str, Expression]) -> None:
@@ -78,10 +78,11 @@ class _Chart:
         self.waiting: dict[_Key, None] = {}
 
     def need(self, expression: Expression, start: int) -> Ends:
-        """Return what is known of an entry so far.
+        """Return the ends found so far for an expression at a start position.
 
-        The entry being computed is registered as a user of this one: it is computed
-        again when this one grows.
+        If the chart has no such entry, an empty one is added and queued. The entry that
+        is being computed depends on this one, so it is computed again when this one
+        grows.
         """
         key = (id(expression), start)
         if key not in self._ends:

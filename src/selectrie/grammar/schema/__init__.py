@@ -1,4 +1,4 @@
-"""JSON Schema as a grammar that accepts only valid texts, or an error.
+"""Convert JSON Schema to a grammar that accepts only valid texts, or raise an error.
 
-Conversion uses llguidance; the texts of a schema of few values are listed.
+A schema that allows few values becomes a list of texts. llguidance converts all others.
 """

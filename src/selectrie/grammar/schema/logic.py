@@ -51,7 +51,7 @@ Parts = list[dict[str, Any]]
 
 
 class InexpressibleError(ValueError):
-    """Raised if keywords cannot express a negation; says which, and why."""
+    """Raised if the keywords of JSON Schema cannot express a negation."""
 
 
 @dataclass(slots=True)
@@ -257,7 +257,7 @@ class Logic:
 
 
 def is_base(identifier: object) -> bool:
-    """Return whether an identifier changes the base of references below it.
+    """Return whether an `$id` changes the base URI of the references below it.
 
     An anchor alone (`#name`) does not.
     """

@@ -1,7 +1,7 @@
 """Read JSON Schema as a grammar.
 
-Conversion uses llguidance; the texts of a schema of few values are listed instead. In
-both cases, every text of the grammar is valid against the schema, and what cannot be
+A schema that allows few values becomes a list of texts; llguidance converts all others.
+In both cases, every text of the grammar is valid against the schema, and what cannot be
 converted is an error. Not every valid text is a text of the grammar: properties are in
 the schema's order, strings have no unnecessary escapes, and white space is as
 requested.
@@ -118,9 +118,9 @@ def read_schema(
 
     Args:
         schema: An object, its JSON text, or a bool.
-        route: With "auto", the texts of a schema of few values are listed if each value
-            has one layout (see `finite_texts`), and other schemas use llguidance.
-            "llguidance" lists none.
+        route: With "auto", a schema that allows few values becomes a list of their
+            texts if each value has one layout (see `finite_texts`); llguidance converts
+            all others. With "llguidance", it converts every schema.
         spacing: "json" is the layout of `json.dumps`, with one space after each comma
             and colon between the parts of a value. "none" has no spaces. "optional"
             allows both at each place. "any" allows any white space between JSON tokens.

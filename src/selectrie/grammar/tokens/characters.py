@@ -1,10 +1,12 @@
-"""Characters that leave a configuration unchanged, and the characters of tokens.
+"""Find tokens that leave a configuration unchanged, by the characters in them.
 
 Inside a string, a name or a comment, most characters lead back to the same
-configuration. What tokens do there can be computed from sets of characters. A set has
-one bit for each group of lead bytes, and one more for invalid UTF-8. A group consists
-of bytes that the machine does not distinguish, as long as there are at most 63 such
-classes.
+configuration. A token of only such characters does too, so it can be accepted without
+a step of the machine.
+
+Characters are compared in groups. The group of a character is the class of its first
+byte, modulo 63; a class consists of bytes that the machine does not distinguish. So a
+set of characters is a uint64: one bit for each group, and bit 63 for invalid UTF-8.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ Groups = NDArray[np.uint64]
 
 N_GROUPS = 63
 BROKEN_BIT = np.uint64(1 << 63)
-"""Marks bytes that begin no character in their place; they lead back from nowhere."""
+"""Marks invalid UTF-8, which leads from no configuration back to itself."""
 
 
 class TrieGroups:

@@ -25,9 +25,9 @@ class LedAutomaton(WalkedAutomaton, Protocol):
         ...
 
     def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
-        """Return the tokens that are `prefix` and then at least one accepted byte.
+        """Return the tokens that begin with `prefix` and go on as the state allows.
 
-        The state must accept the bytes after the prefix. With b"", the same as
-        `allowed`.
+        The state reads only the bytes after the prefix, of which there is at least one.
+        With b"", the result is that of `allowed`.
         """
         ...

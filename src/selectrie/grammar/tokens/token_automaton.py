@@ -65,11 +65,11 @@ class GrammarAutomaton:
         return self.allowed_after(state, b"")
 
     def allowed_after(self, state: int, prefix: bytes) -> IntArray | BoolArray:
-        """Return the tokens that are `prefix` and then at least one accepted byte.
+        """Return the tokens that begin with `prefix` and go on as the state allows.
 
-        The state must accept the bytes after the prefix. With b"", the same as
-        `allowed`, token terminals included. The arrays and the cost are those of
-        `allowed`.
+        The state reads only the bytes after the prefix, of which there is at least one.
+        With b"", the result is that of `allowed`, token terminals included. Type and
+        cost of the result are those of `allowed`.
         """
         found = self._kept.get((state, prefix))
         if found is not None:

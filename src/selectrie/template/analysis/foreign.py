@@ -25,8 +25,8 @@ _BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
 def refuse_foreign(document: Document, names: Container[str] | None = None) -> None:
     """Raise `TemplateError` if a template only has tags of the other dialect.
 
-    names: names of values, which such a tag may output. With None, only slots and
-    blocks are recognised as tags.
+    A slot or a block of that dialect counts as a tag. The output of a value counts only
+    if its name is in `names`.
     """
     own, other = (SELECTRIE, HANDLEBARS) if document.dialect == "selectrie" else (HANDLEBARS, SELECTRIE)
     if own.opens in document.source:

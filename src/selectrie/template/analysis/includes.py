@@ -44,7 +44,8 @@ class _Reader:
     def extent(self, document: Document, chain: tuple[str, ...]) -> _Extent:
         """Read the files that a document includes, and return its extent.
 
-        chain: the names of the documents around it, and its own.
+        `chain` holds the names of the documents that include it, outermost first, and
+        then its own.
         """
         n_bytes, files, blocks = len(document.source.encode("utf-8", "surrogatepass")), 0, 0
         for segment, depth in walk(document.body):

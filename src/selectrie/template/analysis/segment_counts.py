@@ -50,7 +50,9 @@ def too_long(document: Document, segment: Segment) -> TemplateError:
 class _Count:
     """Computes lower bounds of numbers of segments.
 
-    is_sure: whether everything counted since it was set depended only on known values.
+    Attributes:
+        is_sure: Whether everything counted since this was last set to True depended
+            only on known values.
     """
 
     documents: Mapping[str, Document]
@@ -64,7 +66,7 @@ class _Count:
     def segment(self, segment: Segment, scope: Scope, document: Document) -> int:
         """Return the number of segments passed for this one.
 
-        Afterwards the names that it gives are known or undecided in the scope.
+        Afterwards the names that it declares are known or undecided in the scope.
         """
         self.room -= 1
         if self.room < 0:
@@ -150,7 +152,7 @@ class _Count:
         return self.body(segment.body, scope.child(variables), document)
 
     def forget(self, segment: Segment, scope: Scope) -> None:
-        """Make everything that a segment may name undecided."""
+        """Make every name that a segment may declare undecided."""
         names = self.names_of(segment)
         for name in names.decided:
             scope.set(name, UNDECIDED)
@@ -158,7 +160,7 @@ class _Count:
             scope.assign(name, UNDECIDED)
 
     def names_of(self, segment: Segment) -> Names:
-        """Return the names of a segment, which is walked only once."""
+        """Return the names that a segment declares; it is walked only once."""
         if id(segment) not in self.names:
             self.names[id(segment)] = names_in((segment,), self.documents)
         return self.names[id(segment)]

@@ -1,8 +1,8 @@
 """Find a template's names, and the errors that do not depend on values.
 
 The names are those it decides, needs and reads. One pass goes through the page in
-order, with includes in their place. It keeps the names given so far; each branch of an
-`if` begins with the names given before it.
+order, with includes in their place. It keeps the names declared so far; each branch of
+an `if` begins with the names declared before it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Findings:
 
     Attributes:
         slots: Names the model decides, in page order.
-        needs: Names that are used before anything gives them a value, in the order of
-            their use.
+        needs: Names that are used before anything declares them, in the order of their
+            use.
         read: Names whose given value may be read.
         grammars: Names of the grammars named in the template.
     """
@@ -46,13 +46,13 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The origin of a name.
+    """The tag that declares a name.
 
     Attributes:
-        what: What gave the name.
+        what: What kind of tag it is, for messages.
         document: The document with the tag.
         span: The span of the tag.
-        certain: Whether the name is given on every path through the page that leads
+        certain: Whether the name is declared on every path through the page that leads
             here.
     """
 
@@ -63,14 +63,14 @@ class _Named:
 
     @property
     def position(self) -> str:
-        """Return its position for a message."""
+        """Return the position of the tag as file:line:column."""
         return where(self.document, self.span)
 
 
 class _Names:
-    """The names given so far, with undo.
+    """The names declared so far, with undo.
 
-    An `if` and a loop cost only as much as the names they give themselves.
+    Undoing an `if` or a loop costs only as much as the names that are declared in it.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class _Names:
         return len(self._changes)
 
     def back(self, mark: int) -> dict[str, _Named]:
-        """Forget the names given since a mark, and return them."""
+        """Forget the names declared since a mark, and return them."""
         since: dict[str, _Named] = {}
         while len(self._changes) > mark:
             name, before = self._changes.pop()
@@ -202,7 +202,7 @@ class _Examination:
     # Declarations of names.
 
     def declare(self, name: str, what: str, around: _Around, span: ast.Span) -> None:
-        """Record that a slot or another segment gives a name its value."""
+        """Record that a slot or another segment declares a name."""
         self._check_name(name, what, around, span)
         key = _key(name, around)
         known = self.known.get(key)
@@ -356,10 +356,10 @@ def _no_items(segment: ast.Each, document: ast.Document) -> str:
 
 
 def _second(around: _Around, span: ast.Span, known: _Named) -> tuple[ast.Document, ast.Span]:
-    """Return the second of two positions.
+    """Return where a name is declared for the second time.
 
-    If a file is included twice, both positions are equal, and that of the include is
-    returned.
+    If a file is included twice, both declarations are at one place, and the place of
+    the include is returned.
     """
     if known.document is around.document and known.span == span and around.include is not None:
         return around.include

@@ -133,10 +133,11 @@ class Template:
     def check(self, values: Mapping[str, object] | None = None) -> None:
         """Raise the first `TemplateError` that can be found before the model is used.
 
-        values: values to check as well. Errors are then also raised for names without a
-        value, invalid options, options with the same text, arguments of the wrong type,
-        and values without a text. With None, nothing is checked beyond what the
-        constructor has checked.
+        Args:
+            values: Values to check as well. Errors are then also raised for names
+                without a value, invalid options, options with the same text, arguments
+                of the wrong type, and values without a text. With None, nothing is
+                checked beyond what the constructor has checked.
         """
         if values is not None:
             refuse_foreign(self.document, values)

@@ -75,7 +75,7 @@ class Interpreter:
     def name(self, name: str, value: object, record: object = None) -> None:
         """Set the value of a slot.
 
-        record: the record of its decision; None if the name is a secondary one of a
+        `record` is the record of its decision. It is None for a secondary name of a
         slot.
         """
         self._levels[-1].set(name, value, record)

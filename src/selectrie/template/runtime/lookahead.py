@@ -54,7 +54,7 @@ def what_follows(program: Interpreter, *names: str, cut: ChunkedProduct = no_cut
 
     That is text up to the next decision of the model, or up to a control token.
 
-    names: the names that this step will give; nothing is known of their values.
+    `names` are those that this step will set. Their values count as unknown.
     """
     ahead = program.ahead(_MOST_STEPS)
     ahead.suppose(*names)

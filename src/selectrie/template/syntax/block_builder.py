@@ -71,7 +71,10 @@ class Builder:
         self._literals = Literals()
 
     def text(self, text: str, span: Span, *, plain: bool) -> Builder:
-        """Add text between tags. plain: whether it is literally in the source."""
+        """Add text between tags.
+
+        `plain` says whether it is literally in the source, so that a tag may trim it.
+        """
         self._literals.add(text, span, plain=plain)
         return self
 

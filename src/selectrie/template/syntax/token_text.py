@@ -34,7 +34,7 @@ def span_of(token: Token) -> Span:
 def text_of(token: Token, *, lenient: bool = False) -> str:
     """Return the text of a string token, without quotes and with escapes replaced.
 
-    lenient: whether to keep a backslash that does not begin an escape.
+    With `lenient`, a backslash that does not begin an escape is kept.
     """
     if "\\" not in token:
         return str(token[1:-1])

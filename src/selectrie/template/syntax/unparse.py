@@ -40,7 +40,10 @@ class _Printer:
         self._opening = re.compile(rf"(?<!\\)(\\*)(?:({first}{first})|({first}?)\Z)")
 
     def body(self, body: ast.Body, *, ends: bool = False) -> Iterator[str]:
-        """Yield the text of a body. ends: whether the source ends after it."""
+        """Yield the text of a body.
+
+        `ends` says whether the source ends after it.
+        """
         last = len(body) - 1
         for i, segment in enumerate(body):
             if isinstance(segment, ast.Literal):

@@ -37,7 +37,7 @@ def walk(body: ast.Body) -> Iterator[tuple[ast.Segment, int]]:
 def walk_through(body: ast.Body, documents: Mapping[str, ast.Document]) -> Iterator[ast.Segment]:
     """Yield every segment below in page order, including those of included files.
 
-    documents: the included files, by path.
+    `documents` maps paths to the included files.
     """
     pending = [*reversed(body)]
     while pending:

@@ -1,4 +1,4 @@
-"""Collect the literal text between two tags, trimmed at a `~`."""
+"""Collect the literal text between two tags, trimmed beside a tag with `~`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ class _Piece:
 
 @dataclass(slots=True)
 class Literals:
-    """Pieces that become one `Literal`; white space is defined by `str.isspace`."""
+    """Collects the pieces of text between two tags, and joins them into one `Literal`.
+
+    White space beside a tag that trims is removed: the characters of `str.isspace`.
+    """
 
     _pieces: list[_Piece] = field(default_factory=list)
     _trims_next: bool = False
@@ -52,9 +55,9 @@ class Literals:
             self._pieces.append(_Piece(text, span, plain))
 
     def meet(self, edges: Edges) -> None:
-        """Trim at a tag that comes next.
+        """Trim the text around the next tag, on the sides on which the tag trims.
 
-        It may trim the text before it, and the text that will follow it.
+        Text after the tag is trimmed when it is added.
         """
         while edges.trims_left and self._pieces and self._pieces[-1].plain:
             last = self._pieces.pop()

@@ -14,7 +14,7 @@ from selectrie.template.values.values import shown
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of a part of a template.
+    """The names that a part of a template declares.
 
     Each name occurs once, in page order. Names that begin with `this` belong to a loop
     and are not included.
@@ -36,9 +36,9 @@ class Names:
 
 
 def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
-    """Return the names of a body, including blocks and included files.
+    """Return the names that a body declares, including blocks and included files.
 
-    documents: the included files, by path.
+    `documents` maps paths to the included files.
     """
     slots: dict[str, None] = {}
     texts: dict[str, None] = {}
@@ -56,15 +56,15 @@ def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
 
 
 def logprobs_names(slot: Slot) -> tuple[str, ...]:
-    """Return the name given by `logprobs=`, if any."""
+    """Return the name that a slot declares by `logprobs=`, if any."""
     named = dict(slot.arguments).get("logprobs")
     return (named.value,) if isinstance(named, Constant) and isinstance(named.value, str) else ()
 
 
 def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
-    """Raise `TemplateError` if a segment takes the name of a given value.
+    """Raise `TemplateError` if a segment declares the name of a value that was passed.
 
-    The segment is a slot, a block or a list. The handlebars dialect allows that.
+    The segment is a slot, a block or a list. In the handlebars dialect this is allowed.
     """
     if document.dialect == "handlebars":
         return
@@ -78,7 +78,7 @@ def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Docume
 
 
 def _own_names(segment: Slot | Block | GenEach) -> tuple[str, ...]:
-    """Return the names that one segment gives values to, without its content."""
+    """Return the names that a segment itself declares, without those in its body."""
     if isinstance(segment, Slot):
         return (*_of_page({segment.name: None}), *logprobs_names(segment))
     return () if segment.name is None else (segment.name,)

@@ -171,7 +171,7 @@ def _compiled(grammar: Grammar) -> Grammar:
 def _inner(error: GrammarError | InputFileError | OptionError, prefix: str) -> str:
     """Return position and reason of an error in a grammar, on one line.
 
-    prefix: removed from the beginning of the reason.
+    `prefix` is removed from the beginning of the reason.
     """
     if not isinstance(error, GrammarError):
         return f": {error}"

@@ -72,7 +72,7 @@ def _check_geneach(block: GenEach, document: Document) -> None:
 def check_range(block: GenEach, document: Document, values: Mapping[str, object]) -> None:
     """Raise if `min` is above `max`.
 
-    values: the known values of the arguments.
+    `values` are the known values of the arguments.
     """
     minimum, maximum = (plain(values.get(name)) for name in ("min", "max"))
     if isinstance(minimum, int) and isinstance(maximum, int) and minimum > maximum:

@@ -77,7 +77,7 @@ def value_at(
 
     Raises `TemplateError` at the expression if the tag cannot take the value.
 
-    named: the expression with its purpose, as in `visitors.expressions_of`: an
+    `named` is the expression with its purpose, as in `visitors.expressions_of`: an
     argument, a text, a condition, the items of a loop.
     """
     return _fitting(segment, named, evaluate(named[1], scope, document), document, grammars)
