@@ -147,7 +147,7 @@ def test_a_wrong_record_is_an_error_with_its_line(wrong, reason):
         ("winogrande", {"sentence": "a _", "option1": "a", "option2": "b", "answer": "1"}, "choice 0 is empty"),
         ("winogrande", {"sentence": 3, "option1": "a", "option2": "b", "answer": "1"}, "before is 3: expected a text"),
         ("copa", {"premise": "a.", "question": "reason", "choice1": "a", "choice2": "b", "label": 0}, "'reason': expected one of 'cause', 'effect'"),
-        ("mmlu", {"question": "a", "choices": ["a", "b"], "answer": 0, "subject": "s"}, "has no place 2"),
+        ("mmlu", {"question": "a", "choices": ["a", "b"], "answer": 0, "subject": "s"}, "has no index 2"),
         ("truthfulqa_mc2", {"context": "a", "choices": ["a"], "gold": 0, "correct_answers": "b"}, "correct_answers is 'b': expected a list of texts"),
         ("lambada_openai", {"context": "a", "continuation": ["a", "b"]}, "continuation is ['a', 'b']: expected a text"),
         ("text", {"text": 3}, "text is 3: expected a text"),

@@ -21,7 +21,7 @@ def check_plain(path: Path) -> None:
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode):
-            raise OSError(errno.EINVAL, f"{path.name} is no plain file; take it away")
+            raise OSError(errno.EINVAL, f"{path.name} is not a plain file; remove it")
 
 
 def is_temporary(name: str, names: Collection[str]) -> bool:
