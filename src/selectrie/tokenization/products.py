@@ -369,7 +369,7 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list
     for part in parts:
         if isinstance(part, tuple):
             options = tuple(dict.fromkeys(part))
-            if chunks[-1] and all(options) and _is_apart(vocabulary, before, _firsts(options)):
+            if all(options) and _is_apart(vocabulary, before, _firsts(options)):
                 chunks.append([])
             chunks[-1].append(options)
             lasts = frozenset(option.decode()[-1] for option in options if option)
@@ -379,7 +379,7 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list
         at = 0
         for place in range(len(text)):
             left = frozenset(text[place - 1]) if place else before
-            if (place or chunks[-1]) and _is_apart(vocabulary, left, frozenset(text[place])):
+            if _is_apart(vocabulary, left, frozenset(text[place])):
                 if place > at:
                     chunks[-1].append(text[at:place].encode())
                 chunks.append([])
