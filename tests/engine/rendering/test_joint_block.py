@@ -27,7 +27,7 @@ from selectrie.options import DEFAULT_PROMPTING, SearchParams
 from selectrie.template.values.values import Option
 from selectrie.testing import HashModel, naive_joint
 from selectrie.testing.driver import run
-from selectrie.testing.tiny_vocabulary import spell
+from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 from selectrie.tokenization import products
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.prompts import read_prompt
@@ -445,6 +445,16 @@ def test_places_between_words_are_cut():
     assert [len(paths) for paths in apart.paths] == [2, 2]
     joined = products.cut_product(vocabulary, before, ((b"ca", b"b"), (b"t", b"s")), b".")
     assert [len(paths) for paths in joined.paths] == [4]
+
+
+def test_what_comes_before_an_empty_alternative_counts():
+    """Two spaces and `b` are one token, so the last slot depends on the one before it, which may be a space or nothing."""
+    vocabulary = make_vocabulary([b" ", b"a", b"b", b"c", b" a", b" b", b"  b"])
+    before = products.PromptText(np.array([0], dtype=np.int32), b"a")
+    parts = (b"c", (b"c", b" ", b""), (b" a", b" b"))
+    paths = products.cut_product(vocabulary, before, parts, b"").paths
+    texts = {b"c" + one + other for one, other in product(*parts[1:])}
+    assert {tuple(chain(*pieces)) for pieces in product(*paths)} == {tuple(vocabulary.tokenize(text)) for text in texts}
 
 
 @given(sets=st.lists(st.lists(st.lists(st.integers(0, 2), max_size=3), min_size=1, max_size=4), min_size=1, max_size=3))
