@@ -117,6 +117,25 @@ def test_a_context_that_cannot_be_made_names_its_size_and_the_remedy(tiny_model,
         open_model(tiny_model(), LlamaOptions(n_ctx=900))
 
 
+def test_exact_precision_asks_for_rows_that_do_not_depend_on_their_call(tiny_model, monkeypatch):
+    """No flash attention, float32 keys and values, and no large call moved to a GPU where the weights are not."""
+    asked = {}
+    create = llama_cpp.llama_init_from_model
+    for precision in Precision:
+        monkeypatch.setattr(
+            llama_cpp,
+            "llama_init_from_model",
+            lambda model, params, precision=precision: asked.update({precision: params}) or create(model, params),
+        )
+        open_model(tiny_model(), LlamaOptions(n_ctx=8, n_threads=1, precision=precision)).close()
+    exact, fast, plain = asked[Precision.EXACT], asked[Precision.FAST], llama_cpp.llama_context_default_params()
+    names = ("flash_attn_type", "type_k", "type_v", "op_offload")
+    assert [getattr(fast, name) for name in names] == [getattr(plain, name) for name in names]
+    assert exact.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    assert exact.type_k == exact.type_v == llama_cpp.GGML_TYPE_F32
+    assert exact.op_offload is False
+
+
 def test_options_that_cannot_be_are_refused():
     """Each by its name."""
     for name, value in (("n_ctx", 0), ("n_batch", 3), ("n_threads", 0), ("n_gpu_layers", -2)):

@@ -626,6 +626,15 @@ def test_a_model_in_parts_is_the_sum_of_its_parts(tmp_path, tiny_model):
     assert parts - one == len(whole)
 
 
+def test_a_header_without_a_vocabulary_is_reckoned_too(tmp_path, tiny_model):
+    """Whatever is missing counts as little as it can."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(
+        tiny_model().read_bytes().replace(b"ggml.tokens", b"ggml.nothin").replace(b"vocab_size", b"nothing_is")
+    )
+    assert 0 < memory_needed(path, LlamaOptions()) < memory_needed(tiny_model(), LlamaOptions())
+
+
 MEASURE = """
 import sys
 from pathlib import Path
