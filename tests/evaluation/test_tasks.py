@@ -605,6 +605,7 @@ WRONG_TASKS = [
     ('[["strip"]]', '"strip"', 10, "steps = 'strip'; expected a list"),
     ('[["strip"]]', '["strip"]', 10, "'strip': expected a list of texts that begins with the name of a step"),
     ('[["strip"]]', "[[]]", 10, "[]: expected a list of texts"),
+    ('[["strip"]]', '[["cut", 1]]', 10, "['cut', 1]: expected a list of texts"),
     ('[["strip"]]', '[["trim"]]', 10, "no step is called 'trim'; there are strip"),
     ('[["strip"]]', '[["replace", "a"]]', 10, "replace takes 2 arguments, not 1"),
     ('[["strip"]]', '[["cut", "x"]]', 10, "cut takes a number"),
