@@ -158,6 +158,17 @@ def test_the_figures_are_those_of_the_run(run):
     assert f"error {task.ece:.3f}" in words
 
 
+def test_every_subset_has_its_figures(run):
+    """A row of its accuracy in the picture, and all its numbers in a table."""
+    page = evaluation_page(run)
+    words = Reader(page).words
+    assert "The numbers of 2 subsets" in words
+    for label, part in run.tasks[0].subsets.items():
+        accuracy = part.metrics["acc"]
+        assert f"<title>{label}: {100 * accuracy.value:.1f} %" in page
+        assert re.search(rf"{label}\s*{part.n}\s*{accuracy.value:.4f}", words)
+
+
 def test_the_histogram_holds_every_item(run):
     """Right and wrong of all columns are the items measured, the right ones those of the accuracy."""
     page = evaluation_page(run)
@@ -239,10 +250,11 @@ def test_a_run_without_a_measured_item_has_a_page():
 
 
 def test_a_dot_is_hollow_where_guessing_lies_in_the_interval():
-    """And full where it does not, or where there is nothing to guess."""
-    rows = [Row("in", 0.5, 0.4, 0.6, 0.45), Row("out", 0.9, 0.8, 0.95, 0.5), Row("none", 0.5, 0.4, 0.6)]
+    """And full where it does not, or where there is nothing to guess. The ends belong to the interval."""
+    marks = {0.45: "dot hollow", 0.4: "dot hollow", 0.6: "dot hollow", 0.39: "dot", 0.61: "dot", None: "dot"}
+    rows = [Row("row", 0.5, 0.4, 0.6, mark) for mark in marks]
     picture = svg.intervals(rows, Words("title", "alternative"))
-    assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == ["dot hollow", "dot", "dot"]
+    assert re.findall(r'<circle [^>]*class="([^"]*)"', picture) == list(marks.values())
 
 
 def test_values_beyond_an_axis_lie_on_its_edge():
