@@ -12,11 +12,11 @@ import pytest
 from selectrie.engine.load import load
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
-from selectrie.evaluation.evaluator import signature_of
+from selectrie.evaluation.evaluator import measured, signature_of
 from selectrie.evaluation.ray_cluster import Cluster, _check_answers, measure_on
 from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import run
-from selectrie.evaluation.work_units import TaskItems
+from selectrie.evaluation.work_units import TaskItems, plan
 
 ray = pytest.importorskip("ray")
 
@@ -57,6 +57,18 @@ def test_a_killed_actor_loses_nothing(cluster, tmp_path):
     assert len(actors) == 3
     for name in (ITEMS, SUMMARY):
         assert (tmp_path / "many" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+def test_an_actor_has_room_for_the_longest_sequence(cluster):
+    """A short item beside one of 400 tokens, in calls of 64 rows: what this machine measures."""
+    options = {"n_threads": 1, "n_batch": 64}
+    items = [Item(f"{'one two ' * n}is", (" one", " two"), (0,)) for n in (1, 200)]
+    with load(**options) as llm:
+        units = plan(llm.vocabulary, llm.limits, [TaskItems("t", tuple(items), ("acc",), unit_rows=1)])
+        assert [unit.longest > 400 for unit in units] == [False, True]
+        expected = {done.unit.number: done.records for done in measured(llm, units)}
+        there = measure_on(Cluster(n_actors=1, options=options), signature_of(llm))(units)
+        assert {done.unit.number: done.records for done in there} == expected
 
 
 def test_an_actor_of_another_model_is_refused(cluster, tmp_path):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
+from selectrie.engine.requests.loglikelihood import LogLikelihoods
 from selectrie.errors import OptionError, PromptError
 from selectrie.evaluation.evaluator import evaluate_tasks, measured
 from selectrie.evaluation.items import Item
@@ -209,6 +210,22 @@ def test_baselines_have_the_tokens_of_the_choice():
     for context, pairs in (("a", premise), ("cb", content_free[0]), ("cbb", content_free[1])):
         assert [before for before, _ in pairs] == [tokens_of(vocabulary, context)] * 2
         assert [rest for _, rest in pairs] == [rest for _, rest in own]
+
+
+def test_every_baseline_gets_its_own_measure():
+    """Two choices with all baselines are ten sequences; sequence i measures -i."""
+    item = Item("ab ", ("ba", "cab"), (0,), premise="a ", content_free=("b ", "bb"))
+    for metrics, expected in (
+        (("acc_mutual_info", "pmi_dc", "calibrated"), ([0, -1], [-2, -3], [-4, -5], [(-6, -8), (-7, -9)])),
+        (("pmi_dc", "calibrated"), ([0, -1], [None, None], [-2, -3], [(-4, -6), (-5, -7)])),
+        (("acc_mutual_info", "calibrated"), ([0, -1], [-2, -3], [None, None], [(-4, -6), (-5, -7)])),
+    ):
+        [unit] = plan(make_vocabulary(), ROOMY, [TaskItems("t", (item,), metrics)])
+        n = len(unit.sequences)
+        measures = LogLikelihoods(-np.arange(n, dtype=float), np.zeros(n, dtype=bool), unit.sequences.n_scored, 1, 1)
+        [record] = unit.records(measures)
+        names = ("logp", "logp_unconditional", "logp_premise", "logp_content_free")
+        assert tuple([getattr(choice, name) for choice in record.choices] for name in names) == expected
 
 
 def test_cuts_move_real_log_likelihoods_within_the_tolerance(any_model):
