@@ -109,6 +109,23 @@ def test_texts_are_generated_up_to_their_stops(pair):
     assert [text.lstrip() for text in found] == theirs.generate_until(asked, disable_tqdm=True)
 
 
+def test_texts_are_drawn_from_all_tokens_unless_less_is_asked_for(pair):
+    """As in `hf`, no token is left out by default; with `min_p` 1 only the most probable one stays."""
+    from lm_eval.api.instance import Instance
+
+    def drawn(**more):
+        options = {"until": [], "max_gen_toks": 16, "do_sample": True, **more}
+        return ours.generate_until([Instance("generate_until", {}, ("Once upon a", options), 0)], disable_tqdm=True)
+
+    ours, _ = pair
+    all_of_them = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    for name, narrow in (("top_k", 1), ("top_p", 1e-6), ("min_p", 1.0)):
+        others = {other: value for other, value in all_of_them.items() if other != name}
+        assert drawn(temperature=2.0, **others) == drawn(temperature=2.0, **all_of_them)
+        assert drawn(temperature=2.0, **others, **{name: narrow}) == drawn(temperature=0.0)
+    assert drawn(temperature=2.0) != drawn(temperature=0.0)
+
+
 def test_what_is_too_long_loses_its_beginning(pair, caplog):
     """As in `hf`; and it is logged."""
     from lm_eval.api.instance import Instance
