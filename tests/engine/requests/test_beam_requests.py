@@ -252,6 +252,7 @@ def test_the_result_is_ready_for_json():
     assert (fields["kind"], fields["grammar"]) == ("beam", "gbnf")
     assert [one["text"] for one in fields["hypotheses"]] == list(result.texts)
     assert "BeamResult(grammar='gbnf'" in repr(result)
+    assert "more" not in repr(result)
     assert result[0] is result.best
     assert result[:2] == result.hypotheses[:2]
 
