@@ -13,6 +13,7 @@ from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.encoding import encode_after
 from selectrie.tokenization.records import PromptText
+from tests.support.made_vocabularies import make_scored
 from tests.support.vocabularies import start_of, vocabulary_of
 
 TINY = make_vocabulary()
@@ -107,6 +108,21 @@ def test_the_last_token_is_opened_again():
         assert opened.paths.is_canonical(spell(TINY, path.split("|"))) is expected, path
     [c, at, a, t] = spell(TINY, ("c", "at", "a", "t"))
     assert [opened.paths.may_join(*pair) for pair in ((c, at), (a, t), (at, a), (c, a))] == [False, False, True, False]
+
+
+def test_a_text_is_encoded_apart_where_it_would_change_the_context(tmp_path):
+    """`x ab` is one token. Behind `x`, which stays, ` ab` is one token too, though `x a` alone ends in ` a`."""
+    sign = "\u2581"
+    pieces = (sign, "x", "a", "b", f"{sign}x", f"{sign}a", f"{sign}ab", f"{sign}x{sign}ab")
+    vocabulary = vocabulary_of(
+        make_scored(tmp_path / "m.gguf", [(one, float(len(one)), 1) for one in pieces], space_prefix=True)
+    )
+    opened = open_prompt(vocabulary, PromptText(np.empty(0, dtype=np.int32), b"x a"))
+    x, a, b, ab = (vocabulary.pieces.index(piece) for piece in (b" x", b" a", b"b", b" ab"))
+    assert (opened.context.tolist(), opened.healed, bool(opened.doubt)) == ([x], b" a", True)
+    assert opened.paths.canonical_path([a, b]) == [ab]
+    assert opened.paths.is_canonical([ab])
+    assert not opened.paths.is_canonical([a, b])
 
 
 def test_control_tokens_stand_between_texts():

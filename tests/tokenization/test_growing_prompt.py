@@ -117,6 +117,26 @@ def test_literals_with_control_tokens_are_the_prompt_with_them(name, parts, stri
     assert tokens_of(page, vocabulary) == encode_prompt(vocabulary, read).tolist()
 
 
+def test_a_literal_is_cut_before_its_first_control_token():
+    """White space goes with a token that swallows it, and only with that; none is found without `parse_special`."""
+    for swallowing, text in (([EOS], "a"), ([BOS], "a "), ([], "a ")):
+        vocabulary = replace(TINY, strips_left=np.array(swallowing, dtype=np.int32))
+        page = GrowingPrompt(vocabulary, parse_special=True)
+        assert page.before_control("a <eos>b<bos>") == (text, True)
+        assert page.before_control("ab") is None
+        assert page.before_control("") is None
+        assert GrowingPrompt(vocabulary).before_control("a <eos>b") is None
+    assert GrowingPrompt(TINY, parse_special=True).before_control("a <bos>b<eos>") == ("a ", False)
+
+
+def test_long_text_is_cut_in_an_error():
+    """At most 40 characters of it are shown."""
+    for n, shown in ((39, "a" * 39), (40, "a" * 40), (41, "a" * 39 + "…")):
+        page = page_of(TINY, "a" * n)
+        with pytest.raises(PromptError, match=f"^'{shown}' comes before the first role"):
+            page.open_role("user")
+
+
 def test_a_lone_surrogate_is_refused():
     """As everywhere, and the page stays as it was."""
     page = page_of(TINY, "a")
