@@ -20,6 +20,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.backends.llama_cpp.library import repacks_safely
 from selectrie.core.model import Model
 
 GGML_TYPE_F32 = 0
@@ -31,6 +32,24 @@ N_BATCH = 512
 
 @llama_cpp.llama_log_callback
 def _silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None: ...
+
+
+def use_safe_kernels() -> None:
+    """Load models from now on as selectrie does where repacked weights end the process.
+
+    llama.cpp's AMX kernels do so with quantised weights (`repacks_safely`). Elsewhere
+    nothing changes.
+    """
+    if repacks_safely():
+        return
+    default = llama_cpp.llama_cpp.llama_model_default_params
+
+    def safe() -> Any:
+        params = default()
+        params.use_extra_bufts = False
+        return params
+
+    llama_cpp.llama_model_default_params = llama_cpp.llama_cpp.llama_model_default_params = safe
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +69,7 @@ class Bare:
     def __init__(self, path: Path, *, n_ctx: int, n_threads: int, fast: bool = False) -> None:
         llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
+        use_safe_kernels()
         self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
         assert self.model, f"{path} cannot be loaded"
         params = llama_cpp.llama_context_default_params()
