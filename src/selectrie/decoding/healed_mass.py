@@ -11,7 +11,7 @@ from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT
 from selectrie.core.vocabulary import Vocabulary
 
-MOST_ROWS = 16
+MAX_ROWS = 16
 """Maximum number of rows read for it, row 0 included."""
 ENOUGH = 1e-6
 """Share of the probability that may stay open.
@@ -20,7 +20,7 @@ It is also the error of every log-probability, in nats.
 """
 
 
-MOST_GAP = 2 * ENOUGH
+MAX_GAP = 2 * ENOUGH
 """Largest error, in nats, at which the log-probability counts as known.
 
 The value computed for the healed bytes may be too low by this much.
@@ -36,7 +36,7 @@ class HealedMass:
     remaining bytes (open: the text may or may not go on with them). With N the sum of
     all that is covered and O the sum of all that is open, the probability lies between
     N and N + O. `tokenization.healing` does the same for choices. The heaviest open
-    token is read next until O is at most `ENOUGH` N or `MOST_ROWS` rows are read.
+    token is read next until O is at most `ENOUGH` N or `MAX_ROWS` rows are read.
     """
 
     def __init__(self, vocabulary: Vocabulary, healed: bytes) -> None:
@@ -69,7 +69,7 @@ class HealedMass:
             if logp > -np.inf:
                 heapq.heappush(self._open, (-prefix - logp, node, token, logp))
         self._n_read += 1
-        if self._n_read >= MOST_ROWS or self._log_open() <= self._covered + np.log(ENOUGH):
+        if self._n_read >= MAX_ROWS or self._log_open() <= self._covered + np.log(ENOUGH):
             return None
         return self._open[0][1:]
 

@@ -112,7 +112,7 @@ class HeldNodes:
         released: list[int] = []
         if resting is not None:
             released += self._give_up_all_but(self._with_all_above([*map(self._up, targets), *resting]))
-        n_unneeded = len(released)
+        n_unused = len(released)
         fit = self._fit(targets, capacity)
         if not fit.nodes or (resting is None and 2 * fit.n_served < len(targets)):
             released += self._give_up_cheapest(targets, capacity)
@@ -123,7 +123,7 @@ class HeldNodes:
         if not fit.nodes:  # all targets are below spent nodes
             released += self._give_up_all_but({ROOT})
             fit = self._fit(targets, capacity)
-        self._has_given_up |= len(released) > n_unneeded
+        self._has_given_up |= len(released) > n_unused
         nodes, spent = list(fit.nodes), []
         if resting is not None and not self._has_given_up:
             waiting = [node for node in targets if node not in fit.nodes]
@@ -183,34 +183,36 @@ class HeldNodes:
         """
         fit = self._fit(targets, Capacity(rows=_ANY, nodes=_ANY, sequences=_ANY))
         n_nodes, n_leaves = len(self._local) - 1 + len(fit.nodes) - capacity.nodes, fit.n_leaves - capacity.sequences
-        needed = self._with_all_above(map(self._up, targets))
-        queue = [self._price(node, needed) for node in self._local if not self._n_children[node] and node not in needed]
+        required = self._with_all_above(map(self._up, targets))
+        queue = [
+            self._price(node, required) for node in self._local if not self._n_children[node] and node not in required
+        ]
         heapify(queue)
         rows: list[int] = []
         while queue and (n_nodes > 0 or n_leaves > 0):
             price = heappop(queue)
             leaf = price[-1]
-            current = self._price(leaf, needed)
+            current = self._price(leaf, required)
             if current != price:  # a branch beside it was given up
                 heappush(queue, current)
             elif price[0] < np.inf:
                 rows.append(self._give_up(leaf))
                 n_nodes -= 1
                 parent = self._up(leaf)
-                if self._n_children[parent] or parent in needed:
+                if self._n_children[parent] or parent in required:
                     n_leaves -= 1
                 else:
-                    heappush(queue, self._price(parent, needed))
+                    heappush(queue, self._price(parent, required))
         return rows
 
-    def _price(self, leaf: int, needed: set[int]) -> tuple[float, float, int]:
+    def _price(self, leaf: int, required: set[int]) -> tuple[float, float, int]:
         """Return the sort key by which leaves are given up, the smallest first.
 
         It begins with the number of rows that have to be evaluated again to have the
         leaf and the ancestors that carry only that leaf back.
         """
         n_rows, parent = 1.0, self._up(leaf)
-        while parent not in needed and self._n_children[parent] == 1:
+        while parent not in required and self._n_children[parent] == 1:
             n_rows, parent = n_rows + 1, self._up(parent)
         if parent in self._spent:
             n_rows = np.inf

@@ -10,14 +10,14 @@ import numpy as np
 from selectrie.core import numerics
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 
-MOST_KEPT = 4096
+MAX_KEPT = 4096
 """Children of a row that are kept at once.
 
 Reading the row again opens the others, which is almost never needed.
 """
 
 
-LEAST = float(np.finfo(np.float64).min)
+MIN_BOUND = float(np.finfo(np.float64).min)
 """The smallest bound above -inf."""
 
 
@@ -111,8 +111,8 @@ class OpenList:
             that were dropped.
     """
 
-    def __init__(self, closed: BoolArray | None = None, *, most_kept: int = MOST_KEPT) -> None:
-        self._closed, self._most_kept = closed, most_kept
+    def __init__(self, closed: BoolArray | None = None, *, max_kept: int = MAX_KEPT) -> None:
+        self._closed, self._max_kept = closed, max_kept
         # Minus bound, id or order, batch or ~key in _nodes.
         self._heap: list[tuple[float, int, int]] = []
         self._batches: list[_Batch] = []
@@ -122,19 +122,19 @@ class OpenList:
         self.dropped_best = -np.inf
         self.dropped_mass = 0.0
 
-    def add(self, children: RowChildren, at_least: float = -np.inf) -> None:
-        """Add a node's children; drop and count those with a bound below `at_least`."""
+    def add(self, children: RowChildren, threshold: float = -np.inf) -> None:
+        """Add a node's children; drop and count those with bounds below `threshold`."""
         ranks = range(len(children.ids)) if children.ranks is None else children.ranks
         order = np.lexsort((children.ids, -children.logp))[ranks.start : ranks.stop]
         ids, logp, bounds = children.ids[order], children.logp[order], children.bounds[order]
         possible = int(np.count_nonzero(logp > -np.inf))
-        n = min(possible, int(np.searchsorted(-bounds[:possible], -at_least, side="right")))
+        n = min(possible, int(np.searchsorted(-bounds[:possible], -threshold, side="right")))
         if n < possible:
             self._drop(float(bounds[n]), children.prefix + numerics.logsumexp(logp[n:possible]))
         if n == 0:
             return
         # Row 0 cannot be read again.
-        kept = n if children.node == ROOT else min(n, max(self._most_kept, ranks.start))
+        kept = n if children.node == ROOT else min(n, max(self._max_kept, ranks.start))
         rest, beyond = _NO_REST, range(ranks.start + kept, ranks.start + n)
         if beyond:
             rest = Open(float(bounds[kept]), children.node, NO_TOKEN, float(logp[kept]), beyond)
@@ -188,17 +188,17 @@ class OpenList:
         self._push(which)
         return entry
 
-    def drop_below(self, at_least: float) -> None:
+    def drop_below(self, threshold: float) -> None:
         """Forget children that no longer matter, to free memory of the first rows."""
         for batch in self._batches:
-            n = max(batch.at, int(np.searchsorted(-batch.bounds, -at_least, side="right")))
+            n = max(batch.at, int(np.searchsorted(-batch.bounds, -threshold, side="right")))
             if n < len(batch.ids):
                 self._drop(float(batch.bounds[n]), batch.prefix + numerics.logsumexp(batch.logp[n:]))
                 batch.cut(n)
-            if -np.inf < batch.rest.bound < at_least:
+            if -np.inf < batch.rest.bound < threshold:
                 self._drop(batch.rest.bound, batch.prefix + batch.rest_mass)
                 batch.rest, batch.rest_mass = _NO_REST, -np.inf
-        self._heap = [entry for entry in self._heap if -entry[0] >= at_least or entry[2] < 0]
+        self._heap = [entry for entry in self._heap if -entry[0] >= threshold or entry[2] < 0]
         heapq.heapify(self._heap)
 
     def _drop(self, best: float, log_mass: float) -> None:

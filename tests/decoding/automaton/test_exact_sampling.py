@@ -49,8 +49,8 @@ def spec_of(**options):
     return AutomatonSpec(TINY, max_tokens=3, merge_equal_text=False, **options)
 
 
-def draws(model, automaton, n, seed, *, most_kept=None, tolerance=0.0, **options):
-    kept = {} if most_kept is None else {"most_kept": most_kept}
+def draws(model, automaton, n, seed, *, max_kept=None, tolerance=0.0, **options):
+    kept = {} if max_kept is None else {"max_kept": max_kept}
     return run(
         ExactSampleTask(PROMPT, automaton, spec_of(**options), n=n, seed=seed, tolerance=tolerance, **kept), model
     )
@@ -112,7 +112,7 @@ def test_rows_that_were_cut_keep_the_law():
     law = {path: exp(joint(flat, path)) for path in accepted(loop, 3) if joint(flat, path) > -inf}
     counts = Counter()
     for seed in range(0, 400, 8):
-        counts.update(paths_of(draws(flat, loop, 8, seed, most_kept=1)))
+        counts.update(paths_of(draws(flat, loop, 8, seed, max_kept=1)))
     assert chi_square(counts, law) < RARE
 
 
@@ -204,10 +204,10 @@ def test_the_first_number_of_a_seed_decides_the_first_step():
     st.sampled_from(["none", "eog"]),
     st.sampled_from([None, 2, 3]),
 )
-def test_each_text_is_the_one_that_its_seed_draws_alone(automaton, seed, most_kept, terminator, modulus):
+def test_each_text_is_the_one_that_its_seed_draws_alone(automaton, seed, max_kept, terminator, modulus):
     """Texts drawn side by side share rows and nothing else: each is that of its own seed, bit for bit."""
     model = HashModel(seed, sharpness=1.0)
-    options = {"most_kept": most_kept, "terminator": terminator}
+    options = {"max_kept": max_kept, "terminator": terminator}
     if modulus is not None:
         options["canonical"] = lambda path: sum(path) % modulus > 0
     together = draws(model, automaton, 7, seed, **options)
@@ -218,8 +218,8 @@ def test_each_text_is_the_one_that_its_seed_draws_alone(automaton, seed, most_ke
             assert (alone.tokens.tolist(), alone.logp) == (text.tokens.tolist(), text.logp)
 
 
-@pytest.mark.parametrize(("most_kept", "tolerance"), [(3, 0.01), (2048, 0.01), (2048, 0.05)])
-def test_draws_that_are_not_close_are_those_of_every_layout(most_kept, tolerance):
+@pytest.mark.parametrize(("max_kept", "tolerance"), [(3, 0.01), (2048, 0.01), (2048, 0.05)])
+def test_draws_that_are_not_close_are_those_of_every_layout(max_kept, tolerance):
     """With every log-probability moved by up to the tolerance, a text without a close draw stays what it was."""
     n_moved = n_certain = 0
     automaton = TableAutomaton([dict.fromkeys(range(2, 24), 1), dict.fromkeys(range(4, 26), 2), {}], {2})
@@ -233,7 +233,7 @@ def test_draws_that_are_not_close_are_those_of_every_layout(most_kept, tolerance
 
         other = FakeModel(moved, vocabulary=plain.vocabulary, limits=plain.limits, name="moved")
         one, two = (
-            draws(model, automaton, 30, 100 * seed, terminator="none", most_kept=most_kept, tolerance=tolerance)
+            draws(model, automaton, 30, 100 * seed, terminator="none", max_kept=max_kept, tolerance=tolerance)
             for model in (plain, other)
         )
         for before, after, close in zip(paths_of(one), paths_of(two), one.close_steps, strict=True):
@@ -248,9 +248,9 @@ def test_tokens_are_doubtful_where_they_may_change_places_with_the_last_one_kept
     """By hand: of those within 0.1 nats of it, one is kept and one is not. None is where there is no tolerance, and where
     the last one kept is impossible, as all after it are then."""
     ids, p = np.arange(5, dtype=np.int32), np.array([0.4, 0.3, 0.1, 0.1, 0.05])
-    assert KnownRow.of(ids, p, 0.05, most_kept=3, tolerance=0.05).doubtful == pytest.approx(0.2)
-    assert KnownRow.of(ids, p, 0.05, most_kept=3).doubtful == 0
-    assert KnownRow.of(ids, np.array([0.6, 0.4, 0, 0, 0]), 0.0, most_kept=3, tolerance=0.05).doubtful == 0
+    assert KnownRow.of(ids, p, 0.05, max_kept=3, tolerance=0.05).doubtful == pytest.approx(0.2)
+    assert KnownRow.of(ids, p, 0.05, max_kept=3).doubtful == 0
+    assert KnownRow.of(ids, np.array([0.6, 0.4, 0, 0, 0]), 0.0, max_kept=3, tolerance=0.05).doubtful == 0
 
 
 def test_ends_without_a_token():
@@ -285,7 +285,7 @@ def test_what_is_left_goes_up_to_the_root():
     assert (left.left(0), left.token(0, 1), left.height(0)) == (pytest.approx(0.9), (9, 0.5), 1)
     left.set_parent(1, 0, 1)
     assert left.left(1) == 1
-    left.read(1, KnownRow.of(ids, p, 0.0, most_kept=2))
+    left.read(1, KnownRow.of(ids, p, 0.0, max_kept=2))
     assert (left.left(1), left.left(0), left.n_kept(1)) == (pytest.approx(0.2), pytest.approx(0.5), 2)
     assert (left.height(1), left.height(0)) == (1, 2)
     assert [left.pick(1, x)[0] for x in (0.04, 0.12, 0.17)] == [0, 1, REST]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from selectrie.core.model import Rows
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
-from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
+from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths
 from selectrie.decoding.automaton.records import canonical_paths
 from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
@@ -47,7 +47,7 @@ def spec_of(*, most=3, **options):
 
 
 def found_by(outcome):
-    return {tuple(path.tokens.tolist()): path.logp for path in outcome.found}
+    return {tuple(path.tokens.tolist()): path.logp for path in outcome.paths}
 
 
 def best_of(model, automaton, k, *, most=3, accepts=lambda path: True, rule="joint"):
@@ -59,7 +59,7 @@ def best_of(model, automaton, k, *, most=3, accepts=lambda path: True, rule="joi
 
 def assert_same(outcome, expected, k):
     """The same scores in the same places; equal ones may stand in either order."""
-    scores = [path.score for path in outcome.found[:k]]
+    scores = [path.score for path in outcome.paths[:k]]
     assert len(scores) == len(expected)
     assert scores == pytest.approx([score for score, _ in expected], abs=CLOSE)
 
@@ -119,10 +119,10 @@ def test_a_budget_leaves_true_bounds(automaton, seed, budget):
     missing = [joint(model, path) for path in accepted(automaton, 3) if path not in found_by(outcome)]
     assert (
         max(missing, default=-inf)
-        <= max(outcome.best_open, outcome.found[1].score if len(outcome.found) > 1 else -inf) + CLOSE
+        <= max(outcome.best_open, outcome.paths[1].score if len(outcome.paths) > 1 else -inf) + CLOSE
     )
     assert mass(missing) <= outcome.open_mass + 1e-7
-    if len(outcome.found) < 2:
+    if len(outcome.paths) < 2:
         assert outcome.proved == (outcome.best_open == -inf)
     if outcome.proved:
         assert_same(outcome, best_of(model, automaton, 2), 2)
@@ -203,7 +203,7 @@ def test_rows_that_were_cut_are_read_again(automaton, seed, capacity):
     )
     model = HashModel(seed, sharpness=0.2, limits=limits)
     task = AutomatonSearch(PROMPT, automaton, spec_of(k=5))
-    task._open = OpenList(most_kept=1)
+    task._open = OpenList(max_kept=1)
     assert_same(run(task, model), best_of(model, automaton, 5), 5)
 
 
@@ -231,7 +231,7 @@ def test_what_came_too_late_counts_as_open():
     """Of `""`, `b` and `bb` only the first is given; that `b` ends as a text is part of what the others may hold."""
     loop = TableAutomaton([{4: 0}], {0})
     outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=2)), HashModel(1, sharpness=0.0))
-    assert [len(path.tokens) for path in outcome.found] == [0]
+    assert [len(path.tokens) for path in outcome.paths] == [0]
     n = TINY.n_tokens
     assert outcome.open_mass >= n**-2 + n**-3 - 1e-9
 
@@ -241,7 +241,7 @@ def test_a_budget_finds_the_greedy_text_first(budget):
     """Every path has six tokens of ten and the frontier never gets so deep: what a path still needs is kept for greedy."""
     wide = TableAutomaton([dict.fromkeys(range(2, 12), depth + 1) for depth in range(6)] + [{}], {6})
     outcome = run(AutomatonSearch(PROMPT, wide, spec_of(most=6, budget_nodes=budget)), HashModel(2, sharpness=0.1))
-    assert [path.tokens.tolist() for path in outcome.found] == [outcome.greedy.tolist()]
+    assert [path.tokens.tolist() for path in outcome.paths] == [outcome.greedy.tolist()]
     assert (outcome.greedy_ended, outcome.proved, outcome.n_evaluated) == (True, False, budget)
 
 
@@ -256,7 +256,7 @@ def test_the_own_tokens_of_the_greedy_text_come_next():
         budget_nodes=5,
     )
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
-    assert [path.data for path in outcome.found] == [b"cat"]
+    assert [path.data for path in outcome.paths] == [b"cat"]
     assert outcome.greedy.tolist() == [c, at]
 
 
@@ -274,15 +274,15 @@ def test_a_table_by_hand():
     )
     cat, c, at, bat = spell(TINY, ("cat", "c", "at", "bat"))
     automaton = TableAutomaton([{cat: 2, c: 1, bat: 2}, {at: 2}, {}], {2})
-    paths = run(AutomatonSearch(PROMPT, automaton, spec_of(k=3)), model).found
+    paths = run(AutomatonSearch(PROMPT, automaton, spec_of(k=3)), model).paths
     assert [(path.data, round(exp(path.logp), 4)) for path in paths] == [(b"cat", 0.27), (b"cat", 0.1), (b"bat", 0.08)]
-    texts = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, merge_equal_text=True)), model).found
+    texts = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, merge_equal_text=True)), model).paths
     assert [(text.data, round(exp(text.logp), 4), text.n_paths) for text in texts] == [
         (b"cat", 0.37, 2),
         (b"bat", 0.08, 1),
     ]
     none = run(AutomatonSearch(PROMPT, automaton, spec_of(terminator="none")), model)
-    assert [round(exp(path.logp), 4) for path in none.found] == [0.5]
+    assert [round(exp(path.logp), 4) for path in none.paths] == [0.5]
     assert (none.n_evaluated, none.proved) == (1, True)
 
 
@@ -291,9 +291,9 @@ def test_longer_texts_are_told():
     model = HashModel(3, sharpness=0.0)
     loop = TableAutomaton([{3: 1}, {3: 1}], {1})
     outcome = run(AutomatonSearch(PROMPT, loop, spec_of(most=3, stop="all")), model)
-    assert [len(path.tokens) for path in outcome.found] == [1, 2, 3]
+    assert [len(path.tokens) for path in outcome.paths] == [1, 2, 3]
     assert outcome.cut_bound == pytest.approx(3 * -np.log(TINY.n_tokens), abs=CLOSE)
-    assert outcome.cut_bound < outcome.found[0].score
+    assert outcome.cut_bound < outcome.paths[0].score
 
 
 @pytest.mark.parametrize("healed", [b" c", b"ca", b" ca", b"a"])
@@ -314,13 +314,13 @@ def test_scores_are_conditional_on_the_healed_bytes(healed):
                 level.append(((*path, token), left[len(piece) :], p_path * p[token]))
     assert outcome.log_heal == pytest.approx(np.log(spelt), abs=CLOSE)
     assert outcome.heal_gap <= 1e-6
-    for path in outcome.found:
+    for path in outcome.paths:
         assert path.logp == pytest.approx(joint(model, path.tokens.tolist()) - np.log(spelt), abs=CLOSE)
         assert grammar.accepts(path.data)
     expected = sorted(
         (joint(model, path) for path in accepted(grammar.automaton(TINY, prefix=healed), 5)), reverse=True
     )
-    assert [path.logp + np.log(spelt) for path in outcome.found[:3]] == pytest.approx(expected[:3], abs=CLOSE)
+    assert [path.logp + np.log(spelt) for path in outcome.paths[:3]] == pytest.approx(expected[:3], abs=CLOSE)
 
 
 def test_incumbents_are_told_as_they_improve():
@@ -331,7 +331,7 @@ def test_incumbents_are_told_as_they_improve():
     outcome = run(task, HashModel(8, sharpness=2.0))
     scores = [path.score for path in told]
     assert scores == sorted(scores)
-    assert told[-1] is outcome.found[0]
+    assert told[-1] is outcome.paths[0]
 
 
 def test_a_mistake_is_refused():
@@ -357,13 +357,13 @@ def test_a_mistake_is_refused():
 def test_nothing_to_find_is_told():
     """An automaton that ends nowhere within the limit: nothing found, nothing open."""
     outcome = run(AutomatonSearch(PROMPT, TableAutomaton([{3: 1}, {}], set()), spec_of()), HashModel(0))
-    assert (outcome.found, outcome.proved, outcome.n_dead_ends) == ((), True, 1)
+    assert (outcome.paths, outcome.proved, outcome.n_dead_ends) == ((), True, 1)
 
 
 @given(st.lists(st.floats(-9, -0.1), min_size=1, max_size=12), st.integers(1, 3), st.floats(-6, -0.1))
-def test_children_come_out_best_first(logp, most_kept, at_least):
+def test_children_come_out_best_first(logp, max_kept, at_least):
     """All that reach the limit, by probability, the cut ones as one rest; what was dropped is counted."""
-    queue = OpenList(most_kept=most_kept)
+    queue = OpenList(max_kept=max_kept)
     values = np.array(logp)
     ids = np.arange(len(values), dtype=np.int32)
     queue.add(RowChildren(1, 0.0, ids, values, values), at_least)
@@ -384,10 +384,10 @@ def test_the_kth_counts_texts():
     """Two paths of one text are one where they are merged, and two where not."""
 
     def path(data, score):
-        return FoundPath(data, np.array([int(-score)], dtype=np.int32), np.array([score]), 0.0, score, score)
+        return FinishedPath(data, np.array([int(-score)], dtype=np.int32), np.array([score]), 0.0, score, score)
 
     for merges, kth in ((True, -3.0), (False, -2.0)):
-        found = FoundPaths(2, merges=merges)
+        found = FinishedPaths(2, merges=merges)
         assert [found.add(path(b"x", -2.0)), found.add(path(b"x", -1.0)), found.add(path(b"y", -3.0))] == [
             True,
             True,
@@ -431,17 +431,17 @@ def test_a_budget_never_ends_with_nothing_where_texts_were_met(words, seed, budg
     )
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
     assert outcome.n_evaluated <= budget + 6
-    assert outcome.found or not outcome.n_other
+    assert outcome.paths or not outcome.n_other
     joints = {word: joint(model, TINY.tokenize(word.encode()), eog=terminator == "eog") for word in words}
-    for path in outcome.found:
+    for path in outcome.paths:
         assert path.tokens.tolist() == TINY.tokenize(path.data)
         assert path.logp == pytest.approx(joints[path.data.decode()], abs=CLOSE)
-    given_texts = {path.data.decode() for path in outcome.found}
+    given_texts = {path.data.decode() for path in outcome.paths}
     missing = [joints[word] for word in words[:-1] if word not in given_texts]
-    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -inf
+    kth = outcome.paths[k - 1].score if len(outcome.paths) >= k else -inf
     assert max(missing, default=-inf) <= max(outcome.best_open, kth) + CLOSE
     assert terminator == "none" or mass(missing) <= outcome.open_mass + 1e-7
-    assert outcome.found or outcome.n_evaluated <= budget
+    assert outcome.paths or outcome.n_evaluated <= budget
 
 
 @pytest.mark.parametrize(("terminator", "n_more"), [("none", 0), ("eog", 1)])
@@ -467,8 +467,8 @@ def test_the_own_path_of_the_most_probable_text_is_evaluated_behind_the_budget(t
         canonical_path=own_path,
     )
     outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
-    assert [path.data for path in outcome.found] == [b"cat"]
-    assert exp(float(outcome.found[0].token_logp.sum())) == pytest.approx(0.0005)
+    assert [path.data for path in outcome.paths] == [b"cat"]
+    assert exp(float(outcome.paths[0].token_logp.sum())) == pytest.approx(0.0005)
     assert outcome.n_evaluated == 11 + n_more
     assert not outcome.proved
 

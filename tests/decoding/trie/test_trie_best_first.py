@@ -168,7 +168,7 @@ def test_no_row_is_told_twice_and_greedy_is_always_known(case, extras, width):
     floor = int(case.trie.depth[case.needs.row].max())
     outcome, driver, _, _, found = case.search([Capacity(r, floor + n, b) for r, n, b in extras], width=width)
     assert set(driver.told.values()) == {1}
-    assert outcome.n_evaluated == len(driver.told) <= outcome.n_needed
+    assert outcome.n_evaluated == len(driver.told) <= outcome.n_required
     assert outcome.n_repeated == driver.carried.total()
     assert found.greedy_path == case.exhaustive()[1].greedy_path
 
@@ -224,7 +224,7 @@ def test_stop_all_is_exhaustive_scoring(case, extras):
     """Every needed row, each once, in any room."""
     floor = int(case.trie.depth[case.needs.row].max())
     outcome, driver, scores, _, _ = case.search([Capacity(r, floor + n, b) for r, n, b in extras], stop="all")
-    assert outcome.n_evaluated == outcome.n_needed
+    assert outcome.n_evaluated == outcome.n_required
     assert not driver.carried
     np.testing.assert_array_equal(scores, case.exhaustive()[0])
     assert outcome.proved
@@ -378,7 +378,7 @@ def test_a_set_that_the_model_knows_nothing_about_costs_at_most_a_fifth_more(ter
     """Uniform rows prune nothing: waves take over before rows are repeated in earnest."""
     case = Case(flat_set(400, 6, 12), terminator, "joint", 0, 0.0, with_prior=False)
     outcome, driver, *_ = case.search([capacity])
-    assert driver.told.total() + driver.carried.total() <= 1.2 * outcome.n_needed
+    assert driver.told.total() + driver.carried.total() <= 1.2 * outcome.n_required
     assert outcome.proved
 
 
@@ -389,7 +389,7 @@ def test_a_clear_winner_takes_few_calls_and_rows():
     depth = case.trie.depth[case.trie.path_node[case.trie.path_of[np.nanargmax(scores)]]]
     assert outcome.proved
     assert len(driver.sizes) <= 2 * depth + 2
-    assert outcome.n_evaluated <= outcome.n_needed / 20
+    assert outcome.n_evaluated <= outcome.n_required / 20
 
 
 def test_calls_are_filled_up_to_the_granule():

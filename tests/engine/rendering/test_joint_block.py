@@ -493,12 +493,12 @@ def test_a_search_with_a_floor_finds_all_above_it(sets, seed, least, tolerance):
         search=SearchParams(k=200),
         merge_equal_text=False,
         tolerance=tolerance,
-        least_score=least,
+        min_score=least,
     )
     outcome = run(AutomatonSearch(np.array([0], dtype=np.int32), ProductAutomaton(sets), spec), model)
     paths = sorted({tuple(chain(*picked)) for picked in product(*sets)})
     expected = dict(zip(paths, naive_joint(model, (0,), paths), strict=True))
-    found = {tuple(path.tokens.tolist()): path.score for path in outcome.found}
+    found = {tuple(path.tokens.tolist()): path.score for path in outcome.paths}
     assert {path for path, logp in expected.items() if logp >= least - tolerance} <= set(found)
     assert found == pytest.approx({path: expected[path] for path in found}, abs=1e-5)
     assert outcome.best_open < least - tolerance

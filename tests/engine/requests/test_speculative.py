@@ -42,7 +42,7 @@ def spec_of(vocabulary, prompt=PROMPT, **options) -> SampleSpec:
     return SampleSpec(prompt=prompt, pieces=vocabulary.pieces, eog=vocabulary.eog, **options)
 
 
-def guesses_alone(model, prompt, *, most, depth, branching, barred) -> list[tuple[int, ...]]:
+def guesses_alone(model, prompt, *, max_tokens, depth, branching, barred) -> list[tuple[int, ...]]:
     """The paths of a `GuessTask`, in order: each level the most probable continuations of the level before."""
     level, found = [(1.0, ())], []
     for _ in range(depth):
@@ -52,7 +52,7 @@ def guesses_alone(model, prompt, *, most, depth, branching, barred) -> list[tupl
             for token, q in enumerate(probabilities(model, [*prompt, *path]))
             if token not in barred
         ]
-        level = sorted(candidates, reverse=True)[: min(branching, most - len(found))]
+        level = sorted(candidates, reverse=True)[: min(branching, max_tokens - len(found))]
         found += [path for _, path in level]
     return found
 
@@ -66,17 +66,23 @@ def paths_of(parents, tokens) -> list[tuple[int, ...]]:
 
 
 @settings(max_examples=60)
-@given(seed=seeds, most=st.integers(1, 9), depth=st.integers(1, 4), branching=st.integers(1, 4), barred=st.sets(seeds))
-def test_a_guess_is_what_the_model_thinks_most_probable(seed, most, depth, branching, barred):
+@given(
+    seed=seeds,
+    max_tokens=st.integers(1, 9),
+    depth=st.integers(1, 4),
+    branching=st.integers(1, 4),
+    barred=st.sets(seeds),
+)
+def test_a_guess_is_what_the_model_thinks_most_probable(seed, max_tokens, depth, branching, barred):
     """Level by level, in any order of evaluation the same paths, from its floor, without the last level's rows."""
     barred = np.array(sorted({token % 26 for token in barred}), dtype=np.int32)[:9]
     model = HashModel(seed)
-    how = {"most": most, "depth": depth, "branching": branching, "barred": barred}
+    how = {"max_tokens": max_tokens, "depth": depth, "branching": branching, "barred": barred}
     task = GuessTask(PROMPT, **how)
     driver = Driver(model, [task.floor])
     guessed = paths_of(*driver.run(task))
     assert guessed == guesses_alone(model, PROMPT.tolist(), **how)
-    assert len(guessed) == min(most, depth * branching)
+    assert len(guessed) == min(max_tokens, depth * branching)
     assert set(driver.told) == {(*PROMPT, *path) for path in guessed if len(path) < max(map(len, guessed))} | {
         (*PROMPT,)
     }
@@ -84,14 +90,14 @@ def test_a_guess_is_what_the_model_thinks_most_probable(seed, most, depth, branc
 
 def test_the_comparison_of_guesses_can_fail():
     """Another model guesses something else."""
-    how = {"most": 6, "depth": 3, "branching": 2, "barred": NO_ENDS}
+    how = {"max_tokens": 6, "depth": 3, "branching": 2, "barred": NO_ENDS}
     guessed = paths_of(*run(GuessTask(PROMPT, **how), HashModel(1)))
     assert guessed != guesses_alone(HashModel(2), PROMPT.tolist(), **how)
 
 
 def test_a_guess_keeps_to_ask_and_tell():
     """Out of step it is refused."""
-    task = GuessTask(PROMPT, most=2, depth=2, branching=1, barred=NO_ENDS)
+    task = GuessTask(PROMPT, max_tokens=2, depth=2, branching=1, barred=NO_ENDS)
     row = Rows(HashModel(0).row(PROMPT)[None])
     capacity = Capacity(1, 1, 1)
     with pytest.raises(ProtocolError, match="called again"):
@@ -107,7 +113,7 @@ def test_a_guess_keeps_to_ask_and_tell():
 
 def test_a_model_that_bars_everything_guesses_nothing():
     """Every token ends the text: there is nothing to propose."""
-    parents, tokens = run(GuessTask(PROMPT, most=4, depth=2, branching=2, barred=np.arange(26)), HashModel(0))
+    parents, tokens = run(GuessTask(PROMPT, max_tokens=4, depth=2, branching=2, barred=np.arange(26)), HashModel(0))
     assert (len(parents), len(tokens)) == (0, 0)
 
 
@@ -177,7 +183,7 @@ def test_a_closed_second_engine_ends_the_sequence():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "n_gram", "most", "expected"),
+    ("tokens", "n_gram", "max_tokens", "expected"),
     [
         ([5, 6, 7, 8, 9, 5, 6], 3, 8, [7, 8, 9, 5, 6, 7, 8, 9]),  # "5 6" stood at the beginning; on and on
         ([5, 6, 7, 8, 9, 5, 6], 3, 2, [7, 8]),
@@ -189,27 +195,29 @@ def test_a_closed_second_engine_ends_the_sequence():
         ([5], 3, 4, []),
     ],
 )
-def test_a_text_that_repeats_itself_is_looked_up(tokens, n_gram, most, expected):
+def test_a_text_that_repeats_itself_is_looked_up(tokens, n_gram, max_tokens, expected):
     """What followed where the last tokens stood before, in one unbranched run."""
-    parents, proposed = LookupDrafter(n_gram).propose(np.array(tokens, dtype=np.int32), most)
+    parents, proposed = LookupDrafter(n_gram).propose(np.array(tokens, dtype=np.int32), max_tokens)
     assert proposed.tolist() == expected
     assert parents.tolist() == list(range(-1, len(expected) - 1))
 
 
 @settings(max_examples=60)
-@given(tokens=st.lists(st.integers(0, 3), min_size=1, max_size=30), n_gram=st.integers(1, 4), most=st.integers(1, 6))
-def test_a_look_up_is_what_reading_backwards_finds(tokens, n_gram, most):
+@given(
+    tokens=st.lists(st.integers(0, 3), min_size=1, max_size=30), n_gram=st.integers(1, 4), max_tokens=st.integers(1, 6)
+)
+def test_a_look_up_is_what_reading_backwards_finds(tokens, n_gram, max_tokens):
     """The slow twin tries every length and place, and reads what it proposes as it goes."""
     expected: list[int] = []
     for n in range(n_gram, 0, -1):
         starts = [s for s in range(len(tokens) - n) if tokens[s : s + n] == tokens[len(tokens) - n :]]
         if starts:
             read = list(tokens)
-            for i in range(min(most, 5)):
+            for i in range(min(max_tokens, 5)):
                 read.append(read[starts[-1] + n + i])
             expected = read[len(tokens) :]
             break
-    _, proposed = LookupDrafter(n_gram, n_tokens=5).propose(np.array(tokens, dtype=np.int32), most)
+    _, proposed = LookupDrafter(n_gram, n_tokens=5).propose(np.array(tokens, dtype=np.int32), max_tokens)
     assert proposed.tolist() == expected
 
 

@@ -14,7 +14,7 @@ from selectrie.core.automaton import Automaton, allows
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonTask
-from selectrie.decoding.automaton.finished import FoundPath, FoundPaths
+from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths
 from selectrie.decoding.automaton.greedy import FirstPath, RowEnds
 from selectrie.decoding.automaton.records import (
     AutomatonOutcome,
@@ -22,7 +22,7 @@ from selectrie.decoding.automaton.records import (
     canonical_paths,
 )
 from selectrie.decoding.held_nodes import GRANULE
-from selectrie.decoding.open_list import LEAST, Open, OpenList, RowChildren
+from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.path_tree import NO_STATE
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask
@@ -60,7 +60,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         automaton: Automaton,
         spec: AutomatonSpec,
         *,
-        on_found: Callable[[FoundPath], None] | None = None,
+        on_found: Callable[[FinishedPath], None] | None = None,
     ) -> None:
         super().__init__(prompt, automaton, spec)
         self._on_found = on_found
@@ -70,7 +70,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             )
         self._row_ends: dict[int, RowEnds] = {}
         self._open = OpenList()
-        self._found = FoundPaths(spec.search.k, merges=spec.merge_equal_text)
+        self._finished = FinishedPaths(spec.search.k, merges=spec.merge_equal_text)
         self._log_heal = 0.0
         self._is_ready = not spec.healed
         # Nodes and children read before the probability of the healed bytes is known.
@@ -86,7 +86,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._n_dead_ends = 0
         # Minus score and last node of texts in tokens that do not count.
         self._other: list[tuple[float, int]] = []
-        self._last = self._last_needed()
+        self._last = self._last_nodes()
 
     def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         if self._healing.waiting != NO_NODE:
@@ -105,9 +105,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return None
 
     def _result(self) -> AutomatonOutcome:
-        kth, best = self._found.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
+        kth, best = self._finished.kth(), max(self._open.best(), self._open.dropped_best, self._refused_best)
         return AutomatonOutcome(
-            found=self._found.ranked(),
+            paths=self._finished.ranked(),
             proved=best == -np.inf or best < kth - ROUNDING,
             bound_gap=np.inf if best == -np.inf else kth - best,
             best_open=best,
@@ -118,7 +118,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             strings=self._spec.canonical is not None,
             log_heal=self._log_heal,
             heal_gap=self._healing.log_heal()[1],
-            wanted=self._top_tokens,
+            top_tokens=self._top_tokens,
             n_evaluated=self._n_evaluated,
             n_repeated=self._live.n_repeated,
             n_dead_ends=self._n_dead_ends,
@@ -133,13 +133,13 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         """
         return -(-max(self._spec.search.width, self._n_evaluated // 4) // GRANULE) * GRANULE
 
-    def _at_least(self) -> float:
+    def _threshold(self) -> float:
         """Return the bound below which open paths no longer matter."""
         if self._spec.search.stop != "best":
             return -np.inf
-        return max(self._found.kth(), self._spec.least_score) - ROUNDING - self._spec.tolerance
+        return max(self._finished.kth(), self._spec.min_score) - ROUNDING - self._spec.tolerance
 
-    def _targets(self, most: int, left: int | None) -> tuple[list[int], dict[int, float]]:
+    def _targets(self, max_targets: int, left: int | None) -> tuple[list[int], dict[int, float]]:
         """Return the nodes to evaluate, and the bounds of those taken off the queue.
 
         The next node of the first path comes first.
@@ -154,8 +154,8 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             if first != NO_NODE:
                 targets[first] = None
                 if left is not None:
-                    most = min(most, left - self._first_still_needs())
-            while len(targets) < most and self._open.best() >= max(self._at_least(), LEAST):
+                    max_targets = min(max_targets, left - self._first_still_needs())
+            while len(targets) < max_targets and self._open.best() >= max(self._threshold(), MIN_BOUND):
                 entry = self._open.pop()
                 node = self._entered(entry)
                 if node != NO_NODE:
@@ -171,11 +171,11 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _is_enough(self) -> bool:
         """Return whether the texts found so far are all that is looked for."""
         search = self._spec.search
-        if self._open.best() < max(self._at_least(), LEAST):
+        if self._open.best() < max(self._threshold(), MIN_BOUND):
             return True
         if search.stop != "mass":
             return False
-        mass = self._found.mass()
+        mass = self._finished.mass()
         return mass > 0 and mass >= search.mass * (mass + self._open_mass())
 
     def _open_mass(self) -> float:
@@ -205,7 +205,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         ids = self._ids_after(source)
         logp = rows.logp(i, ids)
         if ranks is not None:
-            self._open.add(self._children(source, ids, logp, ranks), self._at_least())
+            self._open.add(self._children(source, ids, logp, ranks), self._threshold())
             return
         best = int(np.argmax(logp)) if len(ids) else NO_NODE
         best_logp = float(logp[best]) if len(ids) else -np.inf
@@ -232,7 +232,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         for node, ids, logp in self._unread:
             if self._ends_by_token and self._tree.can_end[node]:
                 self._finish(node, self._row_ends[node].eog_logp)
-            self._open.add(self._children(node, ids, logp), self._at_least())
+            self._open.add(self._children(node, ids, logp), self._threshold())
         self._unread.clear()
 
     def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
@@ -301,7 +301,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         spec, tree = self._spec, self._tree
         logp = tree.logp[node] - self._log_heal + terminator
         score = logp if spec.rule == "joint" else logp / max(1, tree.n_text[node])
-        if score < self._at_least():
+        if score < self._threshold():
             self._refused_mass += float(np.exp(logp))
             self._refused_best = max(self._refused_best, score)
             return
@@ -310,30 +310,30 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if spec.canonical is not None and not spec.canonical(list(tree.tokens(node))):
             self._other.append((-score, node))
             return
-        path = spec.found_path(tree, node, terminator, logp, score)
-        before = self._found.kth()
-        is_best = self._found.add(path)
-        if self._found.kth() > before and spec.search.stop == "best":
-            self._open.drop_below(self._at_least())
+        path = spec.finished_path(tree, node, terminator, logp, score)
+        before = self._finished.kth()
+        is_best = self._finished.add(path)
+        if self._finished.kth() > before and spec.search.stop == "best":
+            self._open.drop_below(self._threshold())
         if is_best and self._on_found is not None:
             self._on_found(path)
 
-    def _last_needed(self) -> Iterator[int]:
+    def _last_nodes(self) -> Iterator[int]:
         """Yield the nodes needed after the budget, until a text is found.
 
         They are the nodes of canonical paths, one path after the other.
         """
-        most = self._n_evaluated + self._spec.max_tokens
-        if len(self._found):
+        max_evaluated = self._n_evaluated + self._spec.max_tokens
+        if len(self._finished):
             return
         for tokens in canonical_paths(self._spec, self._automaton, self._paths_in_other_tokens()):
             path = FirstPath(self._tree, self._row_ends, self._known_logp, self._child)
             path.turn_to(tokens)
             while (node := path.follow(ends_by_token=self._ends_by_token)) != NO_NODE and self._needs_row(node):
-                if self._n_evaluated >= most:
+                if self._n_evaluated >= max_evaluated:
                     return
                 yield node
-            if len(self._found):
+            if len(self._finished):
                 return
 
     def _paths_in_other_tokens(self) -> Iterator[tuple[int, ...]]:
@@ -357,4 +357,4 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if node == NO_NODE or not self._needs_row(node):
             return NO_NODE
         prefix = self._tree.logp[node] - self._log_heal
-        return node if self._bound(np.array([prefix]))[0] >= self._at_least() else NO_NODE
+        return node if self._bound(np.array([prefix]))[0] >= self._threshold() else NO_NODE

@@ -39,9 +39,9 @@ from selectrie.core.automaton import Automaton
 from selectrie.core.model import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonTask
-from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.automaton.records import AutomatonSpec
-from selectrie.decoding.automaton.remaining_mass import END, MOST_KEPT, REST, KnownRow, RemainingMass
+from selectrie.decoding.automaton.remaining_mass import END, MAX_KEPT, REST, KnownRow, RemainingMass
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.task import Ask
 from selectrie.options import at_least
@@ -82,7 +82,7 @@ class _Stream:
     draws: int = 0
     close: list[int] = field(default_factory=list)
     n_attempts: int = 0
-    text: FoundPath | None = None
+    text: FinishedPath | None = None
 
     def uniform(self) -> float:
         """Return the next random number."""
@@ -131,7 +131,7 @@ class ExactOutcome:
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
     """
 
-    texts: tuple[FoundPath | None, ...]
+    texts: tuple[FinishedPath | None, ...]
     close_steps: tuple[tuple[int, ...], ...]
     is_complete: bool
     is_empty: bool
@@ -170,13 +170,13 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         n: int,
         seed: int,
         tolerance: float = 0.0,
-        most_kept: int = MOST_KEPT,
+        max_kept: int = MAX_KEPT,
     ) -> None:
         super().__init__(prompt, automaton, spec)
         at_least("n", n, 1, optional=False)
         at_least("seed", seed, 0, optional=False)
         uniform(seed + n - 1, 0)
-        self._tolerance, self._most_kept = tolerance, most_kept
+        self._tolerance, self._max_kept = tolerance, max_kept
         self._known: dict[int, KnownRow] = {}
         self._eog_logp: dict[int, float] = {}
         # Nodes at and below which nothing lies in the language.
@@ -186,7 +186,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         self._is_canonical: dict[int, bool] = {}
         self._streams = [_Stream(seed + i) for i in range(n)]
         # Nodes of this round, including those that stand in for a row to be read again.
-        self._needed: list[int] = []
+        self._required: list[int] = []
         # A node that replaces another one, from whose rest a token is drawn.
         self._again: dict[int, int] = {}
         self._rests: dict[int, tuple[IntArray, FloatArray]] = {}
@@ -202,13 +202,13 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
         if self._healing.waiting != NO_NODE:
             return self._live.plan([self._healing.waiting], self._tree.evaluated, capacity)
-        self._needed = [node for node in self._needed if not self._tree.evaluated[node]]
-        if not self._needed:
+        self._required = [node for node in self._required if not self._tree.evaluated[node]]
+        if not self._required:
             self._advance()
         budget = self._spec.search.budget_nodes
-        left = len(self._needed) if budget is None else budget - self._n_evaluated
-        if self._needed and left > 0:
-            return self._live.plan(self._needed[:left], self._tree.evaluated, capacity)
+        left = len(self._required) if budget is None else budget - self._n_evaluated
+        if self._required and left > 0:
+            return self._live.plan(self._required[:left], self._tree.evaluated, capacity)
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:
@@ -266,7 +266,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
                 below.setdefault(parent, {})[token] = left[node]
         return left[ROOT]
 
-    def _conditional(self, text: FoundPath, log_heal: float) -> FoundPath:
+    def _conditional(self, text: FinishedPath, log_heal: float) -> FinishedPath:
         """Return the text with a log-probability conditional on the healed bytes."""
         return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
 
@@ -289,7 +289,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             p,
             float(np.exp(self._eog_logp[node])) if ends else 0.0,
             # Row 0 cannot be read again.
-            most_kept=None if node == ROOT else self._most_kept,
+            max_kept=None if node == ROOT else self._max_kept,
             tolerance=self._tolerance,
         )
         if node == ROOT:
@@ -309,7 +309,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     def _advance(self) -> None:
         """Let every stream go as far as it can, and set what they then need."""
         again: dict[int, int] = {}
-        needed: dict[int, None] = {}
+        required: dict[int, None] = {}
         for stream in self._streams:
             while self._goes_on(stream) and self._can_step(stream):
                 self._step(stream)
@@ -320,10 +320,10 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
                         tree = self._tree
                         again[node] = tree.add_beside(tree.parent[node], tree.token[node], tree.edge[node])
                     node = again[node]
-                needed[node] = None
+                required[node] = None
         self._again = {twin: node for node, twin in again.items()}
         self._rests.clear()
-        self._needed = list(needed)
+        self._required = list(required)
 
     def _can_step(self, stream: _Stream) -> bool:
         """Return whether the row for the next step is there."""
@@ -404,7 +404,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         if not self._is_canonical[node]:
             return False
         logp = tree.logp[node] + terminator
-        stream.text = spec.found_path(tree, node, terminator, logp, logp)
+        stream.text = spec.finished_path(tree, node, terminator, logp, logp)
         self._leaves[node] = logp
         stream.n_attempts += 1
         self._estimate += stream.start

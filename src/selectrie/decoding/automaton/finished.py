@@ -11,7 +11,7 @@ from selectrie.core.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoundPath:
+class FinishedPath:
     """One finished text.
 
     Attributes:
@@ -35,7 +35,7 @@ class FoundPath:
     n_paths: int = 1
 
 
-class FoundPaths:
+class FinishedPaths:
     """Finished texts, the k-th best of which is always known.
 
     Args:
@@ -45,7 +45,7 @@ class FoundPaths:
 
     def __init__(self, k: int, *, merges: bool) -> None:
         self._k, self._merges = k, merges
-        self._groups: dict[tuple[bytes, ...], list[FoundPath]] = {}
+        self._groups: dict[tuple[bytes, ...], list[FinishedPath]] = {}
         # (minus best score, key), ascending.
         self._order: list[tuple[float, tuple[bytes, ...]]] = []
 
@@ -53,7 +53,7 @@ class FoundPaths:
         """Return how many texts there are so far."""
         return len(self._order)
 
-    def add(self, path: FoundPath) -> bool:
+    def add(self, path: FinishedPath) -> bool:
         """Add a path and return whether it is the best so far."""
         key = (path.data,) if self._merges else (path.data, path.tokens.tobytes())
         group = self._groups.setdefault(key, [])
@@ -77,7 +77,7 @@ class FoundPaths:
         """Return the summed probability of everything found."""
         return float(np.sum([np.exp(path.logp) for group in self._groups.values() for path in group]))
 
-    def ranked(self) -> tuple[FoundPath, ...]:
+    def ranked(self) -> tuple[FinishedPath, ...]:
         """Return the texts by the score of their best path, ties by bytes.
 
         The logp of a text with several paths is that of their sum.
@@ -85,7 +85,7 @@ class FoundPaths:
         return tuple(_merged(self._groups[key]) for _, key in self._order)
 
 
-def _merged(group: list[FoundPath]) -> FoundPath:
+def _merged(group: list[FinishedPath]) -> FinishedPath:
     best = min(group, key=lambda path: (-path.score, path.tokens.tolist()))
     if len(group) == 1:
         return best

@@ -13,7 +13,7 @@ import numpy as np
 from selectrie.core.automaton import Automaton, allows
 from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.path_tree import PathTree
 from selectrie.errors import OptionError
@@ -46,7 +46,7 @@ class AutomatonSpec:
         merge_equal_text: Whether finished paths of one text count as one, so that the k
             best texts are looked for.
         tolerance: Nats below the k-th best score within which all texts are found too.
-        least_score: A score known from elsewhere; no text below it is looked for.
+        min_score: A score known from elsewhere; no text below it is looked for.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -62,7 +62,7 @@ class AutomatonSpec:
     last: int | None = None
     merge_equal_text: bool = True
     tolerance: float = 0.0
-    least_score: float = -np.inf
+    min_score: float = -np.inf
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
@@ -78,12 +78,12 @@ class AutomatonSpec:
         """Return the record that tells which tokens spell only healed bytes."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
-    def found_path(self, tree: PathTree, node: int, terminator: float, logp: float, score: float) -> FoundPath:
+    def finished_path(self, tree: PathTree, node: int, terminator: float, logp: float, score: float) -> FinishedPath:
         """Return the record of a path, without the bytes that come before its text."""
         tokens = np.array(tree.tokens(node), dtype=np.int32)
         token_logp = np.array([tree.edge[step] for step in tree.path(node)], dtype=np.float64)
         data = self.vocabulary.decode(tokens)[len(self.healed) + len(self.space_prefix) :]
-        return FoundPath(data, tokens, token_logp, terminator, logp, score)
+        return FinishedPath(data, tokens, token_logp, terminator, logp, score)
 
     def may_follow(self, tree: PathTree, parent: int, token: int) -> bool:
         """Return whether the tokenizer may write a token after the path of a node."""
@@ -96,9 +96,9 @@ class AutomatonOutcome:
     """What a search found, and what that proves.
 
     Attributes:
-        found: The first k texts (more where they tie), best first, ties by bytes; all
+        paths: The first k texts (more where they tie), best first, ties by bytes; all
             texts found unless `search.stop` is "best".
-        proved: Whether no text of at most `max_tokens` tokens outside `found` scores
+        proved: Whether no text of at most `max_tokens` tokens outside `paths` scores
             more.
         bound_gap: Score of the k-th minus `best_open`; inf where nothing is open, -inf
             where fewer than k texts were found and something is open.
@@ -113,14 +113,15 @@ class AutomatonOutcome:
         strings: Whether the search looks for the tokenizer's own encoding of each text,
             rather than for any token path.
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
-        wanted: The most probable tokens after the prompt, and their log-probabilities.
+        top_tokens: The most probable tokens after the prompt, and their
+            log-probabilities.
         n_evaluated: How many rows were read.
         n_repeated: How many rows were asked for again.
         n_dead_ends: How many paths can neither end nor go on.
         n_other: How many finished paths the tokenizer does not make.
     """
 
-    found: tuple[FoundPath, ...]
+    paths: tuple[FinishedPath, ...]
     proved: bool
     bound_gap: float
     best_open: float
@@ -131,7 +132,7 @@ class AutomatonOutcome:
     strings: bool
     log_heal: float
     heal_gap: float
-    wanted: tuple[IntArray, FloatArray]
+    top_tokens: tuple[IntArray, FloatArray]
     n_evaluated: int
     n_repeated: int
     n_dead_ends: int

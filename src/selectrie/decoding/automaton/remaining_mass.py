@@ -8,7 +8,7 @@ import numpy as np
 
 from selectrie.core.types import NO_NODE, FloatArray, IntArray
 
-MOST_KEPT = 2048
+MAX_KEPT = 2048
 """Tokens of a row that are kept; drawing one beyond them reads the row again."""
 END, REST = -1, -2
 """What `pick` returns instead of a token's index.
@@ -40,17 +40,17 @@ class KnownRow:
 
     @classmethod
     def of(
-        cls, ids: IntArray, p: FloatArray, end: float, *, most_kept: int | None = None, tolerance: float = 0.0
+        cls, ids: IntArray, p: FloatArray, end: float, *, max_kept: int | None = None, tolerance: float = 0.0
     ) -> KnownRow:
         """Return the row of allowed tokens with their probabilities.
 
         Args:
             ids: int32[n], ascending.
             p: float64[n].
-            most_kept: How many tokens to keep; None keeps all.
+            max_kept: How many tokens to keep; None keeps all.
             tolerance: Nats by which each log-probability may be off.
         """
-        n = len(ids) if most_kept is None else most_kept
+        n = len(ids) if max_kept is None else max_kept
         order = np.lexsort((ids, -p))
         kept, rest = order[:n], order[n:]
         doubtful = 0.0

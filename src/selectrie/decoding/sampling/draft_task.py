@@ -17,14 +17,14 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
 
     Each level holds the `branching` most probable continuations of the level before.
     The result is int32[n] parents (index of an earlier guess, -1 for the prompt's end)
-    and int32[n] tokens, with n <= most and no guess deeper than `depth`. Proposal j is
-    local row j + 1. The last level is not evaluated, so the task takes depth - 1 asks.
-    `barred` tokens are not guessed.
+    and int32[n] tokens, with n <= max_tokens and no guess deeper than `depth`. Proposal
+    j is local row j + 1. The last level is not evaluated, so the task takes depth - 1
+    asks. `barred` tokens are not guessed.
     """
 
-    def __init__(self, prompt: IntArray, *, most: int, depth: int, branching: int, barred: IntArray) -> None:
-        self._most, self._branching, self._barred = most, min(branching, most), barred
-        self._depth = min(depth, -(-most // self._branching))
+    def __init__(self, prompt: IntArray, *, max_tokens: int, depth: int, branching: int, barred: IntArray) -> None:
+        self._max_tokens, self._branching, self._barred = max_tokens, min(branching, max_tokens), barred
+        self._depth = min(depth, -(-max_tokens // self._branching))
         floor = Capacity(rows=self._branching, nodes=self._branching * (self._depth - 1), sequences=self._branching)
         super().__init__(prompt, floor, [NO_NODE])
         self._parents: list[int] = []
@@ -35,7 +35,7 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         self._n_levels = 0
 
     def _plan(self, _capacity: Capacity) -> tuple[Ask, list[int]] | None:
-        if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._most:
+        if self._n_levels == self._depth or not self._frontier or len(self._tokens) == self._max_tokens:
             return None
         everyone = np.ones(len(self._frontier), dtype=np.bool_)
         carries = {self._parents[index] for index in self._frontier}
@@ -55,18 +55,18 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         return ask, self._frontier
 
     def _read(self, guesses: list[int], rows: Rows) -> None:
-        found: list[tuple[float, int, int]] = []
+        candidates: list[tuple[float, int, int]] = []
         for i, parent in enumerate(guesses):
             ids, logp = rows.top(i, self._branching + len(self._barred))
             so_far = 0.0 if parent == NO_NODE else self._joint[parent]
             free = ~np.isin(ids, self._barred)
-            found += [
+            candidates += [
                 (-so_far - more, parent, token)
                 for token, more in zip(ids[free].tolist(), logp[free].tolist(), strict=True)
             ]
-        found = sorted(found)[: min(self._branching, self._most - len(self._tokens))]
+        candidates = sorted(candidates)[: min(self._branching, self._max_tokens - len(self._tokens))]
         first = len(self._tokens)
-        for joint, parent, token in found:
+        for joint, parent, token in candidates:
             self._parents.append(parent)
             self._tokens.append(token)
             self._joint.append(-joint)

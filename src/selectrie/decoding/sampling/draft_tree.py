@@ -21,7 +21,7 @@ class Drafter(Protocol):
     A guess changes no number and no draw: right ones save calls, wrong ones cost rows.
     """
 
-    def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
+    def propose(self, tokens: IntArray, max_tokens: int) -> tuple[IntArray, IntArray]:
         """Return a tree of tokens below the last of `tokens`.
 
         Called on the thread that runs the model, before each of its calls. An exception
@@ -29,7 +29,7 @@ class Drafter(Protocol):
 
         Args:
             tokens: int32[T], prompt and text so far; read-only, valid during the call.
-            most: Maximum number of proposals, at least 1. Proposals beyond it are
+            max_tokens: Maximum number of proposals, at least 1. Proposals beyond it are
                 dropped.
 
         Returns:
@@ -44,20 +44,20 @@ class DraftLimits:
     """What a draft may use.
 
     Attributes:
-        most: Maximum number of proposals.
+        max_tokens: Maximum number of proposals.
         depth: Their maximum depth below the tip.
         sequences: Maximum number of leaves alive.
         n_vocabulary: How many token ids exist.
     """
 
-    most: int
+    max_tokens: int
     depth: int
     sequences: int
     n_vocabulary: int
 
     @property
     def is_empty(self) -> bool:
-        return self.most < 1 or self.depth < 1 or self.sequences < 1
+        return self.max_tokens < 1 or self.depth < 1 or self.sequences < 1
 
 
 class DraftTree:
@@ -102,7 +102,7 @@ class DraftTree:
                 position[i] = known
                 continue
             new_leaf = up in tree.parents
-            if len(tree) == limits.most or n_leaves + new_leaf > limits.sequences:
+            if len(tree) == limits.max_tokens or n_leaves + new_leaf > limits.sequences:
                 continue
             n_leaves += new_leaf
             tree.parents.append(up)

@@ -58,9 +58,9 @@ class Band:
         """
         peak = self.peak
         with np.errstate(over="ignore", under="ignore"):
-            least = numerics.exp((self.low - peak) / temperature)
-            most = numerics.exp((self.high - peak) / temperature)
-        return np.where(self.sure, least, 0.0), most
+            min_weights = numerics.exp((self.low - peak) / temperature)
+            max_weights = numerics.exp((self.high - peak) / temperature)
+        return np.where(self.sure, min_weights, 0.0), max_weights
 
     def only(self, sure: BoolArray, maybe: BoolArray) -> Band:
         """Return what a filter leaves: the tokens that it may keep.
@@ -107,8 +107,8 @@ def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> t
     if sampling.temperature == 0 and sampling.typical_p == 1:
         return np.flatnonzero(values >= not_above(peak - 2 * widest)), (0.0, 0.0)
     if 0 < sampling.top_k < len(values):
-        least = float(values[top_k(values, sampling.top_k)].min())
-        return np.flatnonzero((values >= not_above(least - 2 * widest)) & (values > -np.inf)), (0.0, 0.0)
+        kth = float(values[top_k(values, sampling.top_k)].min())
+        return np.flatnonzero((values >= not_above(kth - 2 * widest)) & (values > -np.inf)), (0.0, 0.0)
     everything = np.flatnonzero(values > -np.inf)
     if sampling.typical_p < 1 or (sampling.top_p == 1 and sampling.min_p == 0):
         return everything, (0.0, 0.0)
@@ -118,8 +118,8 @@ def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> t
         return everything, (0.0, 0.0)
     near, mass = _near(pool, margin + 4 * widest)
     rest = total - mass
-    least, most = max(rest - _EXP32 * total, 0.0), max(rest, 0.0) + _EXP32 * total
-    return near, (least * math.exp(-2 * widest), most * math.exp(widest))
+    min_mass, max_mass = max(rest - _EXP32 * total, 0.0), max(rest, 0.0) + _EXP32 * total
+    return near, (min_mass * math.exp(-2 * widest), max_mass * math.exp(widest))
 
 
 def _margin_of_top_p(pool: Pool, p: float, widest: float, total: float) -> float:
@@ -129,8 +129,8 @@ def _margin_of_top_p(pool: Pool, p: float, widest: float, total: float) -> float
     """
     for margin in MARGINS:
         _, mass = _near(pool, margin)
-        least, most = mass * math.exp(-widest), (max(total - mass, 0.0) + _EXP32 * total) * math.exp(widest)
-        if least >= (p + _SLACK) * (least + most):
+        min_mass, max_mass = mass * math.exp(-widest), (max(total - mass, 0.0) + _EXP32 * total) * math.exp(widest)
+        if min_mass >= (p + _SLACK) * (min_mass + max_mass):
             return margin
     return math.inf
 
@@ -180,11 +180,11 @@ def _edges_may_cross(band: Band, index: int, uniform: float, temperature: float)
     An edge lies at before / (before + after). It is highest with the most before and
     the least after.
     """
-    least, most = band.weights(temperature)
-    before, after = float(most[:index].sum()), float(least[index:].sum())
+    min_weights, max_weights = band.weights(temperature)
+    before, after = float(max_weights[:index].sum()), float(min_weights[index:].sum())
     if before > 0 and before > (uniform - _SLACK) * (before + after):
         return True
-    before, after = float(least[: index + 1].sum()), float(most[index + 1 :].sum())
+    before, after = float(min_weights[: index + 1].sum()), float(max_weights[index + 1 :].sum())
     return after > 0 and before <= (uniform + _SLACK) * (before + after)
 
 
@@ -220,14 +220,14 @@ def _mean_bounds(band: Band) -> tuple[float, float]:
     A weighted mean is largest with the most weight on the largest values and the least
     weight on all others, for some split between them.
     """
-    least, most = band.weights()
+    min_weights, max_weights = band.weights()
     results = []
     for sign, values in ((-1, band.low), (1, band.high)):
         shifted = sign * (values - band.peak)
         order = np.argsort(-shifted)
-        shifted, gain = shifted[order], (most - least)[order]
-        weight = least.sum() + np.cumsum(gain)
-        total = (least[order] * shifted).sum() + np.cumsum(gain * shifted)
+        shifted, gain = shifted[order], (max_weights - min_weights)[order]
+        weight = min_weights.sum() + np.cumsum(gain)
+        total = (min_weights[order] * shifted).sum() + np.cumsum(gain * shifted)
         mean = float((total[weight > 0] / weight[weight > 0]).max())
         results.append(sign * (mean + 10 * _SLACK) + band.peak)
     return results[0], results[1]
@@ -246,16 +246,16 @@ def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) ->
     least, and the others at their most.
     """
     n = len(key_low)
-    least, most = band.weights()
+    min_weights, max_weights = band.weights()
     order = np.argsort(key_high)
     n_after = np.searchsorted(key_high[order], key_low)
-    before = _tail_sums(most[order])[n_after] - most
-    after = _head_sums(least[order])[n_after] + least + band.tail_low
+    before = _tail_sums(max_weights[order])[n_after] - max_weights
+    after = _head_sums(min_weights[order])[n_after] + min_weights + band.tail_low
     sure = (before <= (p - _SLACK) * (before + after)) | (n - n_after == 1)
     order = np.argsort(key_low)
     n_after = np.searchsorted(key_low[order], key_high, side="right")
-    before = _tail_sums(least[order])[n_after]
-    after = _head_sums(most[order])[n_after] + band.tail_high
+    before = _tail_sums(min_weights[order])[n_after]
+    after = _head_sums(max_weights[order])[n_after] + band.tail_high
     maybe = (before < (p + _SLACK) * (before + after)) | (before == 0)
     return sure, maybe
 

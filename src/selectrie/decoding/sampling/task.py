@@ -156,10 +156,10 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
     """
 
     def __init__(self, spec: SampleSpec) -> None:
-        self._most = spec.stopping.max_tokens
+        self._max_tokens = spec.stopping.max_tokens
         self._n_healing = 0  # tokens that spelt only healed bytes
         n_healed = 0 if spec.healed is None else len(spec.healed.data)
-        floor = Capacity(rows=1, nodes=self._most - 1 + n_healed, sequences=1)
+        floor = Capacity(rows=1, nodes=self._max_tokens - 1 + n_healed, sequences=1)
         super().__init__(spec.prompt, floor, _LastAsk(0, DraftTree()))
         self._spec = spec
         self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
@@ -263,14 +263,14 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         therefore deeper than the tokens to come, and none ends the sequence.
         """
         fits = DraftLimits(
-            most=min(capacity.rows, capacity.nodes - self._n_held) - 1,
-            depth=self._most + self._n_healing - len(self._tokens) - 1,
+            max_tokens=min(capacity.rows, capacity.nodes - self._n_held) - 1,
+            depth=self._max_tokens + self._n_healing - len(self._tokens) - 1,
             sequences=capacity.sequences,
             n_vocabulary=len(self._spec.pieces),
         )
         if self._spec.drafter is None or fits.is_empty:
             return DraftTree()
-        return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.most), fits, self._ends)
+        return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.max_tokens), fits, self._ends)
 
     def _read(self, last: _LastAsk, rows: Rows) -> None:
         """Draw from the first row, and go on as long as what is drawn was guessed."""
@@ -331,7 +331,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         self._choice.advance(token)
         if self._choice.is_over:
             return "automaton"
-        return "length" if len(self._tokens) - self._n_healing == self._most else None
+        return "length" if len(self._tokens) - self._n_healing == self._max_tokens else None
 
     def _end(self, finish: str) -> None:
         self._text.end()

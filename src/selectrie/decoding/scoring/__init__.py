@@ -19,7 +19,7 @@ from selectrie.decoding.scoring.paths import (
 )
 from selectrie.decoding.scoring.posterior import Posterior, coverage_of, duplicates, posterior
 from selectrie.decoding.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
-from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, owners
+from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, longest_prefix_owner
 from selectrie.decoding.scoring.tolerance import finalists, rows_alone, rows_of_paths, tolerance_of
 
 __all__ = [
@@ -40,10 +40,10 @@ __all__ = [
     "greedy_child",
     "levels",
     "log_priors",
+    "longest_prefix_owner",
     "mean_joint",
     "not_continued",
     "objective_of",
-    "owners",
     "path_scores",
     "plain_objective",
     "posterior",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
-from selectrie.decoding.scoring.terminators import owners
+from selectrie.decoding.scoring.terminators import longest_prefix_owner
 from selectrie.errors import OptionError
 
 TOP_TOKENS = 10
@@ -116,7 +116,7 @@ def row_needs(
         eog = ends
     elif terminator == "unless-continued":
         eog = rest
-        rest = inner & (owners(trie) >= 0)
+        rest = inner & (longest_prefix_owner(trie) >= 0)
     observed = tuple((int(node), np.asarray(ids, dtype=np.int32)) for node, ids in observe)
     for node, _ in observed:
         above = node

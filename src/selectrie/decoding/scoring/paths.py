@@ -12,7 +12,7 @@ import numpy as np
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation
-from selectrie.decoding.scoring.terminators import levels, owners
+from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
 
 RESOLVED = 1e-4
 """Largest distance of an end's bounds, in nats, at which their middle is its value.
@@ -140,7 +140,7 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArr
     q = 1; a missing row leaves q in [0, 1]. Nodes above all ends are NaN, since they
     are never needed. Levels are computed from the deepest upwards, vectorised.
     """
-    inside = owners(trie) != NO_NODE
+    inside = longest_prefix_owner(trie) != NO_NODE
     inner = trie.inner
     rest = evaluation.rest_logp
     known = evaluation.evaluated & ~np.isnan(rest)

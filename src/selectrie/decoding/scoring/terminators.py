@@ -46,7 +46,7 @@ def check_choices(choices: Sequence[bytes], terminator: str) -> None:
                 raise ChoiceError(reason, index=index, choice="")
 
 
-def owners(trie: TokenTrie) -> IntArray:
+def longest_prefix_owner(trie: TokenTrie) -> IntArray:
     """Return the nearest end at or above each node, int32[N]; NO_NODE above all ends.
 
     The rows of the inner nodes that an end owns decide how likely it is to be continued

@@ -8,7 +8,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.posterior import best_of_paths
 from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
-from selectrie.decoding.scoring.terminators import levels, owners
+from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
 
 ROUNDING = 1e-6
 """Nats by which rounding may undercut a bound.
@@ -29,7 +29,7 @@ def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
         rows += 1
     if terminator == "unless-continued":
         run = trie.inner.astype(np.int32)
-        owned = owners(trie) != NO_NODE
+        owned = longest_prefix_owner(trie) != NO_NODE
         for level in reversed(levels(trie)[1:]):
             passes = level[(trie.end_path[level] == NO_PATH) & owned[level]]
             np.maximum.at(run, trie.parent[passes], run[passes] + 1)
@@ -71,7 +71,7 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
     """
     rows = trie.depth[trie.path_node].astype(np.int32)
     if terminator == "unless-continued":
-        owner = owners(trie)
+        owner = longest_prefix_owner(trie)
         counted = trie.inner & (owner != NO_NODE)
         rows += np.bincount(owner[counted], minlength=len(trie))[trie.path_node].astype(np.int32)
     return np.asarray(rows, dtype=np.int32)

@@ -13,7 +13,7 @@ from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.decoding.held_nodes import GRANULE, HeldNodes
-from selectrie.decoding.open_list import LEAST, Open, OpenList, RowChildren
+from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask, TaskBase
@@ -37,7 +37,7 @@ class SearchOutcome:
         log_open: Log of a bound on the summed exp(score) of all unresolved paths, for
             `posterior`.
         n_evaluated: How many rows were read, the root's included.
-        n_needed: How many rows exhaustive scoring reads, the root's included.
+        n_required: How many rows exhaustive scoring reads, the root's included.
         n_repeated: How many rows were asked for again after they were dropped.
     """
 
@@ -47,7 +47,7 @@ class SearchOutcome:
     open_mass: float
     log_open: float
     n_evaluated: int
-    n_needed: int
+    n_required: int
     n_repeated: int
 
 
@@ -63,7 +63,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     Where bytes were healed, an objective of means needs `heal`, because the order of
     its scores depends on it. The observed nodes then come first. Depth-first waves over
     what still matters take over when the capacity does not hold the trie and the search
-    has spent as much as `depth_first.MOST_AHEAD` allows.
+    has spent as much as `depth_first.MAX_AHEAD` allows.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._trie, self._needs = trie, needs
         self._search, self._continues = search, terminator == "unless-continued"
         self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
-        self._reader, self._standings = self._frontier.reader, self._frontier.standings
+        self._reader, self._incumbents = self._frontier.reader, self._frontier.incumbents
         self._open = OpenList(self._reader.evaluated)
         carries = np.zeros(len(trie.token), dtype=np.bool_)
         carries[trie.parent[1:][needs.row[1:]]] = True
         self._live = HeldNodes(trie, carries.item)
-        self._n_needed = needs.n_rows
+        self._n_required = needs.n_rows
         self._waves = DepthFirstFallback(trie, needs, self._reader, self._live, carries=carries, depth=floor.nodes)
         self._greedy = ROOT
 
@@ -117,44 +117,44 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         # Also before the last ask: `result` reads the refreshed state.
         self._frontier.refresh()
         budget = self._search.budget_nodes
-        left = self._n_needed if budget is None else budget - self._reader.n_evaluated
+        left = self._n_required if budget is None else budget - self._reader.n_evaluated
         if left <= 0 and (required := self._required() or self._towards_a_value()):
             self._waves.end()
             return self._ask_best(required, np.inf, replace(capacity, rows=min(capacity.rows, len(required))))
         capacity = replace(capacity, rows=min(capacity.rows, max(left, 1)))
         while left > 0:
-            at_least = self._at_least()
-            required, refining = self._required(), self._refining(at_least)
-            goes_on = self._goes_on(at_least) or bool(refining)
+            threshold = self._threshold()
+            required, refining = self._required(), self._refining(threshold)
+            goes_on = self._goes_on(threshold) or bool(refining)
             if not required and not goes_on:
                 break
             if goes_on and not self._waves.active and self._turns_to_waves(capacity):
-                self._waves.lay_out(self._what_matters(at_least))
+                self._waves.lay_out(self._what_matters(threshold))
             if not self._waves.active:
-                return self._ask_best([*required, *refining], at_least if goes_on else np.inf, capacity)
-            wave = self._next_wave(at_least, capacity)
+                return self._ask_best([*required, *refining], threshold if goes_on else np.inf, capacity)
+            wave = self._next_wave(threshold, capacity)
             if wave is not None:
                 return wave
         return None
 
-    def _at_least(self) -> float:
+    def _threshold(self) -> float:
         """Return the bound below which open nodes no longer matter.
 
         No score below it can come within tolerance of the k-th best.
         """
         if self._search.stop != "best":
             return -np.inf
-        kth, tolerance = self._standings.threshold()
+        kth, tolerance = self._incumbents.threshold()
         return kth - tolerance - ROUNDING
 
-    def _goes_on(self, at_least: float) -> bool:
+    def _goes_on(self, threshold: float) -> bool:
         """Return whether some open node still matters."""
         if not self._frontier.ready:
             return False
         if self._search.stop == "all":
-            return self._reader.n_evaluated < self._n_needed
+            return self._reader.n_evaluated < self._n_required
         best = self._open.best()
-        if best < max(at_least, LEAST):
+        if best < max(threshold, MIN_BOUND):
             return False
         return self._search.stop != "mass" or not self._frontier.holds_mass(self._search.mass)
 
@@ -168,17 +168,17 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             nodes.append(self._greedy)
         return nodes
 
-    def _refining(self, at_least: float) -> list[int]:
-        """Return open nodes that decide how likely a contender is to be continued.
+    def _refining(self, threshold: float) -> list[int]:
+        """Return open nodes that decide how likely a candidate is to be continued.
 
-        For each contender, as many of the heaviest nodes are returned as leave too
+        For each candidate, as many of the heaviest nodes are returned as leave too
         little mass to matter. One call thus settles most of it.
         """
         if not self._frontier.ready or not self._continues:
             return []
         nodes: list[int] = []
-        for contender in self._standings.unsettled(at_least, ROUNDING):
-            nodes += self._frontier.deciding(contender)
+        for candidate in self._incumbents.unsettled(threshold, ROUNDING):
+            nodes += self._frontier.deciding(candidate)
         return nodes[: 4 * self._width]
 
     def _towards_a_value(self) -> list[int]:
@@ -189,15 +189,15 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         the best candidate still needs. The path of masked greedy decoding would not do
         instead: a prior may rule it out, or its end may be such a candidate.
         """
-        if self._standings.log_resolved() > -np.inf:
+        if self._incumbents.log_resolved() > -np.inf:
             return []
         nodes = self._frontier.open_nodes()
         bounds = self._frontier.upper(nodes)
         if len(nodes) and bounds.max() > -np.inf:
             down = np.where(bounds > -np.inf, self._trie.depth[nodes], 0)
             return [int(nodes[np.lexsort((-bounds, -down))[0]])]
-        contenders = [c for c in self._standings.unresolved() if c.upper > -np.inf]
-        return self._frontier.deciding(max(contenders, key=lambda c: (c.lower, c.upper, -c.node))) if contenders else []
+        candidates = [c for c in self._incumbents.unresolved() if c.upper > -np.inf]
+        return self._frontier.deciding(max(candidates, key=lambda c: (c.lower, c.upper, -c.node))) if candidates else []
 
     @property
     def _width(self) -> int:
@@ -207,21 +207,21 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         """
         return max(self._search.width, self._reader.n_evaluated // 4)
 
-    def _ask_best(self, first: list[int], at_least: float, capacity: Capacity) -> tuple[Ask, IntArray]:
+    def _ask_best(self, first: list[int], threshold: float, capacity: Capacity) -> tuple[Ask, IntArray]:
         """Evaluate `first`, then open nodes by their bounds, best first.
 
-        `first` holds what is required or settles contenders.
+        `first` holds what is required or settles candidates.
         """
         targets = dict.fromkeys(first)  # a set that keeps its order
         taken: list[Open] = []
-        while len(targets) + len(taken) < self._width and self._open.best() >= max(at_least, LEAST):
+        while len(targets) + len(taken) < self._width and self._open.best() >= max(threshold, MIN_BOUND):
             taken.append(self._open.pop())
         taken.sort(key=lambda entry: int(self._trie.parent[entry.token]) not in self._live)
         targets.update(dict.fromkeys(entry.token for entry in taken))
         targets.update(
             dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, capacity.rows - len(targets))))
         )
-        while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= LEAST:
+        while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= MIN_BOUND:
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, capacity)
@@ -248,29 +248,29 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _turns_to_waves(self, capacity: Capacity) -> bool:
         return self._search.stop == "all" or self._waves.pay(capacity, self._width)
 
-    def _what_matters(self, at_least: float) -> BoolArray:
+    def _what_matters(self, threshold: float) -> BoolArray:
         """Return bool[N]: the nodes that matter, with everything below them.
 
-        Those are open nodes with bounds of at least `at_least`, and nodes that settle
-        contenders.
+        Those are open nodes with bounds of at least `threshold`, and nodes that settle
+        candidates.
         """
         if self._search.stop == "all":
             return np.ones(len(self._trie.token), dtype=np.bool_)
         nodes = self._frontier.open_nodes()
-        nodes = nodes[self._frontier.upper(nodes, cautious=True) >= max(at_least, LEAST)]
-        nodes = np.concatenate([nodes, np.array(self._refining(at_least), dtype=np.int32)]).astype(np.int32)
+        nodes = nodes[self._frontier.upper(nodes, cautious=True) >= max(threshold, MIN_BOUND)]
+        nodes = np.concatenate([nodes, np.array(self._refining(threshold), dtype=np.int32)]).astype(np.int32)
         marks = np.zeros(len(self._trie.token) + 1, dtype=np.int64)
         np.add.at(marks, nodes, 1)
         np.add.at(marks, nodes + self._trie.n_nodes_below[nodes] + 1, -1)
         return np.asarray(np.cumsum(marks[:-1]) > 0)
 
-    def _next_wave(self, at_least: float, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+    def _next_wave(self, threshold: float, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave, or None when the waves are finished.
 
         The best-first search then goes on with nothing held.
         """
         if self._search.stop == "best" and self._waves.are_stale:
-            self._waves.lay_out(self._what_matters(at_least))
+            self._waves.lay_out(self._what_matters(threshold))
         return self._waves.next(capacity)
 
     def _result(self) -> SearchOutcome:
@@ -283,6 +283,6 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             open_mass=open_mass,
             log_open=log_open,
             n_evaluated=self._reader.n_evaluated,
-            n_needed=self._n_needed,
+            n_required=self._n_required,
             n_repeated=self._live.n_repeated + self._waves.n_repeated,
         )

@@ -16,7 +16,7 @@ from selectrie.decoding.scoring import RowNeeds, TrieReader
 from selectrie.decoding.task import NOTHING, Ask
 from selectrie.decoding.trie.batches import DepthFirstWindows
 
-MOST_AHEAD = 0.15
+MAX_AHEAD = 0.15
 """Share of all rows that best-first search may spend on rows that may be repeated.
 
 Above it, depth-first waves take over. Waves evaluate each of the other rows once, so a
@@ -44,8 +44,8 @@ class DepthFirstFallback:
     ) -> None:
         self._trie, self._needs, self._reader, self._live = trie, needs, reader, live
         self._carries, self._depth = carries, depth
-        self._n_needed = needs.n_rows
-        self._n_needed_leaves = int(np.count_nonzero(needs.row & ~carries))
+        self._n_required = needs.n_rows
+        self._n_required_leaves = int(np.count_nonzero(needs.row & ~carries))
         self._windows: DepthFirstWindows | None = None
         self._laid_out_at = 0
         self._leaving: IntArray = NOTHING
@@ -61,17 +61,17 @@ class DepthFirstFallback:
 
         Best-first search is taken to evaluate `width` nodes a call, waves what is left.
         """
-        if self._n_needed - 1 <= capacity.nodes and self._n_needed_leaves <= capacity.sequences:
+        if self._n_required - 1 <= capacity.nodes and self._n_required_leaves <= capacity.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
         n_carrying = int(np.count_nonzero(self._carries & self._reader.evaluated))
         ahead = self._live.n_repeated + self.n_repeated + n_carrying + width * self._depth
-        return ahead > MOST_AHEAD * self._n_needed
+        return ahead > MAX_AHEAD * self._n_required
 
     @property
     def are_stale(self) -> bool:
         """Return whether rows read since `lay_out` may rule out some of the rest."""
         # Laying out again repeats one path, 3 % at most.
-        pause = max(self._n_needed // 8, 32 * self._depth)
+        pause = max(self._n_required // 8, 32 * self._depth)
         return self._reader.n_evaluated - self._laid_out_at > pause
 
     def lay_out(self, matters: BoolArray) -> None:

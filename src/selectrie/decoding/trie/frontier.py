@@ -11,7 +11,7 @@ from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
 from selectrie.decoding.held_nodes import GRANULE
-from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, owners
+from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, longest_prefix_owner
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.incumbents import Candidate, Incumbents, no_owner
 
@@ -20,7 +20,7 @@ Heal = Callable[[FloatArray, FloatArray], float]
 
 
 class Frontier:
-    """Scores of finished paths, intervals of contenders, and bounds below open nodes.
+    """Scores of finished paths, intervals of candidates, and bounds below open nodes.
 
     Where bytes were healed, an objective of means needs `heal`, because the order of
     its scores depends on it. No bound then exists before all observed nodes were read.
@@ -28,7 +28,7 @@ class Frontier:
     Attributes:
         prefix: float64[N], log-probability of each node's prefix, NaN where unknown.
         reader: What was read off the trie.
-        standings: The best scores and the contenders.
+        incumbents: The best scores and the candidates.
         bounds: The bounds by node.
         ready: Whether bounds exist.
     """
@@ -43,8 +43,8 @@ class Frontier:
         self.bounds = Bounds(trie, objective, inclusive=self._continues or terminator == "eog")
         self.prefix: FloatArray = np.full(len(trie.token), np.nan)
         self.prefix[ROOT] = 0.0
-        self.standings = Incumbents(trie, objective, self.reader, k)
-        self._owner = owners(trie) if self._continues else no_owner(len(trie.token))
+        self.incumbents = Incumbents(trie, objective, self.reader, k)
+        self._owner = longest_prefix_owner(trie) if self._continues else no_owner(len(trie.token))
         self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
         self._unhealed: list[IntArray] = []
@@ -60,7 +60,7 @@ class Frontier:
                 return nodes[:0]
             nodes = np.concatenate(self._unhealed)
             self.ready = True
-            self.standings.log_heal = self._log_heal()
+            self.incumbents.log_heal = self._log_heal()
         self._finish_paths(nodes)
         return nodes
 
@@ -69,11 +69,11 @@ class Frontier:
         return [node for node, _ in self._needs.observe if not self.reader.evaluated[node]]
 
     def refresh(self) -> None:
-        """Update the intervals of the contenders.
+        """Update the intervals of the candidates.
 
-        Call it after reading and before using `standings` or the methods below.
+        Call it after reading and before using `incumbents` or the methods below.
         """
-        self.standings.refresh(self._owner, self.prefix)
+        self.incumbents.refresh(self._owner, self.prefix)
 
     def _log_heal(self) -> float:
         """Return the log-probability of the healed bytes.
@@ -101,10 +101,10 @@ class Frontier:
 
         The intervals of the ends that own such nodes are marked for an update.
         """
-        trie, standings = self._trie, self.standings
+        trie, incumbents = self._trie, self.incumbents
         if self._terminator == "eog":
             ends = nodes[trie.end_path[nodes] != NO_PATH]
-            standings.finish(trie.end_path[ends], self.prefix[ends] + self.reader.eog_logp[ends])
+            incumbents.finish(trie.end_path[ends], self.prefix[ends] + self.reader.eog_logp[ends])
             return
         children, _ = self.reader.children(nodes)
         is_end = trie.end_path[children] != NO_PATH
@@ -114,19 +114,19 @@ class Frontier:
             touched = touched[touched != NO_NODE]
             # The end's own row decides everything, so it needs no interval.
             alone = touched[self._n_owned[touched] == 1]
-            standings.finish(trie.end_path[alone], self.prefix[alone] + self.reader.rest_logp[alone])
-            standings.touch(touched[self._n_owned[touched] > 1])
+            incumbents.finish(trie.end_path[alone], self.prefix[alone] + self.reader.rest_logp[alone])
+            incumbents.touch(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
-        standings.finish(trie.end_path[ends], self.prefix[ends])
+        incumbents.finish(trie.end_path[ends], self.prefix[ends])
         if ROOT in nodes and trie.end_path[ROOT] != NO_PATH and not (self._continues and trie.inner[ROOT]):
-            standings.finish(trie.end_path[:1], np.zeros(1))
+            incumbents.finish(trie.end_path[:1], np.zeros(1))
 
     def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:
         """Return upper bounds on the scores below each node, float64[n].
 
         If cautious, they include the tolerance.
         """
-        return self.bounds.upper(nodes, self.prefix[nodes] - self.standings.log_heal, cautious=cautious)
+        return self.bounds.upper(nodes, self.prefix[nodes] - self.incumbents.log_heal, cautious=cautious)
 
     def waiting(self, nodes: IntArray) -> IntArray:
         """Return the needed children of these nodes that are not evaluated, int32[]."""
@@ -141,19 +141,19 @@ class Frontier:
         children = self.waiting(np.flatnonzero(self.reader.evaluated).astype(np.int32))
         return children[self.prefix[children] > -np.inf]
 
-    def deciding(self, contender: Candidate) -> list[int]:
+    def deciding(self, candidate: Candidate) -> list[int]:
         """Return the open nodes that this end owns, heaviest first.
 
         Nodes too light to matter are left out.
         """
-        start, stop = contender.node, contender.node + int(self._trie.n_nodes_below[contender.node]) + 1
+        start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
         waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
         waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
         own = np.flatnonzero(waits) + start
         own = own[np.argsort(-self.prefix[own], kind="stable")]
         # Each one with all lighter ones.
         lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
-        enough = contender.logp_lower + np.log(RESOLVED / 2)
+        enough = candidate.logp_lower + np.log(RESOLVED / 2)
         matter: list[int] = own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
         return matter
 
@@ -170,16 +170,16 @@ class Frontier:
         count = np.full(len(nodes), self._chain) if is_joint else self.bounds.n_paths[nodes]
         with np.errstate(divide="ignore"):
             weights = self.upper(nodes) + np.log(count)
-        return numerics.logsumexp(np.append(weights, [c.upper for c in self.standings.unresolved()]))
+        return numerics.logsumexp(np.append(weights, [c.upper for c in self.incumbents.unresolved()]))
 
     def holds_mass(self, mass: float) -> bool:
         """Return whether resolved paths hold this share of the set's probability."""
-        finished = self.standings.log_resolved()
+        finished = self.incumbents.log_resolved()
         return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
 
     def proves(self) -> tuple[bool, float]:
         """Return `Incumbents.proves` against everything open."""
-        return self.standings.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
+        return self.incumbents.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
 
     def left_open(self) -> tuple[float, float]:
         """Return bounds on the mass of all unresolved paths.
@@ -190,10 +190,10 @@ class Frontier:
         nodes, log_heal = self.open_nodes(), self._log_heal()
         count = self.bounds.n_paths[nodes] if self._objective.first_scored else np.full(len(nodes), self._chain)
         mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
-        mass = np.append(mass, [c.logp_upper for c in self.standings.unresolved()])
+        mass = np.append(mass, [c.logp_upper for c in self.incumbents.unresolved()])
         open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
         # The part that the bounds do not include yet.
-        return open_mass, self._log_open() - (log_heal - self.standings.log_heal)
+        return open_mass, self._log_open() - (log_heal - self.incumbents.log_heal)
 
 
 def longest_chain(trie: TokenTrie) -> int:

@@ -40,16 +40,16 @@ class Candidate:
 
 
 class Incumbents:
-    """The k best lower bounds on scores, and the contenders.
+    """The k best lower bounds on scores, and the candidates.
 
-    Only "unless-continued" has contenders. Let q of an end be the probability that it
+    Only "unless-continued" has candidates. Let q of an end be the probability that it
     is not continued to a longer choice. It is a sum over the inner nodes that the end
     owns, those below it with no end between. Each node adds its rest once its row is
     known, and up to its whole mass while it is open.
 
     Attributes:
         log_finished: Log of the summed exp(score) of the finished paths.
-        contenders: The contender of each end's node.
+        candidates: The candidate of each end's node.
         log_heal: Log-probability of the healed bytes where it changes the order of
             scores, else 0. It is taken off every score.
     """
@@ -60,7 +60,7 @@ class Incumbents:
         # Heap of (score, tolerance) of the k best finished paths.
         self._top: list[tuple[float, float]] = []
         self.log_finished = -np.inf
-        self.contenders: dict[int, Candidate] = {}
+        self.candidates: dict[int, Candidate] = {}
         self._dirty: set[int] = set()
         self.log_heal = 0.0
 
@@ -101,12 +101,12 @@ class Incumbents:
             high = min(float(np.logaddexp(low, numerics.logsumexp(prefix[waiting]))), float(prefix[end]))
             path = int(self._trie.end_path[end])
             if len(waiting) == 0:
-                self.contenders.pop(end, None)
+                self.candidates.pop(end, None)
                 self.finish(np.array([path], dtype=np.int32), np.array([min(low, float(prefix[end]))]))
                 continue
             low = min(low, high)
             lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
-            self.contenders[end] = Candidate(end, path, lower, upper, low, high)
+            self.candidates[end] = Candidate(end, path, lower, upper, low, high)
         self._dirty.clear()
 
     def threshold(self) -> tuple[float, float]:
@@ -115,22 +115,22 @@ class Incumbents:
         (-inf, 0) while fewer than k paths have a lower bound.
         """
         lowers = list(self._top)
-        lowers += [(c.lower, float(self._objective.tolerance[c.path])) for c in self.contenders.values()]
+        lowers += [(c.lower, float(self._objective.tolerance[c.path])) for c in self.candidates.values()]
         if len(lowers) < self._k:
             return -np.inf, 0.0
-        return heapq.nlargest(self._k, lowers)[-1] if self.contenders else self._top[0]
+        return heapq.nlargest(self._k, lowers)[-1] if self.candidates else self._top[0]
 
-    def unsettled(self, at_least: float, margin: float) -> list[Candidate]:
-        """Return the contenders whose intervals must still narrow, best first.
+    def unsettled(self, threshold: float, margin: float) -> list[Candidate]:
+        """Return the candidates whose intervals must still narrow, best first.
 
-        A contender may count if its score can be `at_least` or more. It narrows until
+        A candidate may count if its score can be `threshold` or more. It narrows until
         it is resolved and overlaps no other path that may count.
 
         Args:
             margin: Allowance for rounding.
         """
         tolerance = self._objective.tolerance
-        counting = [c for c in self.contenders.values() if c.upper + tolerance[c.path] + margin >= at_least]
+        counting = [c for c in self.candidates.values() if c.upper + tolerance[c.path] + margin >= threshold]
         counting.sort(key=lambda c: (-c.upper, c.node))
         spans = [(c.lower, c.upper) for c in counting] + [(score, score) for score, _ in self._top]
         spans.sort()
@@ -147,7 +147,7 @@ class Incumbents:
             best_open: Bound on every path not seen yet.
         """
         kth, _ = self.threshold()
-        ranked = sorted(self.contenders.values(), key=lambda c: -c.lower)
+        ranked = sorted(self.candidates.values(), key=lambda c: -c.lower)
         n_exact_above = sum(score >= kth for score, _ in self._top)
         inside = [c for c in ranked if c.lower >= kth and (c.is_exact or _is_resolved(c))]
         inside = inside[: max(0, self._k - n_exact_above)]
@@ -160,29 +160,29 @@ class Incumbents:
 
     def log_resolved(self) -> float:
         """Return the log of the summed exp(score) of all finished or resolved paths."""
-        lowers = [c.lower for c in self.contenders.values() if _is_resolved(c)]
+        lowers = [c.lower for c in self.candidates.values() if _is_resolved(c)]
         return numerics.logsumexp(np.array([self.log_finished, *lowers]))
 
     def unresolved(self) -> list[Candidate]:
-        """Return the contenders that no single value can represent yet."""
-        return [c for c in self.contenders.values() if not _is_resolved(c)]
+        """Return the candidates that no single value can represent yet."""
+        return [c for c in self.candidates.values() if not _is_resolved(c)]
 
 
-def _is_resolved(contender: Candidate) -> bool:
-    """Return whether the contender's value is known closely enough.
+def _is_resolved(candidate: Candidate) -> bool:
+    """Return whether the candidate's value is known closely enough.
 
     The margin lets `path_scores` agree, which adds the same terms up in another order
     (1e-13 nats).
     """
-    return contender.logp_upper - contender.logp_lower <= RESOLVED * (1 - 1e-6)
+    return candidate.logp_upper - candidate.logp_lower <= RESOLVED * (1 - 1e-6)
 
 
-def _overlaps(contender: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
+def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
     """Return whether another span touches this one.
 
-    `spans` contains the contender's own span too.
+    `spans` contains the candidate's own span too.
     """
-    touching = sum(low - margin <= contender.upper and contender.lower <= high + margin for low, high in spans)
+    touching = sum(low - margin <= candidate.upper and candidate.lower <= high + margin for low, high in spans)
     return touching > 1
 
 

@@ -258,7 +258,7 @@ class ProductSearch:
         if budget < 1:
             return
         outcome = self._read(self._paths.automaton, (least, budget))
-        kth = outcome.found[MOST_FOUND - 1].score if len(outcome.found) >= MOST_FOUND else -np.inf
+        kth = outcome.paths[MOST_FOUND - 1].score if len(outcome.paths) >= MOST_FOUND else -np.inf
         least_read = max(kth, least) - self.tolerance - 2 * ROUNDING
         self.best_open = min(self.best_open, max(outcome.best_open, least_read))
         self.open_mass = min(self.open_mass, outcome.open_mass)
@@ -279,11 +279,11 @@ class ProductSearch:
             canonical=paths.canonical,
             canonical_path=paths.canonical_path,
             tolerance=self.tolerance + ROUNDING,
-            least_score=least,
+            min_score=least,
         )
         handle = self._group.begin(AutomatonSearch(paths.ground.context, automaton, spec))
         outcome = handle.result()
-        for path in outcome.found:
+        for path in outcome.paths:
             self._add(path.data, path.tokens.tolist(), path.score)
         self.n_evaluated += outcome.n_evaluated
         self.cost += handle.cost

@@ -177,7 +177,7 @@ class PreparedBeamSearch:
         spec = constrained.spec(search, merge_equal_text=beam.merge_equal_text)
         handle = session.group.begin(AutomatonSearch(constrained.prompt, constrained.automaton, spec))
         outcome = handle.result()
-        paths = outcome.found[: beam.n]
+        paths = outcome.paths[: beam.n]
         if not paths:
             raise nothing_found(constrained, outcome, beam.max_tokens)
         hypotheses = tuple(constrained.hypothesis(path) for path in paths)
@@ -193,9 +193,9 @@ class PreparedBeamSearch:
             certificate=self._certificate(outcome, gap, stopped, strings=outcome.strings),
             stopped=stopped,
             n_dead_ends=outcome.n_dead_ends,
-            n_merged=sum(path.n_paths - 1 for path in outcome.found),
+            n_merged=sum(path.n_paths - 1 for path in outcome.paths),
             n_refused=outcome.n_other,
-            n_steps=max(len(path.tokens) for path in outcome.found),
+            n_steps=max(len(path.tokens) for path in outcome.paths),
             close_steps=(),
             coverage=scoring.coverage_of(np.array([path.logp for path in paths])),
             healed=constrained.healed,

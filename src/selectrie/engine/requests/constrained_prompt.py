@@ -14,10 +14,10 @@ from selectrie.core.automaton import Automaton
 from selectrie.core.model import Model
 from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.healed_bytes import Healed
-from selectrie.decoding.healed_mass import MOST_GAP
+from selectrie.decoding.healed_mass import MAX_GAP
 from selectrie.engine.requests.session import Session
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
@@ -105,11 +105,11 @@ class ConstrainedPrompt:
         """Return why even a complete search proves nothing; "" if it does."""
         if self.doubt:
             return self.doubt
-        if heal_gap > MOST_GAP:
+        if heal_gap > MAX_GAP:
             return f"the probability of the healed bytes is known to {heal_gap:.2g} nats only"
         return ""
 
-    def hypothesis(self, path: FoundPath) -> Hypothesis:
+    def hypothesis(self, path: FinishedPath) -> Hypothesis:
         """Return the record of a text that was found, or drawn by joint probability.
 
         Its log-probability is that of its most probable token path, not the sum over
@@ -134,7 +134,7 @@ class ConstrainedPrompt:
             session.model.identity, session.check, rule=rule, terminator=self.terminator, boundary=self.boundary
         )
 
-    def cost(self, cost: Cost, texts: Sequence[Hypothesis] | Sequence[FoundPath]) -> Cost:
+    def cost(self, cost: Cost, texts: Sequence[Hypothesis] | Sequence[FinishedPath]) -> Cost:
         """Return the cost with the rows of evaluating each text one by one.
 
         These include the prompt for every text.

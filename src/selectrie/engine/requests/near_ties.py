@@ -155,7 +155,7 @@ def _canonical_joints(
         The joints, float64[n], without the healed bytes, or None if a choice's
         terminator needs more than `MOST_ROWS` rows; and the cost.
     """
-    owner = scoring.owners(prepared.trie) if prepared.terminator == "unless-continued" else None
+    owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
         return None, Cost()
@@ -181,7 +181,8 @@ def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple
     """Return the trie of one path and its end node there.
 
     The trie includes the nodes below the end that the terminator depends on. `owner` is
-    `scoring.owners` of the whole trie, or None if the terminator does not look below.
+    `scoring.longest_prefix_owner` of the whole trie, or None if the terminator does not
+    look below.
     """
     trie = prepared.trie
     end = int(trie.path_node[path])

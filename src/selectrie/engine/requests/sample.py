@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
-from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, about, constrain, is_prefix_free
 from selectrie.engine.requests.selection import SelectRequest
@@ -191,6 +191,6 @@ def _hypothesis(constrained: ConstrainedPrompt, sampled: Sampled) -> Hypothesis:
     end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
     before = len(constrained.healed) + len(constrained.delimiter)
     data = constrained.vocabulary.decode(sampled.tokens[:n])[before:]
-    hypothesis = constrained.hypothesis(FoundPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint))
+    hypothesis = constrained.hypothesis(FinishedPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint))
     ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
     return replace(hypothesis, complete=ended_by != "length", ended_by=ended_by)

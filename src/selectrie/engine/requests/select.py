@@ -172,7 +172,7 @@ def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[
         bound_gap=outcome.bound_gap,
         open_mass=outcome.open_mass,
         nodes_evaluated=outcome.n_evaluated,
-        nodes_inner=outcome.n_needed,
+        nodes_inner=outcome.n_required,
         reason="" if outcome.proved else search_ended(prepared.search, outcome.n_evaluated),
     )
     return outcome.evaluation, SearchReport(certificate, handle.cost, outcome.log_open)

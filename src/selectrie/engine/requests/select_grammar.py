@@ -14,7 +14,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
 from selectrie.decoding import scoring
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
-from selectrie.decoding.automaton.finished import FoundPath
+from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
     about,
@@ -77,12 +77,12 @@ class PreparedGrammarSelect:
         task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, on_found=on_path)
         handle = session.group.begin_told(task, self.search.on_progress)
         outcome = handle.result()
-        if not outcome.found:
+        if not outcome.paths:
             raise nothing_found(constrained, outcome, self.search.max_tokens)
         return self._selection(
             outcome,
             self._certificate(outcome, spec.search, session.tolerance),
-            constrained.cost(handle.cost, outcome.found),
+            constrained.cost(handle.cost, outcome.paths),
             constrained.signature(session, self.rule),
         )
 
@@ -95,10 +95,10 @@ class PreparedGrammarSelect:
         k, reason = search.k, self.constrained.reason(outcome.heal_gap)
         if not reason and not outcome.proved:
             reason = search_ended(search, outcome.n_evaluated)
-        scores = np.array([path.score for path in outcome.found[: k + 1]])
+        scores = np.array([path.score for path in outcome.paths[: k + 1]])
         next_best = max([outcome.best_open, *scores[k:]])
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])
-        n_rows = max(len(path.tokens) for path in outcome.found[: k + 1]) + 1
+        n_rows = max(len(path.tokens) for path in outcome.paths[: k + 1]) + 1
         moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if self.rule == "joint" else 2)
         return Certificate.best_first(
             bound_gap=outcome.bound_gap,
@@ -111,7 +111,7 @@ class PreparedGrammarSelect:
     def _selection(
         self, outcome: AutomatonOutcome, certificate: Certificate, cost: Cost, signature: Signature
     ) -> Selection:
-        constrained, texts = self.constrained, outcome.found
+        constrained, texts = self.constrained, outcome.paths
         lengths = np.cumsum([0, *(len(path.tokens) for path in texts)], dtype=np.int64)
         trie = TokenTrie.from_flat(np.concatenate([path.tokens for path in texts]), lengths)
         scores = np.array([path.score for path in texts])
@@ -148,7 +148,7 @@ class PreparedGrammarSelect:
             margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
             is_tie=decision.is_tie,
             coverage=scoring.coverage_of(np.array([path.logp for path in texts])),
-            top_tokens=TokenScore.along(constrained.vocabulary, *outcome.wanted),
+            top_tokens=TokenScore.along(constrained.vocabulary, *outcome.top_tokens),
             greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
             choices=table,
             rule=self.rule,
@@ -197,11 +197,11 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectReque
 
 def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
     """Return whether no text longer than `max_tokens` can be among the first k."""
-    kth = outcome.found[k - 1].score if len(outcome.found) >= k else -np.inf
+    kth = outcome.paths[k - 1].score if len(outcome.paths) >= k else -np.inf
     return outcome.cut_bound == -np.inf or outcome.cut_bound < kth
 
 
-def _edges(trie: TokenTrie, paths: tuple[FoundPath, ...]) -> FloatArray:
+def _edges(trie: TokenTrie, paths: tuple[FinishedPath, ...]) -> FloatArray:
     """Return the log-probability of each edge, float64[N], from the paths over it."""
     edges = np.full(len(trie.token), np.nan)
     for path, end in zip(paths, trie.path_node[trie.path_of].tolist(), strict=True):

@@ -51,11 +51,11 @@ class EngineDrafter:
         """Return the model that guesses."""
         return self._engine._model
 
-    def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
+    def propose(self, tokens: IntArray, max_tokens: int) -> tuple[IntArray, IntArray]:
         """See `Drafter.propose`. Raises whatever the draft's engine raises."""
         task = GuessTask(
             np.array(tokens, dtype=np.int32),
-            most=most,
+            max_tokens=max_tokens,
             depth=self._depth,
             branching=self._branching,
             barred=self.model.vocabulary.eog,
@@ -86,13 +86,13 @@ class LookupDrafter:
         at_least("n_tokens", n_tokens, 1, optional=False)
         self._n_gram, self._n_tokens = n_gram, n_tokens
 
-    def propose(self, tokens: IntArray, most: int) -> tuple[IntArray, IntArray]:
+    def propose(self, tokens: IntArray, max_tokens: int) -> tuple[IntArray, IntArray]:
         """See `Drafter.propose`."""
         for n in range(min(self._n_gram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], n)
             matches = np.flatnonzero((windows == tokens[len(tokens) - n :]).all(axis=1))
             if len(matches):
-                return _run(_following(tokens, int(matches[-1]) + n, min(self._n_tokens, most)))
+                return _run(_following(tokens, int(matches[-1]) + n, min(self._n_tokens, max_tokens)))
         return _NOTHING
 
 
