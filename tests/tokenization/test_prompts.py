@@ -229,19 +229,19 @@ def test_plain_prompts_parse_control_tokens_on_demand(weights, special):
     assert read.text == (b"assistant\n" if special else text.encode())
 
 
-@pytest.mark.parametrize("most_tokens", [1, 2, 3, 5, 8, 9])
-def test_truncation_keeps_bos_and_the_end(real_vocabulary, most_tokens):
+@pytest.mark.parametrize("max_tokens", [1, 2, 3, 5, 8, 9])
+def test_truncation_keeps_bos_and_the_end(real_vocabulary, max_tokens):
     """At most so many tokens are left: BOS and a tail of the prompt's own, which still heals."""
     vocabulary = vocabulary_of(real_vocabulary)
     read = read_prompt(vocabulary, "The quick brown fox jumps over the lazy dog. A caf\xe9", PLAIN)
     tokens = encode_prompt(vocabulary, read).tolist()
-    cut = truncate_left(vocabulary, read, most_tokens)
+    cut = truncate_left(vocabulary, read, max_tokens)
     left = encode_prompt(vocabulary, cut).tolist()
     n_bos = int(vocabulary.bos is not None)
-    assert len(left) == most_tokens
+    assert len(left) == max_tokens
     assert left[:n_bos] == tokens[:n_bos]
-    assert left[n_bos:] == tokens[len(tokens) - most_tokens + n_bos :]
-    if most_tokens > 5:
+    assert left[n_bos:] == tokens[len(tokens) - max_tokens + n_bos :]
+    if max_tokens > 5:
         assert cut.text
         assert encode_choices(vocabulary, cut, [b"s", b"\xcc\x81", b" x"]).context.tolist()[:n_bos] == tokens[:n_bos]
 
@@ -252,7 +252,7 @@ def test_truncation_leaves_what_fits():
     assert truncate_left(TINY, read, 4) is read
     assert as_lists(truncate_left(TINY, read, 3)) == ([BOS, 3], b"a")
     assert as_lists(truncate_left(TINY, read, 2)) == ([BOS], b"a")
-    with pytest.raises(OptionError, match="most_tokens"):
+    with pytest.raises(OptionError, match="max_tokens"):
         truncate_left(TINY, read, 0)
 
 

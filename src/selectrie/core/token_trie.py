@@ -229,14 +229,14 @@ def _sort_sequences(tokens: IntArray, offsets: OffsetArray) -> tuple[OffsetArray
     return order, shared
 
 
-def _latest_at_depth(depth: IntArray, wanted: IntArray, before: OffsetArray) -> OffsetArray:
-    """Return the last node of depth `wanted` before node `before`, as int64[].
+def _latest_at_depth(depth: IntArray, target_depth: IntArray, before: OffsetArray) -> OffsetArray:
+    """Return the last node of depth `target_depth` before node `before`, as int64[].
 
     In depth-first order that node is its ancestor.
     """
     key = depth.astype(np.int64) * len(depth) + np.arange(len(depth))
     key.sort()
-    at = np.searchsorted(key, wanted.astype(np.int64) * len(depth) + before) - 1
+    at = np.searchsorted(key, target_depth.astype(np.int64) * len(depth) + before) - 1
     result: OffsetArray = key[at] % len(depth)
     return result
 

@@ -112,10 +112,10 @@ class TrackedText(str):
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> TrackedText:
         if old:
             return joined(self.split(old, count), new)
-        n_places = len(self) + 1 if count.__index__() < 0 else min(count.__index__(), len(self) + 1)
-        last = max(n_places - 1, 0)
+        n_positions = len(self) + 1 if count.__index__() < 0 else min(count.__index__(), len(self) + 1)
+        last = max(n_positions - 1, 0)
         pieces = [piece for character in self[:last] for piece in (new, character)]
-        return joined([*pieces, new if n_places else "", self[last:]])
+        return joined([*pieces, new if n_positions else "", self[last:]])
 
     def join(self, pieces: Iterable[str], /) -> TrackedText:
         return joined(pieces, self)

@@ -110,7 +110,7 @@ class FakeModel:
         plan = self._tree.plan(parents, tokens, wanted, keep)
         again = self._check_states(plan)
         evaluated = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e] or e in again]
-        dropped, stripped = self._check_room(plan, len(evaluated), rounds(np.asarray(parents), np.asarray(keep)))
+        dropped, stripped = self._check_capacity(plan, len(evaluated), rounds(np.asarray(parents), np.asarray(keep)))
         paths = self._entry_paths(plan)
         if evaluated:
             self._decode(len(evaluated))
@@ -149,7 +149,7 @@ class FakeModel:
                 raise NodeError(parent, "was not kept: a forking model cannot extend it")
         return again
 
-    def _check_room(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
+    def _check_capacity(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
         """Return the cached nodes that a call drops, and those that lose their state.
 
         Raises `CapacityError` if the call does not fit.

@@ -135,7 +135,7 @@ class _Check:
         self._start: Path = (int(bos),) if bos is not None else (self._tokens[0],)
         self._held: list[tuple[int, Path, bool]] = []  # node, path, may be a parent; one entry per reference
         self._expected: dict[Path, FloatArray] = {}
-        self._empty_room = model.capacity()
+        self._empty_capacity = model.capacity()
         self.rows_compared = self.calls = self.refusals = self.repeated = 0
         self.worst_nats = 0.0
 
@@ -156,8 +156,10 @@ class _Check:
             raise LawBroken(1, "a solo model computed other bits after other work", path=self._start)
         self._give_back(list(range(len(self._held))), forget=False)
         self._model.trim(0)
-        if self._model.capacity() != self._empty_room:
-            raise LawBroken(5, f"{self._model.capacity()} is left of {self._empty_room} after everything was released")
+        if self._model.capacity() != self._empty_capacity:
+            raise LawBroken(
+                5, f"{self._model.capacity()} is left of {self._empty_capacity} after everything was released"
+            )
         node, depth = self._model.match_prefix(np.array(self._start * 2, dtype=np.int32))
         self._model.release(np.array([node], dtype=np.int32))
         if (node, depth) != (ROOT, 0):
@@ -257,8 +259,8 @@ class _Check:
 
     def _fail(self) -> None:
         """Let a decode fail half-way; the tree must stay as it was."""
-        room = self._model.capacity()
-        if self._fail_next is not None and min(room.rows, room.nodes, room.sequences) >= 2:
+        capacity = self._model.capacity()
+        if self._fail_next is not None and min(capacity.rows, capacity.nodes, capacity.sequences) >= 2:
             leaves = np.array(self._tokens[:2], dtype=np.int32)
             parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [
                 ROOT
@@ -268,7 +270,7 @@ class _Check:
             self._must_raise(DecodeError, np.array([parent, ROOT], dtype=np.int32), leaves)
 
     def _must_raise(self, expected: type[SelectrieError], parents: IntArray, tokens: IntArray) -> None:
-        room, depths = self._model.capacity(), self._depths()
+        capacity, depths = self._model.capacity(), self._depths()
         n = len(parents)
         wanted, keep = np.ones(n, dtype=np.bool_), np.arange(n) == n - 1
         try:
@@ -278,19 +280,19 @@ class _Check:
         else:
             raise LawBroken(5, f"a call of {n} rows that must raise {expected.__name__} was accepted")
         self.refusals += 1
-        if self._model.capacity() != room:
-            raise LawBroken(5, f"a refused call changed the room from {room} to {self._model.capacity()}")
+        if self._model.capacity() != capacity:
+            raise LawBroken(5, f"a refused call changed the room from {capacity} to {self._model.capacity()}")
         if self._depths() != depths:
             raise LawBroken(5, "a refused call changed what find returns")
 
     def _depths(self) -> list[tuple[int, int]]:
         """Return what `match_prefix` returns for every held path."""
-        found = [
+        matches = [
             self._model.match_prefix(np.array(path, dtype=np.int32))
             for path in sorted({path for _, path, _ in self._held})
         ]
-        self._model.release(np.array([node for node, _ in found], dtype=np.int32))
-        return found
+        self._model.release(np.array([node for node, _ in matches], dtype=np.int32))
+        return matches
 
     def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> IntArray | None:
         """Make one call and compare its rows.
@@ -298,7 +300,7 @@ class _Check:
         Returns None if the call did not fit. That must be right, and must have changed
         nothing.
         """
-        room = self._model.capacity()
+        capacity = self._model.capacity()
         tokens = np.array([path[-1] for path in paths], dtype=np.int32)
         up = np.array(parents, dtype=np.int32)
         self.calls += 1
@@ -310,7 +312,7 @@ class _Check:
                 nodes, rows = extension.nodes, extension.rows
                 self.repeated += extension.rows_repeated
         except CapacityError:
-            if len(paths) <= min(room.rows, room.nodes, room.sequences):
+            if len(paths) <= min(capacity.rows, capacity.nodes, capacity.sequences):
                 raise
             self.refusals += 1
             self._give_back(self._some_held(), forget=bool(self._rng.integers(2)))

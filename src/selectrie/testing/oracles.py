@@ -106,18 +106,18 @@ def enumerate_table(model: FakeModel, context: Sequence[int], paths: Sequence[Se
     There are V ** length texts, of which those of probability 0 are skipped, so this is
     for short paths.
     """
-    wanted = [tuple(int(t) for t in path) for path in paths]
-    texts = _all_texts(model, tuple(int(t) for t in context), max(map(len, wanted)))
-    joint, longest, none = [[0.0] for _ in wanted], [[0.0] for _ in wanted], [0.0]
+    targets = [tuple(int(t) for t in path) for path in paths]
+    texts = _all_texts(model, tuple(int(t) for t in context), max(map(len, targets)))
+    joint, longest, none = [[0.0] for _ in targets], [[0.0] for _ in targets], [0.0]
     for text, p in texts:
-        matches = [i for i, path in enumerate(wanted) if text[: len(path)] == path]
+        matches = [i for i, path in enumerate(targets) if text[: len(path)] == path]
         for i in matches:
             joint[i].append(p)
-        longest_match = max((len(wanted[i]) for i in matches), default=None)
+        longest_match = max((len(targets[i]) for i in matches), default=None)
         if longest_match is None:
             none.append(p)
         for i in matches:
-            if len(wanted[i]) == longest_match:
+            if len(targets[i]) == longest_match:
                 longest[i].append(p)
     return ExactTexts(tuple(map(fsum, joint)), tuple(map(fsum, longest)), fsum(none))
 

@@ -17,7 +17,7 @@ from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.errors import OptionError, PromptError
 from selectrie.tokenization.encoding import encode_after, find_separator, is_at_start
 from selectrie.tokenization.records import PromptText
-from selectrie.tokenization.settled_positions import MOST_HEALED, settled_positions
+from selectrie.tokenization.settled_positions import MAX_HEALED_BYTES, settled_positions
 
 _SPACE = b" "
 _LETTER = b"a"
@@ -102,8 +102,8 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
 
     These are the tokens after the last settled position of the text. If there is no
     such position, all of the text is taken back, provided that tokens precede it and it
-    has at most `MOST_HEALED` bytes. Otherwise the last token is taken back unless it is
-    the only one, and `doubt` says so.
+    has at most `MAX_HEALED_BYTES` bytes. Otherwise the last token is taken back unless
+    it is the only one, and `doubt` says so.
 
     Nothing is taken back with `heal` false, if the text is empty, or if token bytes are
     not those of the text. Tokens up to one that ends a generation are never taken back,
@@ -133,17 +133,17 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     ends = np.cumsum(vocabulary.lengths[own])
     n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space added before the text
     is_eog = np.isin(own, vocabulary.eog)
-    n_least = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
+    min_kept = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
     for position in settled_positions(vocabulary, vocabulary.decode(own)):
         n_kept = int(np.searchsorted(ends, position)) + 1
-        if position <= n_put or n_kept < n_least or ends[n_kept - 1] != position:
+        if position <= n_put or n_kept < min_kept or ends[n_kept - 1] != position:
             continue
         rest = vocabulary.decode(own[n_kept:])
         if encode_after(vocabulary, own[:n_kept], rest) == own[n_kept:].tolist():
             return n_kept, ""
-    if len(prompt.prefix) and not n_least and len(prompt.text) <= MOST_HEALED:
+    if len(prompt.prefix) and not min_kept and len(prompt.text) <= MAX_HEALED_BYTES:
         return 0, ""
-    n_kept = max(n_least, len(own) - 1, int(not len(prompt.prefix)))
+    n_kept = max(min_kept, len(own) - 1, int(not len(prompt.prefix)))
     return n_kept, "no position of the prompt's text is certain to stay a token boundary whatever follows"
 
 

@@ -33,7 +33,7 @@ _NO_WORD_ENDS = (b"", _SPACE)
 _SPACE_SIGN = "\u2581"
 """The sign for a space in SentencePiece's vocabulary."""
 _SPACE_WITHIN = re.compile(f"[^{_SPACE_SIGN} ][{_SPACE_SIGN} ]")
-_MOST_TRIED = 8
+_MAX_TRIED = 8
 """Positions tried before the whole text is encoded before every rest."""
 
 
@@ -147,8 +147,8 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
     whole = encode_after(vocabulary, prefix, text)
     own = np.asarray(whole, dtype=np.int32)
     sample = rests[0] if rests else b""
-    wanted = encode_after(vocabulary, prefix, text + sample)
-    for position in islice(_positions(vocabulary, text, rests), _MOST_TRIED):
+    tokens_of_sample = encode_after(vocabulary, prefix, text + sample)
+    for position in islice(_positions(vocabulary, text, rests), _MAX_TRIED):
         takes_space = vocabulary.space_prefix and (position == len(text) or text[position] == _SPACE[0])
         put = separator_of(vocabulary) if vocabulary.space_prefix and not takes_space else b""
         lead, skip = put + text[position + takes_space :], int(takes_space and position == len(text))
@@ -161,7 +161,7 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
         before = np.concatenate([prefix, own[:cut]])
         tail = Tail(before, own[cut:], vocabulary.decode(whole[cut:]), lead, skip, expected)
         [tokens] = tail.encode(vocabulary, [sample])
-        if tokens is not None and whole[:cut] + tokens == wanted:
+        if tokens is not None and whole[:cut] + tokens == tokens_of_sample:
             return tail
     if not vocabulary.space_prefix:
         return Tail(prefix, own, text, text, 0, [])

@@ -22,9 +22,9 @@ def cut_following(
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     left = np.repeat(ends[offsets[1:]], np.diff(offsets)) - ends[1:]
     n_paths = np.bincount(left[(left < following_bytes) & (lengths > 0)], minlength=1)
-    most_left = int(np.flatnonzero(n_paths == len(offsets) - 1)[-1])
-    kept = left >= most_left
-    return tokens[kept], _offsets_of(kept, offsets), following_bytes - most_left
+    max_left = int(np.flatnonzero(n_paths == len(offsets) - 1)[-1])
+    kept = left >= max_left
+    return tokens[kept], _offsets_of(kept, offsets), following_bytes - max_left
 
 
 def flatten(paths: list[list[int]]) -> tuple[IntArray, OffsetArray]:

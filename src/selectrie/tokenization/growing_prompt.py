@@ -340,13 +340,13 @@ class GrowingPrompt:
 
         These are characters of the rest of the page and then of what was written.
         """
-        wanted = healed + written
+        target = healed + written
         best = at = 0, 0
         for token in tokens.tolist():
             piece = self._vocabulary.pieces[token]
-            if not piece or not wanted.startswith(piece, at[1]):
+            if not piece or not target.startswith(piece, at[1]):
                 break
             at = at[0] + 1, at[1] + len(piece)
-            if wanted[at[1] : at[1] + 1] < b"\x80" or wanted[at[1]] >= 0xC0:
+            if target[at[1] : at[1] + 1] < b"\x80" or target[at[1]] >= 0xC0:
                 best = at
         return best

@@ -38,13 +38,13 @@ class HealPlan:
     Attributes:
         nodes: int32[H], these trie nodes, parents first, beginning with the root; empty
             if nothing was healed.
-        parent_place: int32[H], index of each one's parent in `nodes`; -1 for the root.
+        parent_index: int32[H], index of each one's parent in `nodes`; -1 for the root.
         observations: Pairs (trie node, int32[] token ids), two for each node: first its
             covering tokens, then its open tokens.
     """
 
     nodes: IntArray
-    parent_place: IntArray
+    parent_index: IntArray
     observations: tuple[tuple[int, IntArray], ...]
 
     def log_heal(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
@@ -66,7 +66,7 @@ class HealPlan:
             return 0.0, 0.0
         covered, opened = observed[0::2].copy(), observed[1::2].copy()
         for i in range(len(self.nodes) - 1, 0, -1):
-            parent, edge = self.parent_place[i], edge_logp[self.nodes[i]]
+            parent, edge = self.parent_index[i], edge_logp[self.nodes[i]]
             covered[parent] = np.logaddexp(covered[parent], edge + covered[i])
             opened[parent] = np.logaddexp(opened[parent], edge + opened[i])
         log_covered, log_opened = float(covered[0]), float(opened[0])
@@ -84,14 +84,14 @@ def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPla
     anyway.
     """
     nodes: list[int] = []
-    parent_place: list[int] = []
+    parent_index: list[int] = []
     observations: list[tuple[int, IntArray]] = []
     waiting = [(0, -1, healed)] if healed else []
     while waiting:
         node, parent, left = waiting.pop()
         index = len(nodes)
         nodes.append(node)
-        parent_place.append(parent)
+        parent_index.append(parent)
         children = trie.child[trie.child_start[node] : trie.child_start[node + 1]]
         short = vocabulary.prefixes_of(left)
         is_child = np.isin(short, trie.token[children])
@@ -100,4 +100,4 @@ def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPla
         waiting += [
             (child, index, left[len(vocabulary.pieces[trie.token[child]]) :]) for child in planned[::-1].tolist()
         ]
-    return HealPlan(np.array(nodes, dtype=np.int32), np.array(parent_place, dtype=np.int32), tuple(observations))
+    return HealPlan(np.array(nodes, dtype=np.int32), np.array(parent_index, dtype=np.int32), tuple(observations))

@@ -22,12 +22,12 @@ from selectrie.tokenization.records import EncodedChoices, PromptText
 TextAlternatives: TypeAlias = bytes | tuple[bytes, ...]
 """A literal, or its alternatives: distinct texts, at least one, UTF-8 each."""
 
-MOST_IN_CHUNK = 20_000
+MAX_TEXTS_IN_CHUNK = 20_000
 """Maximum number of texts of a chunk with several alternatives.
 
 If more belong together, the product is not cut.
 """
-MOST_ROUNDS = 16
+MAX_ROUNDS = 16
 """Maximum number of attempts to cut; each joins chunks that proved dependent."""
 
 
@@ -41,7 +41,7 @@ class ProductContext:
     Attributes:
         prompt: The prompt.
         following: The following text.
-        context: int32[T], T >= 1, tokens that no text of the product changes.
+        tokens: int32[T], T >= 1, tokens that no text of the product changes.
         healed: Bytes of the prompt after them.
         space_prefix: Bytes that tokens spell between those and the text (the space
             before a text).
@@ -53,7 +53,7 @@ class ProductContext:
 
     prompt: PromptText
     following: bytes
-    context: IntArray
+    tokens: IntArray
     healed: bytes
     space_prefix: bytes
     tail: bytes
@@ -65,11 +65,11 @@ class ProductContext:
         return spelled[len(self.healed) + len(self.space_prefix) : len(spelled) - len(self.tail)]
 
     def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> ProductContext:
-        """Return the ground with a longer context.
+        """Return a context with more tokens.
 
-        The context gets all of the prompt's tokens that none of these paths changes.
+        It gets all of the prompt's tokens that none of these paths changes.
         """
-        own = self.prompt_tokens[len(self.context) :].tolist()
+        own = self.prompt_tokens[len(self.tokens) :].tolist()
         n = len(own)
         for path in paths:
             n = next(
@@ -79,21 +79,21 @@ class ProductContext:
         size = len(vocabulary.decode(own[:n]))
         if size > len(self.healed):  # it reaches into what the tokenizer adds before a text
             return self
-        return replace(self, context=self.prompt_tokens[: len(self.context) + n], healed=self.healed[size:])
+        return replace(self, tokens=self.prompt_tokens[: len(self.tokens) + n], healed=self.healed[size:])
 
     def paths_of(self, vocabulary: Vocabulary, texts: Sequence[bytes]) -> list[tuple[int, ...]] | None:
         """Return the tokens of each text after the context, up to the end of the tail.
 
-        None if a text changes the context.
+        Returns None if a text changes the context.
         """
         following = shortened(vocabulary, self.following)
         encoded = encode_choices(vocabulary, self.prompt, [text + following for text in texts])
-        n = len(self.context)
+        n = len(self.tokens)
         paths = []
         for own in np.split(encoded.tokens, encoded.offsets[1:-1]):
             whole = np.concatenate([encoded.context, own])
             left = np.cumsum(vocabulary.lengths[whole[::-1]], dtype=np.int64)[::-1] - vocabulary.lengths[whole]
-            if not np.array_equal(whole[:n], self.context):
+            if not np.array_equal(whole[:n], self.tokens):
                 return None
             paths.append(tuple(whole[n:][left[n:] >= len(following) - len(self.tail)].tolist()))
         return paths
@@ -107,14 +107,14 @@ class ChunkedProduct:
     own text.
 
     Attributes:
-        ground: The ground that `encode_choices` would find for all texts of the
+        context: The context that `encode_choices` would find for all texts of the
             product.
         paths: For each chunk, the tokens of each of its texts. Those of the first begin
             after the context; those of the last end with the tail of the following
             text.
     """
 
-    ground: ProductContext
+    context: ProductContext
     paths: tuple[tuple[tuple[int, ...], ...], ...]
 
 
@@ -132,18 +132,18 @@ def cut_product(
     joined.
     """
     chunks = _proposed(vocabulary, parts)
-    for _ in range(MOST_ROUNDS):
-        if any(_n_texts(chunk) > MOST_IN_CHUNK and _n_slots(chunk) > 1 for chunk in chunks):
+    for _ in range(MAX_ROUNDS):
+        if any(_n_texts(chunk) > MAX_TEXTS_IN_CHUNK and _n_slots(chunk) > 1 for chunk in chunks):
             return None
         texts = [_texts(chunk) for chunk in chunks]
         encoded = encode_choices(vocabulary, prompt, _one_varied(texts), following)
-        ground = _ground(vocabulary, prompt, encoded, b"".join(of_chunk[0] for of_chunk in texts), following)
-        if ground is None:
+        context = _context(vocabulary, prompt, encoded, b"".join(of_chunk[0] for of_chunk in texts), following)
+        if context is None:
             return None
-        found = _chunk_paths(vocabulary, ground, encoded, texts)
-        if not isinstance(found, tuple):
-            return None if found is None else ChunkedProduct(ground, tuple(found))
-        first, last = found
+        paths = _chunk_paths(vocabulary, context, encoded, texts)
+        if not isinstance(paths, tuple):
+            return None if paths is None else ChunkedProduct(context, tuple(paths))
+        first, last = paths
         chunks = [*chunks[:first], _joined(chunks[first : last + 1]), *chunks[last + 1 :]]
     return None
 
@@ -164,22 +164,22 @@ def one_varied(parts: Sequence[TextAlternatives]) -> list[bytes]:
     return _one_varied([[part] if isinstance(part, bytes) else list(part) for part in parts])
 
 
-def spellings(parts: Sequence[TextAlternatives], text: bytes, most: int) -> list[tuple[int, ...]]:
+def spellings(parts: Sequence[TextAlternatives], text: bytes, max_spellings: int) -> list[tuple[int, ...]]:
     """Return the alternatives that spell a text, one index for each part with any.
 
-    At most `most` spellings are returned, in the order of their indices.
+    At most `max_spellings` spellings are returned, in the order of their indices.
     """
     rests = [{len(text)}]  # ends from which later parts can spell the rest
     for part in reversed(parts):
         spelled = [part] if isinstance(part, bytes) else part
         rests.append({end - len(one) for end in rests[-1] for one in spelled if text.endswith(one, 0, end)})
     rests.reverse()
-    found: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
     waiting: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())] if 0 in rests[0] else []
-    while waiting and len(found) < most:
+    while waiting and len(result) < max_spellings:
         n, at, picked = waiting.pop()
         if n == len(parts):
-            found.append(picked)
+            result.append(picked)
             continue
         part = parts[n]
         if isinstance(part, bytes):
@@ -189,7 +189,7 @@ def spellings(parts: Sequence[TextAlternatives], text: bytes, most: int) -> list
             end = at + len(part[index])
             if end in rests[n + 1] and text.startswith(part[index], at):
                 waiting.append((n + 1, end, (*picked, index)))
-    return found
+    return result
 
 
 def neighbours(parts: Sequence[TextAlternatives], text: bytes) -> list[bytes]:
@@ -201,8 +201,8 @@ def neighbours(parts: Sequence[TextAlternatives], text: bytes) -> list[bytes]:
     which = iter(picked)
     now = [part if isinstance(part, bytes) else part[next(which)] for part in parts]
     others = (
-        b"".join([*now[:place], one, *now[place + 1 :]])
-        for place, part in enumerate(parts)
+        b"".join([*now[:index], one, *now[index + 1 :]])
+        for index, part in enumerate(parts)
         if isinstance(part, tuple)
         for one in part
     )
@@ -226,18 +226,18 @@ def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
     """
     firsts = [of_chunk[0] for of_chunk in texts]
     return [
-        b"".join([*firsts[:place], text, *firsts[place + 1 :]])
-        for place, of_chunk in enumerate(texts)
+        b"".join([*firsts[:index], text, *firsts[index + 1 :]])
+        for index, of_chunk in enumerate(texts)
         for text in of_chunk
     ]
 
 
-def _ground(
+def _context(
     vocabulary: Vocabulary, prompt: PromptText, encoded: EncodedChoices, text: bytes, following: bytes
 ) -> ProductContext | None:
-    """Return the ground of encoded texts, of which `text` is the first.
+    """Return the context of encoded texts, of which `text` is the first.
 
-    None if its tokens do not spell it.
+    Returns None if its tokens do not spell it.
     """
     tail = following[: encoded.following_bytes]
     spelled = vocabulary.decode(encoded.tokens[: encoded.offsets[1]])
@@ -248,7 +248,7 @@ def _ground(
     return ProductContext(
         prompt=prompt,
         following=following,
-        context=encoded.context,
+        tokens=encoded.context,
         healed=encoded.healed,
         space_prefix=put,
         tail=tail,
@@ -258,47 +258,47 @@ def _ground(
 
 
 def _chunk_paths(
-    vocabulary: Vocabulary, ground: ProductContext, encoded: EncodedChoices, texts: list[list[bytes]]
+    vocabulary: Vocabulary, context: ProductContext, encoded: EncodedChoices, texts: list[list[bytes]]
 ) -> list[tuple[tuple[int, ...], ...]] | tuple[int, int] | None:
     """Return the chunks' tokens.
 
-    If some chunks depend on one another, return the first and the last of them. None if
-    tokens spell other bytes.
+    If some chunks depend on one another, return the first and the last of them.
+    Return None if tokens spell other bytes.
     """
     paths = np.split(encoded.tokens, encoded.offsets[1:-1])
     firsts = [of_chunk[0] for of_chunk in texts]
     base: list[tuple[int, ...]] | None = None
     result: list[tuple[tuple[int, ...], ...]] = []
     which = iter(paths)
-    for place, of_chunk in enumerate(texts):
+    for index, of_chunk in enumerate(texts):
         own = []
         for text in of_chunk:
-            path, varied = next(which), [*firsts[:place], text, *firsts[place + 1 :]]
-            if vocabulary.decode(path) != ground.healed + ground.space_prefix + b"".join(varied) + ground.tail:
+            path, varied = next(which), [*firsts[:index], text, *firsts[index + 1 :]]
+            if vocabulary.decode(path) != context.healed + context.space_prefix + b"".join(varied) + context.tail:
                 return None
-            pieces = _pieces(vocabulary, path, [*map(len, varied[:-1]), len(varied[-1]) + len(ground.tail)])
+            pieces = _pieces(vocabulary, path, [*map(len, varied[:-1]), len(varied[-1]) + len(context.tail)])
             if isinstance(pieces, int):
                 return pieces - 1, pieces
             base = pieces if base is None else base
-            other = next((i for i, piece in enumerate(pieces) if i != place and piece != base[i]), None)
+            other = next((i for i, piece in enumerate(pieces) if i != index and piece != base[i]), None)
             if other is not None:
-                return min(place, other), max(place, other)
-            own.append(pieces[place])
+                return min(index, other), max(index, other)
+            own.append(pieces[index])
         result.append(tuple(own))
     return result
 
 
-def open_ground(
+def open_context(
     vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[TextAlternatives], following: bytes
 ) -> ProductContext | None:
-    """Return the ground of a product that cannot be cut.
+    """Return the context of a product that cannot be cut.
 
-    The context ends before the prompt's last word, and the tail at the first word end
+    Its tokens end before the prompt's last word, and the tail at the first word end
     of the following text. No text can therefore change the one or reach beyond the
-    other. None if tokens spell other bytes.
+    other. Returns None if tokens spell other bytes.
     """
     firsts = b"".join(part if isinstance(part, bytes) else part[0] for part in parts)
-    tail = following[: _first_place(vocabulary, following)]
+    tail = following[: _first_boundary(vocabulary, following)]
     encoded = encode_choices(vocabulary, prompt, [firsts + tail])
     own = encode_prompt(vocabulary, prompt)
     n = len(encoded.context)
@@ -313,7 +313,7 @@ def open_ground(
     return ProductContext(
         prompt=prompt,
         following=following,
-        context=encoded.context[:n],
+        tokens=encoded.context[:n],
         healed=healed,
         space_prefix=lead[len(healed) :],
         tail=tail,
@@ -322,15 +322,15 @@ def open_ground(
     )
 
 
-def _first_place(vocabulary: Vocabulary, following: bytes) -> int:
+def _first_boundary(vocabulary: Vocabulary, following: bytes) -> int:
     """Return the first position in the following text that no encoding looks across.
 
     If there is none, return its end.
     """
     text = following.decode()
-    for place in range(1, len(text)):
-        if _is_apart(vocabulary, frozenset(text[place - 1]), frozenset(text[place])):
-            return len(text[:place].encode())
+    for position in range(1, len(text)):
+        if _is_apart(vocabulary, frozenset(text[position - 1]), frozenset(text[position])):
+            return len(text[:position].encode())
     return len(following)
 
 
@@ -352,10 +352,10 @@ def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tu
     total = int(ends[-1]) if len(ends) else 0
     stops = total - (sum(sizes) - np.cumsum(sizes))
     cuts = [0]
-    for place, stop in enumerate(stops[:-1].tolist(), start=1):
+    for index, stop in enumerate(stops[:-1].tolist(), start=1):
         cut = int(np.searchsorted(ends, stop)) + 1 if stop else 0
         if stop and (cut > len(ends) or ends[cut - 1] != stop):
-            return place
+            return index
         cuts.append(max(cut, cuts[-1]))
     cuts.append(len(path))
     tokens = path.tolist()
@@ -377,13 +377,13 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list
             continue
         text = part.decode()
         at = 0
-        for place in range(len(text)):
-            left = frozenset(text[place - 1]) if place else before
-            if _is_apart(vocabulary, left, frozenset(text[place])):
-                if place > at:
-                    chunks[-1].append(text[at:place].encode())
+        for position in range(len(text)):
+            left = frozenset(text[position - 1]) if position else before
+            if _is_apart(vocabulary, left, frozenset(text[position])):
+                if position > at:
+                    chunks[-1].append(text[at:position].encode())
                 chunks.append([])
-                at = place
+                at = position
         if text:
             chunks[-1].append(text[at:].encode())
             before = frozenset(text[-1])

@@ -79,21 +79,21 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
     return read
 
 
-def truncate_left(vocabulary: Vocabulary, prompt: PromptText, most_tokens: int) -> PromptText:
-    """Return the prompt without its oldest tokens, at most `most_tokens` long.
+def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -> PromptText:
+    """Return the prompt without its oldest tokens, at most `max_tokens` long.
 
-    `most_tokens` is at least 1. BOS is kept and counted; the tokens after it are
+    `max_tokens` is at least 1. BOS is kept and counted; the tokens after it are
     dropped first. The cut is between two tokens, and the remaining ones stay the same:
     those that the tokenizer would not make of the remaining text become fixed tokens.
     """
-    if most_tokens < 1:
-        raise OptionError("most_tokens", most_tokens, "at least 1")
+    if max_tokens < 1:
+        raise OptionError("max_tokens", max_tokens, "at least 1")
     tokens = encode_prompt(vocabulary, prompt)
-    if len(tokens) <= most_tokens:
+    if len(tokens) <= max_tokens:
         return prompt
     n_kept = int(vocabulary.bos is not None and tokens[0] == vocabulary.bos)
     kept = tokens[:n_kept]
-    first = len(tokens) - most_tokens + n_kept
+    first = len(tokens) - max_tokens + n_kept
     if first < len(prompt.prefix):
         return PromptText(np.concatenate([kept, prompt.prefix[first:]]), prompt.text)
     if first == len(tokens):
@@ -211,9 +211,9 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
     the template wrote.
     """
     spans = []
-    for is_given, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):
+    for is_value, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):
         run = [(to_bytes(text, "chat messages"), origin == TEMPLATE) for text, origin in pieces]
-        if not is_given and not all(is_template for _, is_template in run):
+        if not is_value and not all(is_template for _, is_template in run):
             whole = b"".join([data for data, _ in run])
             (as_read, _), (as_one, _) = map(vocabulary.encode_spans, (run, [(whole, True)]))
             if not np.array_equal(as_read, as_one):

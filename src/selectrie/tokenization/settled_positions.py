@@ -16,7 +16,7 @@ from selectrie.tokenization.encoding import is_spanned, separator_of
 
 _SPACE = " "
 _LINE_END = "\n"
-MOST_HEALED = 1024
+MAX_HEALED_BYTES = 1024
 """Maximum number of bytes after a position: how far back one is searched."""
 _BLANKS = " \t"
 _WORD_SIGNS = "'’_"
@@ -28,7 +28,7 @@ _WORDLESS = frozenset({TokenizerKind.SCORES, TokenizerKind.LONGEST})
 """Kinds that look for tokens in the whole text."""
 
 
-def settled_positions(vocabulary: Vocabulary, text: bytes, least_behind: int = 1) -> Iterator[int]:
+def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) -> Iterator[int]:
     """Yield settled positions of a text after its beginning, nearest the end first.
 
     SentencePiece merges anywhere in a text, and the longest match needs no words. For
@@ -48,10 +48,10 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, least_behind: int = 1
     Args:
         vocabulary: The vocabulary.
         text: The text as its tokens spell it, including an added space.
-        least_behind: Minimum number of bytes after a position.
+        min_behind: Minimum number of bytes after a position.
     """
     size = len(text)
-    first = max(0, size - MOST_HEALED)
+    first = max(0, size - MAX_HEALED_BYTES)
     while first < size and text[first] & 0xC0 == 0x80:
         first += 1
     characters = text[first:].decode("utf-8", "surrogateescape")
@@ -59,7 +59,7 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, least_behind: int = 1
     position = size
     for i in range(len(characters) - 1, 0, -1):
         position -= len(characters[i].encode("utf-8", "surrogateescape"))
-        if size - position < least_behind or not _ends_word(vocabulary.kind, characters, i, certain_to - position):
+        if size - position < min_behind or not _ends_word(vocabulary.kind, characters, i, certain_to - position):
             continue
         if not is_spanned(vocabulary, text, position) and _begins_apart(vocabulary, text[position:]):
             yield position

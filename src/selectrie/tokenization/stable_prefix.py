@@ -12,12 +12,12 @@ from selectrie.tokenization.encoding import encode_after
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import settled_positions
 
-_LEAST_LEFT = 16
+_MIN_LEFT = 16
 """Minimum bytes of text after the position.
 
 A slot that opens the end of a page again finds the text there.
 """
-_MOST_TRIED = 8
+_MAX_TRIED = 8
 """Positions tried before the text stays as it is."""
 
 
@@ -39,7 +39,7 @@ def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
         return prompt
     spelled = vocabulary.decode(whole)
     before = np.asarray(whole[:1], dtype=np.int32)  # after any token of text no new text begins
-    for position in islice(settled_positions(vocabulary, spelled, _LEAST_LEFT), _MOST_TRIED):
+    for position in islice(settled_positions(vocabulary, spelled, _MIN_LEFT), _MAX_TRIED):
         tail = encode_after(vocabulary, before, spelled[position:])
         n_kept = len(whole) - len(tail)
         if (

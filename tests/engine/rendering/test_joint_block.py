@@ -184,13 +184,13 @@ def test_a_searched_block_is_brute_force_over_the_product(request, seed, prompt,
 def test_a_block_that_cannot_be_cut_is_brute_force_too(monkeypatch, request, seed, prompt, place):
     """Where the product has no places that tokenizers never look across, every token path that spells it is searched."""
     with monkeypatch.context() as patch:
-        patch.setattr(products, "MOST_IN_CHUNK", 0)
+        patch.setattr(products, "MAX_TEXTS_IN_CHUNK", 0)
         searched(request, seed, prompt, place)
 
 
 def test_chunks_that_depend_on_one_another_are_given_up(monkeypatch):
     """A text that was found by other tokens than its own is noticed, and the product is searched without chunks."""
-    own_cut, own_ground = product_search.cut_product, product_search.open_ground
+    own_cut, own_context = product_search.cut_product, product_search.open_context
     cat, letters = spell(HashModel(0).vocabulary, ("cat",)), spell(HashModel(0).vocabulary, ("c", "a", "t"))
     calls = []
 
@@ -203,13 +203,13 @@ def test_chunks_that_depend_on_one_another_are_given_up(monkeypatch):
 
     def noted(*given):
         calls.append("ground")
-        return own_ground(*given)
+        return own_context(*given)
 
     request = JointRequest((slot("x", "bat", "cat"), " a. ", slot("y", "b", "s")), k=4, most_listed=1)
     expected = brute_force(HashModel(4), request, "a", following=".")
     with monkeypatch.context() as patch:
         patch.setattr(product_search, "cut_product", wrong)
-        patch.setattr(product_search, "open_ground", noted)
+        patch.setattr(product_search, "open_context", noted)
         found = decide(HashModel(4), request, "a", following=".")
     assert calls == ["cut", "ground"]
     check_is_brute_force(found, expected, 4)
@@ -433,8 +433,8 @@ def test_chunks_have_the_tokens_of_the_whole(real_vocabulary, given, prompt):
     encoded = encode_choices(vocabulary, before, texts, following)
     paths = {tuple(path.tolist()) for path in np.split(encoded.tokens, encoded.offsets[1:-1])}
     assert {tuple(chain(*pieces)) for pieces in product(*cut.paths)} == paths
-    np.testing.assert_array_equal(cut.ground.context, encoded.context)
-    assert (cut.ground.healed, len(cut.ground.tail)) == (encoded.healed, encoded.following_bytes)
+    np.testing.assert_array_equal(cut.context.tokens, encoded.context)
+    assert (cut.context.healed, len(cut.context.tail)) == (encoded.healed, encoded.following_bytes)
 
 
 def test_places_between_words_are_cut():

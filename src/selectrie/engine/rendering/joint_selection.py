@@ -97,7 +97,7 @@ def search_product(session: Session, search_request: ProductSearchRequest) -> Se
     search = ProductSearch(session, paths, search_request, "eog" if terminator == "eog" else "none")
     search.run()
     searched = _Searched(
-        search_request, paths, search, letters, terminator, _doubt(model.vocabulary, search_request, paths.ground)
+        search_request, paths, search, letters, terminator, _doubt(model.vocabulary, search_request, paths.context)
     )
     question = _question(model.vocabulary, searched)
     if question is None:
@@ -113,13 +113,13 @@ def search_product(session: Session, search_request: ProductSearchRequest) -> Se
     return selection
 
 
-def _doubt(vocabulary: Vocabulary, search_request: ProductSearchRequest, ground: ProductContext) -> str:
+def _doubt(vocabulary: Vocabulary, search_request: ProductSearchRequest, context: ProductContext) -> str:
     """Return why the tokenizer may change a text of the product; "" if it does not.
 
     No path of such a text is searched.
     """
-    used = frozenset(b"".join([*_spelled(search_request.parts), ground.tail]))
-    return may_alter(vocabulary, ground.healed + ground.space_prefix, used)
+    used = frozenset(b"".join([*_spelled(search_request.parts), context.tail]))
+    return may_alter(vocabulary, context.healed + context.space_prefix, used)
 
 
 def _spelled(parts: tuple[TextAlternatives, ...]) -> list[bytes]:
@@ -202,16 +202,16 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
     Returns None if the tokenizer encodes one of them otherwise than it was found.
     """
     texts = _scored_texts(searched)
-    wide, known = searched.paths.ground, searched.search.tokens
+    wide, known = searched.paths.context, searched.search.tokens
     paths = wide.paths_of(vocabulary, texts)
     if paths is None or any(known.get(text, path) != path for text, path in zip(texts, paths, strict=True)):
         return None
-    ground = wide
+    context = wide
     if searched.paths.canonical is not None:  # reopen no more of the prompt than one of the texts changes
         others = wide.paths_of(vocabulary, one_varied(searched.search_request.parts))
-        ground = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
-    n_moved = len(ground.context) - len(wide.context)
-    encoded = _encoded(ground, [path[n_moved:] for path in paths])
+        context = wide if others is None else wide.narrowed(vocabulary, [*paths, *others])
+    n_moved = len(context.tokens) - len(wide.tokens)
+    encoded = _encoded(context, [path[n_moved:] for path in paths])
     shown = tuple(text.decode() for text in texts)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
@@ -233,19 +233,19 @@ def _question(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
     )
 
 
-def _encoded(ground: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
-    """Return paths after the ground's context, in the form of `encode_choices`."""
-    own = ground.prompt_tokens[len(ground.context) :].tolist()
+def _encoded(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
+    """Return paths after the context, in the form of `encode_choices`."""
+    own = context.prompt_tokens[len(context.tokens) :].tolist()
     return EncodedChoices(
-        context=ground.context,
+        context=context.tokens,
         tokens=np.array([token for path in paths for token in path], dtype=np.int32),
         offsets=np.cumsum([0, *map(len, paths)], dtype=np.int64),
         first_scored=np.zeros(len(paths), dtype=np.int32),
-        prompt_tokens=ground.prompt_tokens,
-        healed=ground.healed,
+        prompt_tokens=context.prompt_tokens,
+        healed=context.healed,
         boundary_shift=np.array([_shift(own, path) for path in paths], dtype=np.int32),
-        following_bytes=len(ground.tail),
-        boundary=ground.boundary,
+        following_bytes=len(context.tail),
+        boundary=context.boundary,
     )
 
 

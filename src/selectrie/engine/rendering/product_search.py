@@ -28,7 +28,7 @@ from selectrie.tokenization.products import (
     TextAlternatives,
     cut_product,
     neighbours,
-    open_ground,
+    open_context,
     spellings,
 )
 from selectrie.tokenization.records import PromptText
@@ -83,7 +83,7 @@ class ProductPaths:
     """Token paths of the product.
 
     Attributes:
-        ground: The context of the product's texts.
+        context: The context of the product's texts.
         automaton: Automaton over what follows that context.
         longest: Maximum tokens of a path.
         canonical: Whether a path is canonical (`AutomatonSpec`); None if the automaton
@@ -91,7 +91,7 @@ class ProductPaths:
         canonical_path: The canonical path for the text of a path; None likewise.
     """
 
-    ground: ProductContext
+    context: ProductContext
     automaton: Automaton
     longest: int
     canonical: Callable[[Sequence[int]], bool] | None = None
@@ -111,18 +111,18 @@ def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchReques
     )
     if cut is not None:
         automaton = ProductAutomaton(cut.paths)
-        return ProductPaths(cut.ground, automaton, automaton.longest)
-    ground = open_ground(vocabulary, search_request.prompt, search_request.parts, search_request.following)
-    if ground is None:
+        return ProductPaths(cut.context, automaton, automaton.longest)
+    context = open_context(vocabulary, search_request.prompt, search_request.parts, search_request.following)
+    if context is None:
         raise OptionError(
             "options",
             "of the block",
             "fewer: this model's tokens do not spell them byte by byte, so they have to be listed",
         )
-    return _of_grammar(vocabulary, search_request.parts, ground)
+    return _of_grammar(vocabulary, search_request.parts, context)
 
 
-def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], ground: ProductContext) -> ProductPaths:
+def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], context: ProductContext) -> ProductPaths:
     """Return every token path that spells a text of the product.
 
     Only those that the tokenizer makes count.
@@ -135,17 +135,17 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], gro
         Text(part) if isinstance(part, bytes) else Alternatives(tuple(Text(option) for option in part))
         for part in parts
     ]
-    grammar = Grammar(RuleSet({"root": InOrder((*items, Text(ground.tail)))}), name="joint")
+    grammar = Grammar(RuleSet({"root": InOrder((*items, Text(context.tail)))}), name="joint")
 
     def own(tokens: Sequence[int]) -> Sequence[int]:
-        paths = ground.paths_of(vocabulary, [ground.text_of(vocabulary.decode(tokens))])
+        paths = context.paths_of(vocabulary, [context.text_of(vocabulary.decode(tokens))])
         return () if paths is None else paths[0]
 
     longest = sum(len(part) if isinstance(part, bytes) else max(map(len, part)) for part in parts)
-    longest += len(ground.healed) + len(ground.space_prefix) + len(ground.tail)
+    longest += len(context.healed) + len(context.space_prefix) + len(context.tail)
     return ProductPaths(
-        ground,
-        grammar.automaton(vocabulary, prefix=ground.healed + ground.space_prefix),
+        context,
+        grammar.automaton(vocabulary, prefix=context.healed + context.space_prefix),
         longest,
         canonical=lambda tokens: tuple(own(tokens)) == tuple(tokens),
         canonical_path=own,
@@ -154,7 +154,7 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], gro
 
 def check_fits(paths: ProductPaths, limits: Limits) -> None:
     """Raise `PromptTooLongError` if the longest path does not fit after the page."""
-    needed = len(paths.ground.context) + paths.longest + 1
+    needed = len(paths.context.tokens) + paths.longest + 1
     if needed > limits.nodes:
         raise PromptTooLongError(
             needed_tokens=needed,
@@ -170,7 +170,7 @@ class ProductSearch:
         tolerance: Nats by which layout may change the difference of two
             log-probabilities.
         tokens: Tokens of each text found.
-        logp: Log-probability of each text found: that of the path from the ground's
+        logp: Log-probability of each text found: that of the path from the context's
             context, healed bytes included.
         best_open: Bound on the log-probability of every other text.
         open_mass: Bound on the probability of all other texts together.
@@ -223,13 +223,13 @@ class ProductSearch:
 
         This is repeated if one of them is better.
         """
-        ground, parts = self._paths.ground, self._search_request.parts
+        context, parts = self._paths.context, self._search_request.parts
         for _ in range(_MOST_CLIMBS):
             if not self.logp or budget < 1:
                 return
             best = min(self.logp, key=lambda text: (-self.logp[text], text))
             near = neighbours(parts, best)
-            paths = ground.paths_of(self._vocabulary, near) if near else None
+            paths = context.paths_of(self._vocabulary, near) if near else None
             if paths is None:
                 return
             before = self.n_evaluated
@@ -281,7 +281,7 @@ class ProductSearch:
             tolerance=self.tolerance + ROUNDING,
             min_score=least,
         )
-        handle = self._group.begin(AutomatonSearch(paths.ground.context, automaton, spec))
+        handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec))
         outcome = handle.result()
         for path in outcome.paths:
             self._add(path.data, path.tokens.tolist(), path.score)
@@ -307,7 +307,7 @@ class ProductSearch:
             width=width, n=places, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
         spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
-        handle = self._group.begin(BeamTask(paths.ground.context, paths.automaton, spec))
+        handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec))
         outcome = handle.result()
         for path in outcome.finished:
             self._add(path.data, path.tokens.tolist(), path.logp)
@@ -315,7 +315,7 @@ class ProductSearch:
         self.cost += handle.cost
 
     def _add(self, data: bytes, tokens: list[int], logp: float) -> None:
-        text = self._paths.ground.text_of(data)
+        text = self._paths.context.text_of(data)
         if not spellings(self._search_request.parts, text, 1):  # tokens that spell a text outside the product
             return
         self.tokens.setdefault(text, tuple(tokens))
