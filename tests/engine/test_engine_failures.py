@@ -381,7 +381,7 @@ def test_after_many_aborted_decodes_a_hundred_answers_are_right(tiny_model, shap
 def test_a_decode_that_fails_anywhere_is_one_error(tiny_model, monkeypatch, nth):
     """In the self-check, the prompt, the branches or the settling of near ties: a `DecodeError`, then right answers."""
     path = tiny_model("f16")
-    monkeypatch.setattr("selectrie.engine.precision_check.MOST_ROWS", 80)
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
     decode, calls = Context.decode, [0]
 
     def failing(self, rows, **how):

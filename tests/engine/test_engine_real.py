@@ -192,7 +192,7 @@ def test_scoring_a_text_equals_choosing_it(stories):
 @pytest.mark.parametrize("name", ["unless-continued", "a trailing space", "pmi"])
 def test_the_same_request_on_a_fresh_engine_has_the_same_bits(pair, monkeypatch, name):
     """Three engines: one that makes its self-check first, one that is given it, one that was busy and trimmed."""
-    monkeypatch.setattr("selectrie.engine.precision_check.MOST_ROWS", 80)
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
     case = CASES[name]
     path = pair.plain.path
     with Engine(open_model(path, LlamaOptions(n_ctx=256, n_threads=1))) as checks:

@@ -19,7 +19,7 @@ import selectrie
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import SelfCheck
 from selectrie.engine import load
-from selectrie.engine.precision_check import LEAST_MOVE, MARGIN, is_plausible
+from selectrie.engine.precision_check import MARGIN, MIN_MOVE, is_plausible
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError
 from selectrie.testing import HashModel
 
@@ -152,7 +152,7 @@ def test_what_a_self_check_says_is_plausible(tiny_model):
         path = tiny_model("f32", shape=shape, seed=8)
         with open_model(path, LlamaOptions(n_ctx=64, n_batch=16, n_threads=1)) as model:
             granule = model.granule
-            still = SelfCheck(granule, 0.0, MARGIN * LEAST_MOVE, 80)
+            still = SelfCheck(granule, 0.0, MARGIN * MIN_MOVE, 80)
             assert is_plausible(still, model.limits)
             assert not is_plausible(replace(still, granule=9 - granule), model.limits)
             assert is_plausible(replace(still, granule=32), model.limits) is False

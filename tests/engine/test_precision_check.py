@@ -11,7 +11,7 @@ import pytest
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import Rows
 from selectrie.engine import precision_check
-from selectrie.engine.precision_check import LEAST_MOVE, MARGIN, MARGIN_RARE, self_check
+from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, self_check
 from selectrie.testing import HashModel
 from tests.support.measured import CEILING_NATS
 
@@ -20,14 +20,14 @@ from tests.support.measured import CEILING_NATS
 @pytest.mark.parametrize("shape", ["tiny", "sliding-window", "recurrent", "hybrid"])
 def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, size):
     """However few nodes, rows and states there are, the check fits, leaves the model empty, and finds f32 to move little."""
-    monkeypatch.setattr("selectrie.engine.precision_check.MOST_ROWS", 80)
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
     n_ctx, n_batch = size
     with open_model(tiny_model("f32", shape=shape), LlamaOptions(n_ctx=n_ctx, n_batch=n_batch, n_threads=1)) as model:
         check = self_check(model)
         room, limits = model.capacity(), model.limits
         assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
         assert check.granule == model.granule == (1 if limits.kind.is_recurrent else 8)
-        assert check.tolerance / max(check.moved, LEAST_MOVE) in (MARGIN, MARGIN_RARE)
+        assert check.tolerance / max(check.moved, MIN_MOVE) in (MARGIN, MARGIN_RARE)
         assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])
         assert check.n_rows >= 80
 

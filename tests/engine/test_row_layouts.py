@@ -12,7 +12,7 @@ from selectrie import BeamSearchParams, Engine, Grammar, SamplingParams, SearchP
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import Rows
 from selectrie.core.types import Limits, ModelKind, SelfCheck
-from selectrie.engine.precision_check import LEAST_MOVE, MARGIN, MARGIN_RARE, self_check
+from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, self_check
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.row_layouts import Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
 from selectrie.testing import HashModel
@@ -129,7 +129,7 @@ def test_a_fault_of_one_layout_alone_is_seen(fault, kind):
     model = Faulty(1, limits=roomy)
     model.is_hit = FAULTS[fault]
     check = self_check(model)
-    assert check.moved > 1000 * LEAST_MOVE
+    assert check.moved > 1000 * MIN_MOVE
     assert check.tolerance / check.moved in (MARGIN, MARGIN_RARE)
     assert self_check(HashModel(1, limits=roomy)).moved == 0
 
@@ -256,7 +256,7 @@ def test_a_fault_of_ten_times_the_usual_move_is_found(embedded, tiny_model, name
     path = file_of(name, embedded, tiny_model)
     check = measured(path)
     with open_model(path, LlamaOptions(n_threads=1)) as model:
-        moves = moves_of(path, Shifted(model, 10 * max(check.moved, LEAST_MOVE)))
+        moves = moves_of(path, Shifted(model, 10 * max(check.moved, MIN_MOVE)))
     assert moves.max() > check.tolerance
 
 

@@ -177,7 +177,7 @@ def test_the_child_opens_a_file_as_the_caller_does(tiny_model, monkeypatch):
 
 def test_a_child_that_takes_too_long_is_ended(tiny_model, monkeypatch):
     """The error says how long it was waited for, and how to do without."""
-    monkeypatch.setattr(trial, "LEAST_S", 0.0)
+    monkeypatch.setattr(trial, "MIN_S", 0.0)
     monkeypatch.setattr(trial, "BYTES_PER_S", 1e30)
     with pytest.raises(ModelFileError, match=r"within 0 s; .*untrusted=False"):
         selectrie.load(tiny_model("f32"), n_threads=1)

@@ -56,8 +56,8 @@ def hub_records() -> list[ModelRecord]:
     except (huggingface_hub.CacheNotFound, OSError, ValueError) as error:  # ValueError: a file lies there
         logger.debug("the Hugging Face cache cannot be listed: %s", error)
         return []
-    found = (_record(*one) for one in sorted(_hub_files(repositories)))
-    return [record for record in found if record is not None]
+    records = (_record(*one) for one in sorted(_hub_files(repositories)))
+    return [record for record in records if record is not None]
 
 
 def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:

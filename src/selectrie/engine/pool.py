@@ -277,7 +277,7 @@ class ModelPool:
                 entry.uses.append(use)
             return entry.engine
 
-    def _reserve(self, entry: _Entry, use: _Use, needed: int, until: float) -> list[_Entry] | None:
+    def _reserve(self, entry: _Entry, use: _Use, required: int, until: float) -> list[_Entry] | None:
         """Reserve bytes of the budget for a model.
 
         Returns the models to unload, all marked, or None if another thread loads the
@@ -290,20 +290,20 @@ class ModelPool:
                 if any(one.worker is not None and one.engine is not None for one in self._entries.values()):
                     self._changed.wait()  # being unloaded: how much room it leaves is known soon
                     continue
-                idle, available = self._idle(needed)
-                if available >= needed:
+                idle, available = self._idle(required)
+                if available >= required:
                     break
                 left = until - monotonic()
                 holds = any(one.thread == use.thread for other in self._entries.values() for one in other.uses)
-                if self._is_too_large(needed) or holds or left <= 0:
-                    raise self._refusal(entry, needed)
+                if self._is_too_large(required) or holds or left <= 0:
+                    raise self._refusal(entry, required)
                 self._changed.wait(left)
-            entry.memory_bytes, entry.worker = needed, use.thread
+            entry.memory_bytes, entry.worker = required, use.thread
             for one in idle:
                 one.worker = use.thread
             return idle
 
-    def _idle(self, needed: int) -> tuple[list[_Entry], float]:
+    def _idle(self, required: int) -> tuple[list[_Entry], float]:
         """Return the idle models to unload, and the bytes that are free without them.
 
         They are the least recently used ones, as many as are needed.
@@ -313,23 +313,23 @@ class ModelPool:
         available = self._budget - sum(entry.reserved_bytes for entry in self._entries.values())
         idle = []
         for entry in sorted(self._entries.values(), key=lambda entry: entry.turn):
-            if available < needed and entry.engine is not None and not entry.uses:
+            if available < required and entry.engine is not None and not entry.uses:
                 idle.append(entry)
                 available += entry.reserved_bytes
         return idle, available
 
-    def _is_too_large(self, needed: int) -> bool:
-        return self._budget is not None and needed > self._budget
+    def _is_too_large(self, required: int) -> bool:
+        return self._budget is not None and required > self._budget
 
-    def _refusal(self, entry: _Entry, needed: int) -> MemoryBudgetError:
+    def _refusal(self, entry: _Entry, required: int) -> MemoryBudgetError:
         budget = self._budget or 0
         held = {one.name: one.reserved_bytes for one in self._entries.values() if one.uses or one.worker is not None}
         return MemoryBudgetError(
             entry.name,
-            needed=needed,
+            needed=required,
             available=budget - sum(held.values()),
             budget=budget,
-            held={} if self._is_too_large(needed) else held,
+            held={} if self._is_too_large(required) else held,
         )
 
     def _load(self, entry: _Entry, use: _Use, idle: list[_Entry]) -> Engine:

@@ -28,7 +28,7 @@ from selectrie.engine.row_layouts import Layout, Passage, alone, beside, drawn, 
 MARGIN, MARGIN_RARE = 4.0, 8.0
 """Factors from the largest move seen to the tolerance, since the check sees few rows.
 
-The second is used if moves near the largest are rare and fewer than `MOST_ROWS` rows
+The second is used if moves near the largest are rare and fewer than `MAX_ROWS` rows
 were compared. Where every row moves (embedded model), 500 rows show 0.8 of what 8 000
 show. With random f16 weights (starcoder, falcon, gpt-2), nine rows in ten move by 6e-8
 nats, one in a thousand by 3e-4, and the largest of 8 000 by 8e-4: three to eight times
@@ -42,10 +42,10 @@ Moves near the largest are rare if at most the first share of rows moves by more
 the second share of the largest move.
 """
 
-LEAST_MOVE = 5e-7
+MIN_MOVE = 5e-7
 """Nats: the rounding of float32 logits of size 8; smaller moves are noise."""
 
-MOST_MOVE = 100.0
+MAX_MOVE = 100.0
 """Nats: no model with meaningful numbers moves further.
 
 Coupled sequences that answer wrongly are 7 nats off.
@@ -58,18 +58,18 @@ PROMPT_TOKENS = 24
 FOREIGN_TOKENS = 40
 PATHS = 8
 SHORT_PATH, LONG_PATH = 6, 48
-LEAST_ROUNDS = 2
+MIN_ROUNDS = 2
 """Minimum number of rounds, each of which tries half of the layouts."""
 
-LEAST_ROWS, MOST_ROWS = 80, 10_000
+MIN_ROWS, MAX_ROWS = 80, 10_000
 ROWS_TIMES_PARAMETERS = 10_000_000_000
 """Product of rows compared and parameters, for quantised models.
 
-Models of up to a million weights compare `MOST_ROWS`, one ten times as large a tenth,
-and every model at least `LEAST_ROWS`.
+Models of up to a million weights compare `MAX_ROWS`, one ten times as large a tenth,
+and every model at least `MIN_ROWS`.
 """
 
-LEAST_ROWS_FLOAT, MOST_ROWS_FLOAT = 160, 2_000
+MIN_ROWS_FLOAT, MAX_ROWS_FLOAT = 160, 2_000
 FLOAT_ROWS_TIMES_PARAMETERS = 2_000_000_000
 """Product of rows compared and parameters that limits models that are not quantised.
 
@@ -98,12 +98,12 @@ def self_check(model: Model) -> SelfCheck:
         model.trim(0)
         model.granule = granule
         cut = _cut_moved(model)
-        if cut <= LEAST_MOVE or cut <= _moved_by_cells(model):
+        if cut <= MIN_MOVE or cut <= _moved_by_cells(model):
             break
     moves = _moved(model)
     moved = max(float(moves.max()), cut)
     granule = 1 if model.limits.kind.is_recurrent else model.granule
-    return SelfCheck(granule, moved, _margin(moves) * max(moved, LEAST_MOVE), len(moves))
+    return SelfCheck(granule, moved, _margin(moves) * max(moved, MIN_MOVE), len(moves))
 
 
 def is_plausible(check: SelfCheck, limits: Limits) -> bool:
@@ -113,15 +113,15 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
     """
     granules = (1,) if limits.kind.is_recurrent else GRANULES
     fits = check.granule in granules and check.granule <= max(limits.rows_per_call, 1)
-    is_finite = 0 <= check.moved <= MOST_MOVE and check.n_rows >= 1
-    base = max(check.moved, LEAST_MOVE)
+    is_finite = 0 <= check.moved <= MAX_MOVE and check.n_rows >= 1
+    base = max(check.moved, MIN_MOVE)
     return fits and is_finite and check.tolerance in (MARGIN * base, MARGIN_RARE * base)
 
 
 def _margin(moves: FloatArray) -> float:
     """Return the factor by which the largest of these moves is multiplied."""
-    near = moves > max(RARE_BELOW * float(moves.max()), LEAST_MOVE)
-    is_rare = near.any() and near.mean() <= RARE_SHARE and len(moves) < MOST_ROWS
+    near = moves > max(RARE_BELOW * float(moves.max()), MIN_MOVE)
+    is_rare = near.any() and near.mean() <= RARE_SHARE and len(moves) < MAX_ROWS
     return MARGIN_RARE if is_rare else MARGIN
 
 
@@ -146,13 +146,13 @@ def _cut_moved(model: Model) -> float:
 
 def _moved_by_cells(model: Model) -> float:
     """Return the largest move between layouts with different cells and row orders."""
-    return max(float(_moves(model, _passage(model, seed), (beside, reopened)).max()) for seed in range(LEAST_ROUNDS))
+    return max(float(_moves(model, _passage(model, seed), (beside, reopened)).max()) for seed in range(MIN_ROUNDS))
 
 
 def _moved(model: Model) -> FloatArray:
     """Return how far each row of random tokens moves between layouts, float64[rows]."""
     n, length = _shape(model)
-    n_rounds = max(LEAST_ROUNDS, -(-_n_rows(model) // (n * (length - 1))))
+    n_rounds = max(MIN_ROUNDS, -(-_n_rows(model) // (n * (length - 1))))
     return np.concatenate(
         [_moves(model, _passage(model, seed), _layouts(model, seed)).ravel() for seed in range(n_rounds)]
     )
@@ -199,17 +199,17 @@ def _shape(model: Model) -> tuple[int, int]:
     n = max(1, min(PATHS, branches - 4))
     length = LONG_PATH if n_rows > n * LONG_PATH else SHORT_PATH
     if not model.identity.quantised:  # fewer prompts for the same rows, since only the paths' rows count
-        length = min(max(SHORT_PATH, 1 - (-n_rows // (LEAST_ROUNDS * n))), LONG_PATH)
+        length = min(max(SHORT_PATH, 1 - (-n_rows // (MIN_ROUNDS * n))), LONG_PATH)
     return n, min(length, max(2, limits.rows_per_call))
 
 
 def _n_rows(model: Model) -> int:
     """Return the number of rows to compare."""
     n_parameters = max(model.identity.n_parameters, 1)
-    n_rows = max(ROWS_TIMES_PARAMETERS // n_parameters, LEAST_ROWS)
+    n_rows = max(ROWS_TIMES_PARAMETERS // n_parameters, MIN_ROWS)
     if model.identity.quantised:
-        return min(n_rows, MOST_ROWS)
-    return min(n_rows, max(FLOAT_ROWS_TIMES_PARAMETERS // n_parameters, LEAST_ROWS_FLOAT), MOST_ROWS_FLOAT)
+        return min(n_rows, MAX_ROWS)
+    return min(n_rows, max(FLOAT_ROWS_TIMES_PARAMETERS // n_parameters, MIN_ROWS_FLOAT), MAX_ROWS_FLOAT)
 
 
 def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:

@@ -156,9 +156,9 @@ class _Held:
         return Rows.stack(self._run(parent, tokens, wanted=True)[1])
 
     def _run(self, parent: int, tokens: IntArray, *, wanted: bool) -> tuple[int, list[Rows]]:
-        rows, most = [], self.model.limits.rows_per_call
-        for start in range(0, len(tokens), most):
-            piece = tokens[start : start + most]
+        rows, max_rows = [], self.model.limits.rows_per_call
+        for start in range(0, len(tokens), max_rows):
+            piece = tokens[start : start + max_rows]
             n = len(piece)
             extension = self.model.extend(chain(parent, n), piece, np.full(n, wanted), np.arange(n) == n - 1)
             if wanted:
@@ -195,10 +195,10 @@ def _branches(held: _Held, end: int, tail: IntArray, paths: NDArray[np.int32]) -
     The run is below a node. One call is made, or as few as possible.
     """
     n, length = paths.shape
-    most = held.model.limits.rows_per_call
-    if len(tail) + length > most:
+    max_rows = held.model.limits.rows_per_call
+    if len(tail) + length > max_rows:
         end, tail = held.run(end, tail), tail[:0]
-    step = max(1, (most - len(tail)) // length)
+    step = max(1, (max_rows - len(tail)) // length)
     result = np.empty((n, length - 1))
     for start in range(0, n, step):
         part = paths[start : start + step]

@@ -31,9 +31,9 @@ from selectrie.errors import ModelError, ModelFileError, OptionError, Unsupporte
 
 logger = logging.getLogger(__name__)
 
-BEGUN = "selectrie: begun"
+START_LINE = "selectrie: begun"
 """First line of the child; a process that does not write it is not our child."""
-LEAST_S, BYTES_PER_S = 120.0, 20e6
+MIN_S, BYTES_PER_S = 120.0, 20e6
 """Time limit of a child: seconds, plus the time to read the file at this speed.
 
 The speed is that of a slow disk.
@@ -42,7 +42,7 @@ _MODULE = "selectrie.engine.trial_child"
 _FOLDER = Path(__file__).resolve().parents[2]
 """Where the child starts: a folder of ours, as `-m` looks for modules there first."""
 _OPEN_HERE = "open it without a child process (untrusted=False, or --trusted)"
-_MOST_SAID = 300
+_MAX_MESSAGE = 300
 """Maximum characters of llama.cpp's last words that an error quotes."""
 _OPENED, _MARK = "|opened in a child process", {"opened": True}
 
@@ -83,37 +83,37 @@ def try_file(path: Path, precision: Precision, marks: Marks, *, always: bool) ->
     if not always and marks.has(key):
         return
     size = sum(part.stat().st_size for part in parts_of(path))
-    if _survives(path, precision, LEAST_S + size / BYTES_PER_S):
+    if _survives(path, precision, MIN_S + size / BYTES_PER_S):
         marks.add(key)
     elif always:
         raise OptionError("untrusted", True, "None or False: no child process can be started here")  # noqa: FBT003
 
 
-def _survives(path: Path, precision: Precision, most_s: float) -> bool:
+def _survives(path: Path, precision: Precision, timeout_s: float) -> bool:
     """Return whether a child opened the file; False if none could be started."""
     if getattr(sys, "frozen", False) or not sys.executable:
         return False
-    command = [sys.executable, "-m", _MODULE, str(path.absolute()), precision.value, str(most_s)]
+    command = [sys.executable, "-m", _MODULE, str(path.absolute()), precision.value, str(timeout_s)]
     try:
-        code, stdout, stderr = _run(command, most_s)
+        code, stdout, stderr = _run(command, timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise ModelFileError(str(path), _too_slow(most_s)) from error
+        raise ModelFileError(str(path), _too_slow(timeout_s)) from error
     except OSError as error:
         logger.debug("no child process: %s", error)
         return False
     first_line, _, report = stdout.partition("\n")
-    if first_line.rstrip() != BEGUN and code >= 0:
-        logger.debug("%s is no Python that has selectrie: %s", sys.executable, stderr[-_MOST_SAID:])
+    if first_line.rstrip() != START_LINE and code >= 0:
+        logger.debug("%s is no Python that has selectrie: %s", sys.executable, stderr[-_MAX_MESSAGE:])
         return False
     if code == 0:
         _raise_reported(path, report)
         return True
     if code == -getattr(signal, "SIGALRM", 0):
-        raise ModelFileError(str(path), _too_slow(most_s))
+        raise ModelFileError(str(path), _too_slow(timeout_s))
     raise ModelFileError(str(path), _ended(code, stderr))
 
 
-def _run(command: list[str], most_s: float) -> tuple[int, str, str]:
+def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
     """Return a child's return code, standard output and standard error.
 
     The child ends before this function does, whatever is raised.
@@ -132,7 +132,7 @@ def _run(command: list[str], most_s: float) -> tuple[int, str, str]:
                 cwd=_FOLDER,
                 env=_environment(),
             )
-        stdout, stderr = child.communicate(timeout=most_s)
+        stdout, stderr = child.communicate(timeout=timeout_s)
     except BaseException:
         if child is not None:
             child.kill()
@@ -147,8 +147,8 @@ def _signals_held() -> Iterator[None]:
     held: list[tuple[Callable[..., object], int, FrameType | None]] = []
     before: dict[signal.Signals, Callable[..., object]] = {}
     if threading.current_thread() is threading.main_thread():
-        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        before = {number: handler for number, handler in found.items() if callable(handler)}
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
         for number, handler in before.items():
             signal.signal(number, lambda *args, handler=handler: held.append((handler, *args)))
@@ -193,9 +193,9 @@ def report_of(error: errors.SelectrieError) -> dict[str, Any]:
     }
 
 
-def _too_slow(most_s: float) -> str:
+def _too_slow(timeout_s: float) -> str:
     return (
-        f"a child process could not open it and decode two rows within {most_s:.0f} s; "
+        f"a child process could not open it and decode two rows within {timeout_s:.0f} s; "
         f"get the file again, or {_OPEN_HERE}"
     )
 
@@ -209,6 +209,6 @@ def _ended(code: int, stderr: str) -> str:
     lines = ["".join(c for c in line if c.isprintable()).strip() for line in stderr.splitlines()]
     lines = [line for line in lines if line]
     said = next((line for line in lines if "GGML_ASSERT" in line or "what():" in line), lines[-1] if lines else "")
-    reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MOST_SAID]})"
+    reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MAX_MESSAGE]})"
     remedy = f"free memory, {_OPEN_HERE}, or " if by == "SIGKILL" else ""
     return f"{reason}; {remedy}get the file again, or a newer llama-cpp-python if the format is new"

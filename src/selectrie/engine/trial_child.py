@@ -19,7 +19,7 @@ import numpy as np
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
-from selectrie.engine.trial import BEGUN, report_of
+from selectrie.engine.trial import START_LINE, report_of
 from selectrie.errors import SelectrieError, TextError
 
 _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
@@ -28,9 +28,9 @@ _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
 
 def main() -> None:
     """Open the file, decode two rows, and report the result."""
-    path, precision, most_s = sys.argv[1:]
-    _restrain(float(most_s))
-    _say(BEGUN)
+    path, precision, timeout_s = sys.argv[1:]
+    _restrain(float(timeout_s))
+    _say(START_LINE)
     report: dict[str, object] = {}
     try:
         open_and_decode(Path(path), Precision(precision))
@@ -56,7 +56,7 @@ def open_and_decode(path: Path, precision: Precision) -> None:
         model.extend(chain(ROOT, 2), tokens, wanted, np.array([False, True]))
 
 
-def _restrain(most_s: float) -> None:
+def _restrain(timeout_s: float) -> None:
     """Limit what the child process leaves behind.
 
     It leaves no core file, ends at once on Ctrl-C, and ends after the time that the
@@ -64,7 +64,7 @@ def _restrain(most_s: float) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "alarm"):
-        signal.alarm(math.ceil(most_s) + 1)
+        signal.alarm(math.ceil(timeout_s) + 1)
     try:
         import resource
     except ModuleNotFoundError:  # Windows

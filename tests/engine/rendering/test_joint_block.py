@@ -136,7 +136,7 @@ def test_a_block_is_brute_force_over_the_product(request, seed, prompt, place):
     check_is_brute_force(found, expected, request.k)
 
 
-SEARCHED = st.builds(JointRequest, blocks(), k=st.integers(1, 3), width=st.integers(1, 9), most_listed=st.just(1))
+SEARCHED = st.builds(JointRequest, blocks(), k=st.integers(1, 3), width=st.integers(1, 9), max_listed=st.just(1))
 
 
 def searched(request, seed, prompt, place):
@@ -162,7 +162,7 @@ REFUSED_BELOW = JointRequest(  # texts below the k-th were forgotten, and those 
         slot("z", "b", " ", "  a", "bb"),
     ),
     width=3,
-    most_listed=1,
+    max_listed=1,
 )
 
 
@@ -205,7 +205,7 @@ def test_chunks_that_depend_on_one_another_are_given_up(monkeypatch):
         calls.append("ground")
         return own_context(*given)
 
-    request = JointRequest((slot("x", "bat", "cat"), " a. ", slot("y", "b", "s")), k=4, most_listed=1)
+    request = JointRequest((slot("x", "bat", "cat"), " a. ", slot("y", "b", "s")), k=4, max_listed=1)
     expected = brute_force(HashModel(4), request, "a", following=".")
     with monkeypatch.context() as patch:
         patch.setattr(product_search, "cut_product", wrong)
@@ -234,15 +234,15 @@ def test_the_comparison_can_fail():
     order=st.randoms(use_true_random=False),
     seed=st.integers(0, 2**20),
     width=st.integers(1, 40),
-    most_listed=st.sampled_from([1, 20_000]),
+    max_listed=st.sampled_from([1, 20_000]),
 )
-def test_the_order_of_options_moves_nothing(parts, order, seed, width, most_listed):
+def test_the_order_of_options_moves_nothing(parts, order, seed, width, max_listed):
     """Any permutation gives the same assignments to the bit, and any width and method the same winner."""
     shuffled = tuple(
         part if isinstance(part, str) else JointSlot(part.name, order.sample(part.options, len(part.options)))
         for part in parts
     )
-    request = JointRequest(parts, most_listed=most_listed)
+    request = JointRequest(parts, max_listed=max_listed)
     found = decide(HashModel(seed), request, "a b", following="t")
     again = decide(HashModel(seed), replace(request, parts=shuffled), "a b", following="t")
     assert again.assignments == found.assignments
@@ -308,8 +308,8 @@ def test_a_budget_ends_a_search_with_the_best_so_far():
 def test_equal_texts_are_ties_in_the_order_of_their_options():
     """Assignments that spell one text are both given, the smaller options first, and the margin is 0."""
     request = JointRequest((slot("x", "ca", "c"), slot("y", "t", "at")))
-    for most_listed in (1, 20_000):
-        found = decide(HashModel(1), replace(request, most_listed=most_listed), "a", following=".")
+    for max_listed in (1, 20_000):
+        found = decide(HashModel(1), replace(request, max_listed=max_listed), "a", following=".")
         texts = [one.texts for one in found.assignments if one.text == "cat"]
         assert texts == [("c", "at"), ("ca", "t")]
         if found.text == "cat":
@@ -345,7 +345,7 @@ def test_values_keep_their_type():
         (lambda: JointRequest((slot("x", "a"),), k=0), OptionError, "k=0"),
         (lambda: JointRequest((slot("x", "a"), slot("x", "b"))), OptionError, "each name once"),
         (
-            lambda: JointRequest((slot("x", "a", "b"),), method="exhaustive", most_listed=1),
+            lambda: JointRequest((slot("x", "a", "b"),), method="exhaustive", max_listed=1),
             OptionError,
             "2 assignments",
         ),
@@ -360,12 +360,12 @@ def test_wrong_requests_are_refused(make, error, message):
 
 def test_what_a_search_cannot_decide_is_refused_before_any_model_call():
     """A block that may be empty with nothing after it, and one that does not fit."""
-    empty = JointRequest((slot("x", "", "a"), slot("y", "", "b")), most_listed=1)
+    empty = JointRequest((slot("x", "", "a"), slot("y", "", "b")), max_listed=1)
     model = HashModel(1)
     with pytest.raises(ChoiceError, match="may be empty"):
         decide(model, empty, "a")
     small = HashModel(1, limits=replace(LARGE, nodes=12))
-    long = JointRequest((slot("x", *WORDS), ". " * 9, slot("y", *WORDS)), most_listed=1)
+    long = JointRequest((slot("x", *WORDS), ". " * 9, slot("y", *WORDS)), max_listed=1)
     with pytest.raises(PromptTooLongError):
         decide(small, long, "a", following=".")
     assert (model.calls, small.calls) == (0, 0)
@@ -528,7 +528,7 @@ def test_the_embedded_model_decides_alike_listed_and_searched(engine, width, tur
     parts += ["\nLanguage: ", slot("language", *turned[2])]
     request = JointRequest(tuple(parts), width=width)
     listed = decide_on(engine, request, PROFILE, "\n")
-    searched = decide_on(engine, replace(request, most_listed=1), PROFILE, "\n")
+    searched = decide_on(engine, replace(request, max_listed=1), PROFILE, "\n")
     assert listed.certificate.proved
     assert searched.certificate.proved
     assert searched.best.texts == listed.best.texts == ("Madrid", "Spain", "Spanish")

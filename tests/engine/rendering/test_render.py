@@ -13,7 +13,7 @@ from selectrie import RenderParams, Template
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.rendering.renderer import MOST_SLOTS
+from selectrie.engine.rendering.renderer import MAX_SLOTS
 from selectrie.engine.scheduler.task_group import CancelScope
 from selectrie.errors import (
     CancelledError,
@@ -454,14 +454,14 @@ def test_pages_are_bounded(fake, monkeypatch):
 
     with pytest.raises(TemplateError, match=f"more than the {MOST_TURNS}|{MOST_TURNS}"):
         render(fake, "<<#each items>>a<</each>>", {"items": range(MOST_TURNS + 1)})
-    monkeypatch.setattr(page_writer, "MOST_PAGE_BYTES", 100)
+    monkeypatch.setattr(page_writer, "MAX_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
     monkeypatch.setattr(segment_counts, "MOST_STEPS", 50)
     with pytest.raises(TemplateError, match="passes more than 50 segments"):
         render(fake, "<<#each items>><<!n>><</each>>", {"items": range(60)})
-    assert MOST_SLOTS == 10_000
-    monkeypatch.setattr(renderer, "MOST_SLOTS", 3)
+    assert MAX_SLOTS == 10_000
+    monkeypatch.setattr(renderer, "MAX_SLOTS", 3)
     with pytest.raises(TemplateError, match="more than 3 slots"):
         render(fake, "<<#each items>>a<<select 'x' options=['a', 'b']>><</each>>", {"items": range(4)})
 

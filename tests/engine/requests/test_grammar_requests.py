@@ -118,7 +118,7 @@ def test_a_type_of_six_values_is_its_list():
 def test_a_search_finds_what_the_list_has(engine, monkeypatch):
     """Searched instead of listed: the same ranking and log-probabilities, every one proved."""
     listed = engine.select("a", list(MOVES.expand()), terminator="eog", prompting=SPLIT)
-    monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
+    monkeypatch.setattr(select_grammar, "MAX_LISTED", 0)
     found = engine.select("a", grammar=MOVES, terminator="eog", prompting=SPLIT, search=SearchParams(k=4))
     assert [one.text for one in found.ranked] == [one.text for one in listed.ranked]
     assert [one.logp for one in found.ranked] == pytest.approx([one.logp for one in listed.ranked], abs=1e-5)
@@ -147,7 +147,7 @@ def test_the_best_of_infinitely_many(engine):
 @pytest.mark.parametrize("rule", ["joint", "token_mean"])
 def test_with_any_path_a_text_has_the_log_probability_of_its_best_one(engine, monkeypatch, rule):
     """Order, proof and log-probability are about one path a text; the coverage is about all that were found."""
-    monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
+    monkeypatch.setattr(select_grammar, "MAX_LISTED", 0)
     search = SearchParams(k=4, canonical_only=False, max_tokens=6, stop="all")
     found = engine.select("a", grammar=MOVES, rule=rule, terminator="eog", prompting=SPLIT, search=search)
     for one in found.choices:

@@ -50,7 +50,7 @@ def alone(seed, tokens, first):
 @pytest.mark.parametrize("limits", [WIDE, narrow, forking], ids=["wide", "narrow", "forking"])
 @given(given_sequences=many, seed=st.integers(0, 9))
 def test_sharing_changes_no_log_likelihood(limits, given_sequences, seed):
-    """Each sequence as if it stood alone, in any room; and nothing is held afterwards."""
+    """Each sequence as if it stood alone, in any capacity_at; and nothing is held afterwards."""
     model = HashModel(seed, limits=limits)
     found = loglikelihoods(model, Sequences.of(pairs_of(given_sequences)))
     expected = [alone(seed, tokens, first) for tokens, first in given_sequences]
@@ -74,7 +74,7 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
         (8, 400, 0, [], 256),  # up to the end of the first block
         (8, 400, 190, [], 64),  # the granule's multiple below it
         (8, 400, 240, [], 16),
-        (8, 400, 250, [251, 252, 253, 252], 256),  # no room in it for 16: the second one is begun,
+        (8, 400, 250, [251, 252, 253, 252], 256),  # no capacity_at in it for 16: the second one is begun,
         (8, 400, 250, [251, 252, 240, 241], 3),  # and left where the next row stands on 240 cells or fewer
         (1, 400, 190, [191] * 66, 66),  # where calls are not padded, 64 rows at least
         (1, 400, 200, [10] * 100, 64),
@@ -85,8 +85,8 @@ def test_calls_fill_memory_up_to_a_block(granule, idle_rows, carried, after, row
     """By what stands above the call's first node and the nodes after it."""
     limits = replace(WIDE, max_idle_rows=idle_rows)
     depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
-    assert _Pace(limits, granule, depth).room(1).rows == rows
-    assert _Pace(replace(limits, kind=ModelKind.RECURRENT), granule, depth).room(1).rows == limits.rows_per_call
+    assert _Pace(limits, granule, depth).capacity_at(1).rows == rows
+    assert _Pace(replace(limits, kind=ModelKind.RECURRENT), granule, depth).capacity_at(1).rows == limits.rows_per_call
 
 
 @pytest.mark.parametrize("granule", [1, 8])
@@ -110,7 +110,7 @@ def test_the_twin_can_fail():
 
 
 def test_what_cannot_be_measured_is_refused():
-    """A first token that counts, a token that does not exist, a sequence without room; before any call."""
+    """A first token that counts, a token that does not exist, a sequence without capacity_at; before any call."""
     with pytest.raises(OptionError, match=r"first_scored\[1\]"):
         Sequences.of([([0], [1]), ([], [1])])
     with pytest.raises(TokenRangeError):
@@ -159,7 +159,7 @@ def test_real_weights_agree_with_one_at_a_time(name, weights):
 
 
 def test_a_long_path_needs_one_state_in_a_forking_model():
-    """Of 40 calls one below the other, with room for four states: only the end of the path is kept."""
+    """Of 40 calls one below the other, with capacity_at for four states: only the end of the path is kept."""
     rng = np.random.default_rng(2)
     tokens = rng.integers(0, 4, 40).tolist()
     pairs = [(tokens, [1]), (tokens[:20], [2, 3]), (tokens, [3, 2])]

@@ -440,7 +440,7 @@ LAST_USES = {
 @pytest.mark.parametrize("last", LAST_USES)
 def test_a_forgotten_engine_ends_its_thread(tiny_model, monkeypatch, last):
     """No `close`, no `with`: whatever it did last, when the last reference goes, so do the thread and the weights."""
-    monkeypatch.setattr("selectrie.engine.precision_check.MOST_ROWS", 80)
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
     engine = Engine(open_model(tiny_model("f32"), LlamaOptions(n_ctx=64, n_threads=1)))
     LAST_USES[last](engine)
     thread, known = engine._owner._thread, weakref.ref(engine)

@@ -559,7 +559,7 @@ def test_fail_all_never_raises() -> None:
 
 def test_row_cache_forgets_the_least_recently_used() -> None:
     """Bytes bound the cache."""
-    cache = LogitsCache(most_bytes=3 * 4 * 4)
+    cache = LogitsCache(max_bytes=3 * 4 * 4)
     for name in "abc":
         cache.put(name.encode(), np.full(4, ord(name), dtype=np.float32))
     assert cache.get(b"a") is not None

@@ -192,7 +192,7 @@ def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
     n_pressed = 0
     try:
         for at in range(1, 200):
-            press = Press("model_thread.py", {"submit", "queue", "_take_place", "_put"}, at)
+            press = Press("model_thread.py", {"submit", "queue", "_take_slot", "_put"}, at)
             sys.settrace(press)
             try:
                 owner.submit(sequence([1, 2], 1, 3)).result()
@@ -202,7 +202,7 @@ def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
                 sys.settrace(traced)
             for _ in range(10):  # the steps in which it notices what was cancelled
                 owner.call(lambda: None)
-            assert len(owner._places) == 2, f"line {at}"
+            assert len(owner._free_slots) == 2, f"line {at}"
             if press.n < at:
                 break
         assert n_pressed >= 10
@@ -226,12 +226,12 @@ def test_places_come_back_however_a_task_ends() -> None:
             owner.submit(task).result()
         except BaseException as error:  # noqa: BLE001 - whatever it is
             outcomes[name] = type(error).__name__
-        assert len(owner._places) == 1, name
+        assert len(owner._free_slots) == 1, name
     assert outcomes == {"failed": "SystemExit", "too large": "CapacityError", "no prompt": "ProtocolError"}
-    owner._places.clear()
+    owner._free_slots.clear()
     with pytest.raises(QueueFullError):
         owner.submit(Wide([1, 2], 5))
-    assert not owner._places
+    assert not owner._free_slots
     owner.close()
 
 

@@ -18,9 +18,9 @@ from selectrie.decoding.sampling.stability import Band, is_close
 from selectrie.decoding.sampling.task import SampleTask
 from selectrie.engine.rendering.json_string import whole_length
 from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, SelectSlot, SlotContext
-from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, needed
+from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, required_text
 from selectrie.engine.requests import beam_search, generate, sample, select, select_grammar
-from selectrie.engine.requests.constrained_prompt import n_room
+from selectrie.engine.requests.constrained_prompt import max_context_tokens
 from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
@@ -93,7 +93,7 @@ def _decide_listed(session: Session, slot: SelectSlot, context: SlotContext) -> 
 def _listed_ending(slot: SelectSlot, context: SlotContext) -> tuple[str, str]:
     """Return the terminator and the following text of a select among options."""
     if slot.terminator == "text":
-        return "text", needed(context.following)
+        return "text", required_text(context.following)
     if slot.terminator is not None:
         return slot.terminator, ""
     if context.following or not context.ends_turn:
@@ -125,7 +125,7 @@ def _fitting(model: Model, search: SearchParams, context: SlotContext) -> Search
     A select has no argument for them, and its certificate says whether a longer text
     could be better.
     """
-    n_left = model.limits.nodes - n_room(reopen(model.vocabulary, context.prompt))
+    n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, context.prompt))
     return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
 
 

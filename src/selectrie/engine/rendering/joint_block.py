@@ -29,9 +29,9 @@ from selectrie.results.joint import Assignment, JointSelection
 from selectrie.template.values.values import Option
 from selectrie.tokenization.products import TextAlternatives, spellings
 
-MOST_LISTED = 20_000
+MAX_LISTED = 20_000
 """Maximum assignments that are listed and scored as choices; more are searched."""
-MOST_GIVEN = 50
+MAX_ASSIGNMENTS = 50
 """Number of assignments in an answer, unless more of the best are requested."""
 METHODS = ("auto", "exhaustive", "best_first")
 
@@ -71,10 +71,10 @@ class JointRequest:
         parts: Its literals and slots, in page order.
         k: How many of the best assignments must be certain.
         budget: Maximum nodes to evaluate. None means no limit if assignments are
-            listed, and `product_search.MOST_NODES` if they are searched.
+            listed, and `product_search.MAX_NODES` if they are searched.
         method: "auto", "exhaustive" (only if assignments are listed) or "best_first".
         width: Nodes in a model call of a search.
-        most_listed: Maximum number of assignments that are listed.
+        max_listed: Maximum number of assignments that are listed.
     """
 
     parts: tuple[str | JointSlot, ...]
@@ -82,16 +82,16 @@ class JointRequest:
     budget: int | None = None
     method: str = "auto"
     width: int = 16
-    most_listed: int = MOST_LISTED
+    max_listed: int = MAX_LISTED
 
     def __post_init__(self) -> None:
         at_least("k", self.k, 1, optional=False)
         at_least("budget", self.budget, 1)
         at_least("width", self.width, 1, optional=False)
-        at_least("most_listed", self.most_listed, 1, optional=False)
+        at_least("max_listed", self.max_listed, 1, optional=False)
         one_of("method", self.method, METHODS)
-        if self.method == "exhaustive" and self.n_assignments > self.most_listed:
-            allowed = f"'auto' or 'best_first' with {self.n_assignments} assignments, more than {self.most_listed}"
+        if self.method == "exhaustive" and self.n_assignments > self.max_listed:
+            allowed = f"'auto' or 'best_first' with {self.n_assignments} assignments, more than {self.max_listed}"
             raise OptionError("method", self.method, allowed)
         if not self.slots:
             raise OptionError("parts", self.parts, "at least one slot")
@@ -139,7 +139,7 @@ def decide_jointly(session: Session, request: JointRequest, context: SlotContext
         RequestError: If the block is invalid, before any model call.
         ModelError: If the model fails.
     """
-    if request.n_assignments > request.most_listed:
+    if request.n_assignments > request.max_listed:
         return _searched(session, request, context)
     readings = _listed(request)
     select_request = _select_request(request, context)
@@ -201,12 +201,13 @@ def _by_bytes(slot: JointSlot) -> list[int]:
 def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
     """Return a function from a text to the assignments that spell it.
 
-    They are sorted by the bytes of their options; at most `MOST_GIVEN` are returned.
+    They are sorted by the bytes of their options; at most `MAX_ASSIGNMENTS` are
+    returned.
     """
     orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
 
     def readings(text: str) -> list[Picked]:
-        spelled = spellings(parts, text.encode(), MOST_GIVEN)
+        spelled = spellings(parts, text.encode(), MAX_ASSIGNMENTS)
         return [tuple(order[rank] for order, rank in zip(orders, ranks, strict=True)) for ranks in spelled]
 
     return readings
@@ -258,13 +259,13 @@ def _assignments(
 
     Beyond those requested, they go on as long as nothing open can come between.
     """
-    least, most = _n_best(request), max(request.k, MOST_GIVEN)
+    min_count, max_count = _n_best(request), max(request.k, MAX_ASSIGNMENTS)
     n = 0
-    for choice in selection.top(most):
+    for choice in selection.top(max_count):
         for picked in readings(choice.text):
-            if n == most or choice.logp is None or choice.probability is None:
+            if n == max_count or choice.logp is None or choice.probability is None:
                 return
-            if n >= least and choice.logp < best_open:
+            if n >= min_count and choice.logp < best_open:
                 return
             n += 1
             options = [slot.options[index] for slot, index in zip(request.slots, picked, strict=True)]

@@ -37,12 +37,12 @@ from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.products import ProductContext, TextAlternatives, one_varied
 from selectrie.tokenization.records import EncodedChoices
 
-MOST_CONTINUING = 2_000
+MAX_CONTINUING = 2_000
 """Maximum number of texts scored because they continue a text that was found.
 
 They are needed to know how probable it is that one does.
 """
-_MOST_STATES = 100_000
+_MAX_STATES = 100_000
 """Maximum states examined to find out whether one text continues another.
 
 Beyond it, that is assumed, which changes no score.
@@ -54,7 +54,7 @@ class _Searched:
     """What was searched and found.
 
     Attributes:
-        hunt: The request.
+        search_request: The request.
         paths: The token paths of the product.
         search: The results of the searches.
         letters: The product byte by byte.
@@ -86,7 +86,7 @@ def search_product(session: Session, search_request: ProductSearchRequest) -> Se
 
     Raises:
         ChoiceError: If a text is empty and no text follows, or if more than
-            `MOST_CONTINUING` texts would have to be scored since they continue others.
+            `MAX_CONTINUING` texts would have to be scored since they continue others.
         PromptTooLongError: If the longest path does not fit.
     """
     model = session.model
@@ -99,16 +99,16 @@ def search_product(session: Session, search_request: ProductSearchRequest) -> Se
     searched = _Searched(
         search_request, paths, search, letters, terminator, _doubt(model.vocabulary, search_request, paths.context)
     )
-    question = _question(model.vocabulary, searched)
-    if question is None:
+    prepared = _prepared(model.vocabulary, searched)
+    if prepared is None:
         if not search_request.cuts:
             raise InternalError("a text of a joint block changes tokens that it was to leave alone")
         return search_product(session, replace(search_request, cuts=False))  # chunks depend on one another after all
-    selection, kth = _selection(session, question, searched)
+    selection, kth = _selection(session, prepared, searched)
     if searched.continues and not selection.certificate.proved and search.left > 0:
         # A text that is worth less than it seemed leaves room for others.
         search.explore(kth, search.left)
-        more = _question(model.vocabulary, searched)
+        more = _prepared(model.vocabulary, searched)
         selection = selection if more is None else _selection(session, more, searched)[0]
     return selection
 
@@ -127,10 +127,10 @@ def _spelled(parts: tuple[TextAlternatives, ...]) -> list[bytes]:
     return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
 
 
-def _terminator(asked: str, letters: ProductAutomaton) -> str:
+def _terminator(terminator: str, letters: ProductAutomaton) -> str:
     """Return the terminator; "auto" applies if no text follows and no turn ends."""
-    if asked != "auto":
-        return asked
+    if terminator != "auto":
+        return terminator
     if letters.can_end(letters.start()):
         reason = "may be empty, and what an empty text is worth shows in what follows it"
         raise ChoiceError(f"the block {reason}: give text after it, or fewer options")
@@ -146,7 +146,7 @@ def _continue_one_another(letters: ProductAutomaton) -> bool:
     """Return whether some text is the beginning of another."""
     waiting = [letters.start()]
     seen = set(waiting)
-    while waiting and len(seen) < _MOST_STATES:
+    while waiting and len(seen) < _MAX_STATES:
         state = waiting.pop()
         allowed = letters.allowed(state).tolist()
         if allowed and letters.can_end(state):
@@ -159,21 +159,21 @@ def _continue_one_another(letters: ProductAutomaton) -> bool:
     return bool(waiting)
 
 
-def _continuing(letters: ProductAutomaton, text: bytes, most: int) -> list[bytes]:
-    """Return texts that begin with this one, except itself, at most `most` of them."""
+def _continuing(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[bytes]:
+    """Return up to `max_texts` other texts that begin with this one."""
     state = letters.start()
     for letter in text:
         state = letters.advance(state, letter)
-    found: list[bytes] = []
+    result: list[bytes] = []
     waiting = [(letters.advance(state, letter), text + bytes([letter])) for letter in letters.allowed(state).tolist()]
-    while waiting and len(found) < most:
+    while waiting and len(result) < max_texts:
         state, longer = waiting.pop()
         if letters.can_end(state):
-            found.append(longer)
+            result.append(longer)
         waiting += [
             (letters.advance(state, letter), longer + bytes([letter])) for letter in letters.allowed(state).tolist()
         ]
-    return found
+    return result
 
 
 def _scored_texts(searched: _Searched) -> list[bytes]:
@@ -187,16 +187,16 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
         texts[b"".join(part if isinstance(part, bytes) else part[0] for part in searched.search_request.parts)] = None
     if searched.continues:
         for text in list(texts):
-            texts.update(dict.fromkeys(_continuing(searched.letters, text, MOST_CONTINUING + 1)))
-            if len(texts) > MOST_CONTINUING:
+            texts.update(dict.fromkeys(_continuing(searched.letters, text, MAX_CONTINUING + 1)))
+            if len(texts) > MAX_CONTINUING:
                 raise ChoiceError(
-                    f"more than {MOST_CONTINUING} texts of the block go on where another one ends; "
+                    f"more than {MAX_CONTINUING} texts of the block go on where another one ends; "
                     "give text after the block, so that each has an end"
                 )
     return sorted(texts)
 
 
-def _question(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | None:
+def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | None:
     """Return the texts found as choices.
 
     Returns None if the tokenizer encodes one of them otherwise than it was found.
@@ -255,29 +255,29 @@ def _shift(own: Sequence[int], path: Sequence[int]) -> int:
     return len(own) - same
 
 
-def _selection(session: Session, question: PreparedSelect, searched: _Searched) -> tuple[Selection, float]:
+def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) -> tuple[Selection, float]:
     """Score the texts found and return the selection and the k-th best log-probability.
 
     Near ties are settled, and the certificate says what the search proves of all other
     texts. The log-probability is that of the search.
     """
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
-    handle = session.group.begin(ScoreTask(question.encoded.context, question.trie, question.needs))
+    handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
     evaluation = handle.result()
-    scored = selections.score(question, evaluation, None)
-    offset, kth = _offset(question, scored, searched), _kth(scored.scores, k)
+    scored = selections.score(prepared, evaluation, None)
+    offset, kth = _offset(prepared, scored, searched), _kth(scored.scores, k)
     certificate = _certificate(searched, kth, offset)
     search.cost += handle.cost
     with np.errstate(divide="ignore"):
         log_open = float(np.log(certificate.open_mass))
-    if question.terminator in ("none", "text"):
+    if prepared.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
-    report = SearchReport(certificate, replace(search.cost, rows_naive=question.rows_naive), log_open)
-    scored, report = rescore_near_ties(session, EvaluatedSelect(question, evaluation, None, report), scored)
+    report = SearchReport(certificate, replace(search.cost, rows_naive=prepared.rows_naive), log_open)
+    scored, report = rescore_near_ties(session, EvaluatedSelect(prepared, evaluation, None, report), scored)
     if not search.is_apart(k):  # an open text may be as near
         report = replace(report, certificate=replace(report.certificate, rescored=False))
-    signature = selections.signature(question, session)
-    selection = selections.selection(question, evaluation, scored, report, signature)
+    signature = selections.signature(prepared, session)
+    selection = selections.selection(prepared, evaluation, scored, report, signature)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset
 
@@ -287,18 +287,18 @@ def _kth(scores: FloatArray, k: int) -> float:
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
-def _offset(question: PreparedSelect, scored: selections.ChoiceScores, searched: _Searched) -> float:
+def _offset(prepared: PreparedSelect, scored: selections.ChoiceScores, searched: _Searched) -> float:
     """Return what to subtract from the search's log-probabilities to get scores.
 
     That is what lies between the two contexts, and the healed bytes. It is read from a
     text that both know.
     """
     logp = searched.search.logp
-    known = next((i for i, text in enumerate(question.texts) if text.encode() in logp), None)
+    known = next((i for i, text in enumerate(prepared.texts) if text.encode() in logp), None)
     if known is None or scored.logp[known] == -np.inf:
         return 0.0
     ends = float(scored.terminator[known]) if searched.continues else 0.0
-    return logp[question.texts[known].encode()] - (float(scored.logp[known]) - ends)
+    return logp[prepared.texts[known].encode()] - (float(scored.logp[known]) - ends)
 
 
 def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:

@@ -16,7 +16,7 @@ from selectrie.options import RenderParams, named, record
 from selectrie.results import Event, Page
 from selectrie.template.analysis.template import Template
 
-MOST_AT_ONCE = 64
+MAX_THREADS = 64
 """Maximum pages of one request that are rendered at once, one thread each."""
 
 _LOOK_S = 0.05
@@ -87,7 +87,7 @@ def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
                     failed[index] = error
                     scope.cancel()
 
-    n_threads = min(MOST_AT_ONCE, len(requests))
+    n_threads = min(MAX_THREADS, len(requests))
     threads = [ScopedThread("selectrie-page", scope, work) for _ in range(n_threads)]
     try:
         for thread in threads:

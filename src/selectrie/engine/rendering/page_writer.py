@@ -19,7 +19,7 @@ from selectrie.template.syntax.source_positions import error_at, where
 from selectrie.template.syntax.visitors import walk_through
 from selectrie.tokenization.growing_prompt import GrowingPrompt, Snapshot
 
-MOST_PAGE_BYTES = 16 << 20
+MAX_PAGE_BYTES = 16 << 20
 """Maximum bytes of the text of one page, hidden text included."""
 _BEFORE = 64
 """Number of characters before a slot that say how its text may end."""
@@ -183,8 +183,8 @@ class PageWriter:
     def _put(self, text: str, step: Write | Decide | Together | Turn) -> None:
         """Append text to the page and check its size."""
         self._n_bytes += len(to_bytes(text, "text of the page"))
-        if self._n_bytes > MOST_PAGE_BYTES:
-            reason = f"the page grows beyond {MOST_PAGE_BYTES >> 20} MiB here; render several pages"
+        if self._n_bytes > MAX_PAGE_BYTES:
+            reason = f"the page grows beyond {MAX_PAGE_BYTES >> 20} MiB here; render several pages"
             raise error_at(step.document, _span(step), reason)
         self._written.append(text)
 

@@ -33,16 +33,16 @@ from selectrie.tokenization.products import (
 )
 from selectrie.tokenization.records import PromptText
 
-MOST_NODES = 6_000
+MAX_NODES = 6_000
 """Nodes that a search evaluates if no budget is given."""
-MOST_FOUND = 64
+MAX_TEXTS = 64
 """Number of texts found that are kept."""
 _BEAM_PART = 2
 """Divisor of the budget: one such part is kept for a wide beam.
 
 The beam, and the texts near its best, are evaluated if the rest proved nothing.
 """
-_MOST_CLIMBS = 8
+_MAX_CLIMBS = 8
 """Maximum number of times that texts near the best one are evaluated."""
 _NARROW, _WIDE = 8, 64
 """Width of the first beam, and maximum width of a wide one."""
@@ -63,7 +63,7 @@ class ProductSearchRequest:
         following: Bytes of the text after the block.
         terminator: "auto", "eog" or "text".
         k: How many of the best texts must be proven. A runner-up is always searched.
-        budget: Maximum number of nodes to evaluate; None means `MOST_NODES`.
+        budget: Maximum number of nodes to evaluate; None means `MAX_NODES`.
         width: Nodes in a model call.
         cuts: Whether the block may be cut into independent chunks.
     """
@@ -154,10 +154,10 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], con
 
 def check_fits(paths: ProductPaths, limits: Limits) -> None:
     """Raise `PromptTooLongError` if the longest path does not fit after the page."""
-    needed = len(paths.context.tokens) + paths.longest + 1
-    if needed > limits.nodes:
+    required = len(paths.context.tokens) + paths.longest + 1
+    if required > limits.nodes:
         raise PromptTooLongError(
-            needed_tokens=needed,
+            needed_tokens=required,
             available_tokens=limits.nodes,
             remedy="shorten the page before the block, or load with a larger n_ctx",
         )
@@ -196,7 +196,7 @@ class ProductSearch:
     @property
     def left(self) -> int:
         """Return what is left of the budget, in nodes."""
-        return (self._search_request.budget or MOST_NODES) - self.n_evaluated
+        return (self._search_request.budget or MAX_NODES) - self.n_evaluated
 
     def run(self) -> None:
         """Find the k best texts and a second one, as far as the budget goes.
@@ -206,17 +206,17 @@ class ProductSearch:
         and all that could be better than the second are evaluated, for a little more.
         If it does not, a wide beam follows, and the texts near its best.
         """
-        k, places = self._search_request.k, max(2, self._search_request.k)
+        k, n_best = self._search_request.k, max(2, self._search_request.k)
         self._beam(_NARROW)
         before = self.n_evaluated
-        self.explore(self.place(k), self.left - self.left // _BEAM_PART)
+        self.explore(self.kth(k), self.left - self.left // _BEAM_PART)
         spent = self.n_evaluated - before
         if not self.is_certain(k):
             self._beam(min(_WIDE, self.left // (2 * self._paths.longest)))
             self._climb(self.left)
-        elif not self.is_certain(places):
+        elif not self.is_certain(n_best):
             self._climb(min(self.left, spent + _SECOND_NODES))
-            self.explore(self.place(places), min(self.left, 2 * spent + _SECOND_NODES))
+            self.explore(self.kth(n_best), min(self.left, 2 * spent + _SECOND_NODES))
 
     def _climb(self, budget: int) -> None:
         """Evaluate texts that differ from the best in one option.
@@ -224,7 +224,7 @@ class ProductSearch:
         This is repeated if one of them is better.
         """
         context, parts = self._paths.context, self._search_request.parts
-        for _ in range(_MOST_CLIMBS):
+        for _ in range(_MAX_CLIMBS):
             if not self.logp or budget < 1:
                 return
             best = min(self.logp, key=lambda text: (-self.logp[text], text))
@@ -234,52 +234,53 @@ class ProductSearch:
                 return
             before = self.n_evaluated
             self._read(
-                ChoiceAutomaton(TokenTrie.from_sequences(paths)), (self.place(max(2, self._search_request.k)), budget)
+                ChoiceAutomaton(TokenTrie.from_sequences(paths)),
+                (self.kth(max(2, self._search_request.k)), budget),
             )
             budget -= self.n_evaluated - before
-            if self.place(1) <= self.logp[best]:
+            if self.kth(1) <= self.logp[best]:
                 return
 
-    def place(self, k: int) -> float:
+    def kth(self, k: int) -> float:
         """Return the log-probability of the k-th best text found, or -inf."""
         ranked = sorted(self.logp.values(), reverse=True)
         return ranked[k - 1] if len(ranked) >= k else -np.inf
 
     def is_apart(self, k: int) -> bool:
         """Return whether layout cannot move any other text up to the k-th."""
-        return bool(self.best_open == -np.inf or self.place(k) - self.best_open > self.tolerance)
+        return bool(self.best_open == -np.inf or self.kth(k) - self.best_open > self.tolerance)
 
     def is_certain(self, k: int) -> bool:
         """Return whether the first k texts found are the first k of all."""
-        return self.best_open == -np.inf or self.place(k) > self.best_open + ROUNDING
+        return self.best_open == -np.inf or self.kth(k) > self.best_open + ROUNDING
 
-    def explore(self, least: float, budget: int) -> None:
-        """Evaluate all that could reach `least`, best first, within `budget`."""
+    def explore(self, min_logp: float, budget: int) -> None:
+        """Evaluate all that could reach `min_logp`, best first, within `budget`."""
         if budget < 1:
             return
-        outcome = self._read(self._paths.automaton, (least, budget))
-        kth = outcome.paths[MOST_FOUND - 1].score if len(outcome.paths) >= MOST_FOUND else -np.inf
-        least_read = max(kth, least) - self.tolerance - 2 * ROUNDING
-        self.best_open = min(self.best_open, max(outcome.best_open, least_read))
+        outcome = self._read(self._paths.automaton, (min_logp, budget))
+        kth = outcome.paths[MAX_TEXTS - 1].score if len(outcome.paths) >= MAX_TEXTS else -np.inf
+        min_read = max(kth, min_logp) - self.tolerance - 2 * ROUNDING
+        self.best_open = min(self.best_open, max(outcome.best_open, min_read))
         self.open_mass = min(self.open_mass, outcome.open_mass)
         self._keep_best()
 
-    def _read(self, automaton: Automaton, wanted: tuple[float, int]) -> AutomatonOutcome:
+    def _read(self, automaton: Automaton, limits: tuple[float, int]) -> AutomatonOutcome:
         """Search an automaton.
 
-        `wanted` holds the least log-probability of interest and the maximum number of
+        `limits` holds the minimum log-probability of interest and the maximum number of
         nodes.
         """
-        paths, (least, budget) = self._paths, wanted
+        paths, (min_logp, budget) = self._paths, limits
         spec = AutomatonSpec(
             self._vocabulary,
             max_tokens=paths.longest,
             terminator=self._terminator,
-            search=SearchParams(k=MOST_FOUND, budget_nodes=budget, width=self._search_request.width),
+            search=SearchParams(k=MAX_TEXTS, budget_nodes=budget, width=self._search_request.width),
             canonical=paths.canonical,
             canonical_path=paths.canonical_path,
             tolerance=self.tolerance + ROUNDING,
-            min_score=least,
+            min_score=min_logp,
         )
         handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec))
         outcome = handle.result()
@@ -291,7 +292,7 @@ class ProductSearch:
 
     def _keep_best(self) -> None:
         """Forget all but the best texts; the others count as open."""
-        for text in sorted(self.logp, key=lambda text: (-self.logp[text], text))[MOST_FOUND:]:
+        for text in sorted(self.logp, key=lambda text: (-self.logp[text], text))[MAX_TEXTS:]:
             del self.tokens[text]
             logp = self.logp.pop(text)
             self.best_open = max(self.best_open, logp)
@@ -299,12 +300,12 @@ class ProductSearch:
 
     def _beam(self, width: int) -> None:
         """Search with a beam of this width."""
-        places = max(2, self._search_request.k)
-        if width < places:
+        n_best = max(2, self._search_request.k)
+        if width < n_best:
             return
         paths = self._paths
         beam = BeamSearchParams(
-            width=width, n=places, max_tokens=paths.longest, canonical_only=paths.canonical is not None
+            width=width, n=n_best, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
         spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
         handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec))

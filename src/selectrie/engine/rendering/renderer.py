@@ -37,7 +37,7 @@ from selectrie.template.values.scope import text_at
 from selectrie.template.values.tag_values import values_at
 from selectrie.template.values.values import plain
 
-MOST_SLOTS = 10_000
+MAX_SLOTS = 10_000
 """Maximum number of slots that one page decides."""
 
 
@@ -124,8 +124,8 @@ class _PageRenderer:
         before.
         """
         self._n_slots += 1
-        if self._n_slots > MOST_SLOTS:
-            reason = f"the page has more than {MOST_SLOTS} slots to decide; loop less, or render several pages"
+        if self._n_slots > MAX_SLOTS:
+            reason = f"the page has more than {MAX_SLOTS} slots to decide; loop less, or render several pages"
             raise error_at(document, span, reason)
         self._writer.settle()
         page = self._writer.page

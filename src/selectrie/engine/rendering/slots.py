@@ -24,7 +24,7 @@ from selectrie.options import (
     StopParams,
 )
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.source_positions import error_at, told_at
+from selectrie.template.syntax.source_positions import error_at, reported_at
 from selectrie.template.values.arguments import UNLISTED_TERMINATORS, Grammars, rule_of, weights_of
 from selectrie.template.values.scope import Scope
 from selectrie.template.values.tag_checks import check_form
@@ -143,7 +143,7 @@ class SlotArguments:
         if slot.choices is not None:
             self.options = choices_at(slot, scope, document)
         elif "options" in values:
-            with self.telling("options"):
+            with self.reporting("options"):
                 self.options = options_of(values["options"])
         self._values = {name: plain(value) for name, value in values.items()}
 
@@ -155,13 +155,13 @@ class SlotArguments:
         value = self._values.get(name)
         return default if value is None else value
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def present(self, *names: str) -> dict[str, Any]:
         """Return those of these arguments that were given and are not None."""
         return {name: value for name in names if (value := self._values.get(name)) is not None}
 
-    def telling(self, name: str) -> AbstractContextManager[None]:
+    def reporting(self, name: str) -> AbstractContextManager[None]:
         """Report errors in the block at this argument."""
-        return told_at(self.document, self._spans[name])
+        return reported_at(self.document, self._spans[name])
 
     def error(self, reason: str, name: str | None = None) -> TemplateError:
         """Return an error at an argument, or at the slot."""
@@ -169,13 +169,13 @@ class SlotArguments:
 
     def grammar(self) -> Grammar | None:
         """Return the grammar of `grammar=` or `regex=`, or None."""
-        if self.given("regex"):
-            with self.telling("regex"):
+        if self.present("regex"):
+            with self.reporting("regex"):
                 return self.template.read_regex(self.get("regex"))
         value = self.get("grammar")
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]  # a Grammar, or None
-        with self.telling("grammar"):
+        with self.reporting("grammar"):
             return self.template.read_grammar(value)
 
     def space(self) -> tuple[tuple[Option, ...] | None, Grammar | None]:
@@ -236,7 +236,7 @@ def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
 
 def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
     """Refuse arguments that need texts that can be listed."""
-    name = "grammar" if arguments.given("grammar") else "regex"
+    name = "grammar" if arguments.present("grammar") else "regex"
     temperature = arguments.get("temperature")
 
     def refused(argument: str, value: object, allowed: tuple[object, ...]) -> TemplateError:
@@ -261,7 +261,7 @@ def _prior(arguments: SlotArguments, options: tuple[Option, ...] | None) -> tupl
     prior = arguments.get("prior")
     if prior is None or options is None:
         return None
-    with arguments.telling("prior"):
+    with arguments.reporting("prior"):
         return weights_of(prior, options)
 
 
@@ -272,7 +272,7 @@ def _gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
     return GenSlot(
         name=arguments.slot.name,
         sampling=SamplingParams(
-            temperature=arguments.get("temperature", 0.0), **arguments.given("top_k", "top_p", "min_p")
+            temperature=arguments.get("temperature", 0.0), **arguments.present("top_k", "top_p", "min_p")
         ),
         max_tokens=stopping.max_tokens,
         stop=None if stop is None else tuple(stopping.stop),
@@ -286,7 +286,7 @@ def _gen(arguments: SlotArguments, max_tokens: int) -> GenSlot:
 
 def _beam(arguments: SlotArguments, max_tokens: int) -> BeamSlot:
     options, grammar = arguments.space()
-    chosen = arguments.given("width", "length_penalty")
+    chosen = arguments.present("width", "length_penalty")
     return BeamSlot(
         name=arguments.slot.name,
         grammar=grammar if grammar is not None else _of_texts(tuple(option.text for option in options or ())),

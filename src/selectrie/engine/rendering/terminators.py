@@ -19,7 +19,7 @@ from selectrie.tokenization.canonical import encode_inside
 
 AnyResult = TypeVar("AnyResult", Samples, BeamResult)
 
-MOST_ENDING = 32
+MAX_ENDING = 32
 """Maximum characters of following text that end a text of a grammar."""
 QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
 """Maps each closing quote to its opening quote."""
@@ -56,14 +56,14 @@ def beginning_of(vocabulary: Vocabulary, following: str) -> str:
     """Return the part of the following text that ends a text of a grammar.
 
     This is the fewest tokens of it that hold more than spaces and tabs: at most
-    `MOST_ENDING` characters, and none after the first line ends. Likewise, paths of a
+    `MAX_ENDING` characters, and none after the first line ends. Likewise, paths of a
     `select` run to the fewest bytes of the following text at which there is a boundary:
     each further one would be evaluated after every text.
     """
     beginning = _BEGINNING.match(following)
-    whole = (beginning[0][:MOST_ENDING] if beginning else "").encode()
+    whole = (beginning[0][:MAX_ENDING] if beginning else "").encode()
     # Tokens of a text that goes on: "\n\n" is one only at the end of a text.
-    data, stop = following[: 2 * MOST_ENDING].encode(), 0
+    data, stop = following[: 2 * MAX_ENDING].encode(), 0
     for token in encode_inside(vocabulary, data):
         stop += int(vocabulary.lengths[token])
         if stop >= len(whole):
@@ -181,7 +181,7 @@ def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
     return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
 
 
-def needed(following: str) -> str:
+def required_text(following: str) -> str:
     """Return the following text; raise `OptionError` if there is none."""
     if not following:
         raise OptionError("terminator", "text", "another: no text is known to follow this slot")
@@ -205,7 +205,7 @@ def ending_of(
     Raises:
         OptionError: For "text", if there is no such text or it cannot be used.
     """
-    text = beginning_of(vocabulary, needed(following) if terminator == "text" else following)
+    text = beginning_of(vocabulary, required_text(following) if terminator == "text" else following)
     if text and terminator in (None, "text"):
         try:
             return Ending(grammar.followed_by(text), grammar, text, "none")

@@ -27,7 +27,7 @@ from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, Promp
 from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
 from selectrie.tokenization.records import PromptText
 
-_MOST_ENCODED = 1_000
+_MAX_ENCODED = 1_000
 """Maximum number of texts that are encoded to see if the tokenizer changes them."""
 
 
@@ -223,10 +223,10 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
     if not reason:
         return ""
     try:
-        texts = grammar.listed(_MOST_ENCODED)
+        texts = grammar.listed(_MAX_ENCODED)
     except GrammarError:  # llguidance reads it
         texts = None
-    if texts is not None and len(texts) <= _MOST_ENCODED:
+    if texts is not None and len(texts) <= _MAX_ENCODED:
         altered = vocabulary.tokenizing.altered
         all_may = altered is None or opened.is_changed
         for text in texts:
@@ -289,20 +289,20 @@ def _fitting(
     """
     opened = open_prompt(vocabulary, read, prompting.boundary)
     available = limits.nodes - max_tokens
-    n_more = n_room(opened) - len(opened.prompt_tokens)
-    if n_room(opened) > available > n_more and prompting.truncate == "left":
+    n_more = max_context_tokens(opened) - len(opened.prompt_tokens)
+    if max_context_tokens(opened) > available > n_more and prompting.truncate == "left":
         opened = open_prompt(vocabulary, truncate_left(vocabulary, read, available - n_more), prompting.boundary)
-    if n_room(opened) > available:
+    if max_context_tokens(opened) > available:
         shorter = "shorten the prompt, set truncate='left', " if available > n_more else ""
         raise PromptTooLongError(
-            needed_tokens=n_room(opened) + max_tokens,
+            needed_tokens=max_context_tokens(opened) + max_tokens,
             available_tokens=limits.nodes,
             remedy=f"{shorter}lower max_tokens ({max_tokens}), or load with a larger n_ctx",
         )
     return opened
 
 
-def n_room(opened: PromptBoundary | HealedPrompt) -> int:
+def max_context_tokens(opened: PromptBoundary | HealedPrompt) -> int:
     """Return the maximum number of tokens of a prompt and a path's healed bytes.
 
     There is at most one token for each healed byte.

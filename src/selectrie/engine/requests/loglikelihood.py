@@ -177,7 +177,7 @@ class _Evaluation:
         """
         model, nodes, windows = self._model, self._nodes, self._windows
         if self._next is None:
-            self._next = windows.next_window(self._pace.room(windows.at))
+            self._next = windows.next_window(self._pace.capacity_at(windows.at))
             if self._next is None:
                 return False
             _forget(model, nodes, self._next[0].release)
@@ -243,7 +243,7 @@ class _Pace:
         self._limits, self._granule = limits, granule
         self._carried = depth - 1
 
-    def room(self, at: int) -> Capacity:
+    def capacity_at(self, at: int) -> Capacity:
         """Return the capacity of a call that begins with node `at`.
 
         The memory then holds the path above that node and nothing else.

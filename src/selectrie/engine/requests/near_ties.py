@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 ALWAYS = 16
 """Number of near ties that are always scored again, whatever that costs."""
 
-MOST_ROWS = 2048
+MAX_ROWS = 2048
 """Maximum rows below the prompt for one finalist.
 
 An end that half the trie continues would need more; it is not scored again.
@@ -153,14 +153,14 @@ def _canonical_joints(
 
     Returns:
         The joints, float64[n], without the healed bytes, or None if a choice's
-        terminator needs more than `MOST_ROWS` rows; and the cost.
+        terminator needs more than `MAX_ROWS` rows; and the cost.
     """
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
-    if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MOST_ROWS:
+    if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
-    room = max(len(sub.token) for sub, _ in subs) + len(prepared.healing.nodes)
-    solo = model.new_context(len(context) + room)
+    n_new = max(len(sub.token) for sub, _ in subs) + len(prepared.healing.nodes)
+    solo = model.new_context(len(context) + n_new)
     try:
         scheduler = Scheduler(solo)
         healed, cost = _log_heal(scheduler, prepared, context)

@@ -71,7 +71,7 @@ class PreparedSample:
             seed=self.seed,
             tolerance=session.tolerance or 0.0,
         )
-        handle = session.group.begin_told(task, search.on_progress)
+        handle = session.group.begin_counted(task, search.on_progress)
         outcome = handle.result()
         paths = [path for path in outcome.texts if path is not None]
         if not outcome.is_complete:

@@ -64,7 +64,7 @@ class SelectBatch:
         on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
         baselines = [[group.begin(ScoreTask(p, one.trie, one.plain_needs)) for p in one.premises] for one in requests]
         exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
-            i: group.begin_told(ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows)
+            i: group.begin_counted(ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows)
             for i, one in enumerate(requests)
             if one.method == "exhaustive"
         }
@@ -73,7 +73,7 @@ class SelectBatch:
             with self._errors_of(i):
                 means.append(_mean(one, baselines[i]))
         searches: dict[int, Handle[SearchOutcome]] = {
-            i: group.begin_told(_best_first(one, means[i], session.tolerance or 0.0), on_progress, one.needs.n_rows)
+            i: group.begin_counted(_best_first(one, means[i], session.tolerance or 0.0), on_progress, one.needs.n_rows)
             for i, one in enumerate(requests)
             if i not in exhaustive
         }

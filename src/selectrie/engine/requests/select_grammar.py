@@ -32,7 +32,7 @@ from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
 from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature, TokenScore
 from selectrie.tokenization.prompts import Prompt
 
-MOST_LISTED = 100_000
+MAX_LISTED = 100_000
 """Maximum number of texts of a grammar for which all are choices.
 
 A grammar with more is searched, unless it is a list of texts.
@@ -44,11 +44,11 @@ RULES = ("joint", "token_mean")
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
     """Return all texts of a grammar, or None if it has to be searched.
 
-    There are at most `MOST_LISTED`, unless the grammar is a list of texts.
+    There are at most `MAX_LISTED`, unless the grammar is a list of texts.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
-    return grammar.listed(MOST_LISTED)  # `constrain` refuses a grammar that cannot be compiled
+    return grammar.listed(MAX_LISTED)  # `constrain` refuses a grammar that cannot be compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class PreparedGrammarSelect:
         spec = constrained.spec(self.search, rule=self.rule, merge_equal_text=self.rule == "joint")
         on_path = None if on_found is None else lambda path: on_found(shown(path.data), path.logp)
         task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, on_found=on_path)
-        handle = session.group.begin_told(task, self.search.on_progress)
+        handle = session.group.begin_counted(task, self.search.on_progress)
         outcome = handle.result()
         if not outcome.paths:
             raise nothing_found(constrained, outcome, self.search.max_tokens)

@@ -51,7 +51,7 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
     rows, ask, collector = job.rows, job.ask, job.collector
     if ask is None or collector is None:
         raise ProtocolError("nothing was asked for")
-    elements = [row - rows.asked_from for row in chosen]
+    elements = [row - rows.first_row for row in chosen]
     base = [rows.up[row] for row in chosen]
 
     def take(nodes: list[int], read: Rows) -> None:

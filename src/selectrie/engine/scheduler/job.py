@@ -193,7 +193,7 @@ class Job:
         branches = max(pending, floor.sequences + holds_none)
         return Capacity(floor.rows, n_prompt_left + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
-    def room_to_ask(self, capacity: Capacity, *, is_recurrent: bool) -> Capacity:
+    def capacity_to_ask(self, capacity: Capacity, *, is_recurrent: bool) -> Capacity:
         """Return what the task may ask for in this capacity; at least its floor."""
         held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
         rows, nodes = capacity.rows, held + capacity.nodes - n_prompt_left
@@ -246,8 +246,8 @@ class LogitsCache:
     The path alone determines the row.
     """
 
-    def __init__(self, most_bytes: int = ROW_CACHE_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int = ROW_CACHE_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._rows: OrderedDict[bytes, LogitArray] = OrderedDict()
         self._bytes = 0
 
@@ -261,11 +261,11 @@ class LogitsCache:
         return row
 
     def put(self, key: bytes, row: LogitArray) -> None:
-        if key in self._rows or row.nbytes > self._most_bytes:
+        if key in self._rows or row.nbytes > self._max_bytes:
             return
         self._rows[key] = row.copy()
         self._bytes += row.nbytes
-        while self._bytes > self._most_bytes:
+        while self._bytes > self._max_bytes:
             self._bytes -= self._rows.popitem(last=False)[1].nbytes
 
     def clear(self) -> None:

@@ -173,7 +173,7 @@ class ModelThread:
         at_least("max_waiting", max_waiting, 1)
         self._clock = clock
         self._max_waiting = max_waiting
-        self._places = [True] * (max_waiting or 0)  # one for each task that may still be queued
+        self._free_slots = [True] * (max_waiting or 0)  # one for each task that may still be queued
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
@@ -235,18 +235,18 @@ class ModelThread:
         with self.using():
             try:
                 if self._max_waiting is not None:
-                    self._take_place(job, self._max_waiting)
+                    self._take_slot(job, self._max_waiting)
                 self._put(job)
             except BaseException:
                 job.leave_queue()
                 raise
 
-    def _take_place(self, job: Job, most: int) -> None:
-        place: list[bool] = []
+    def _take_slot(self, job: Job, max_waiting: int) -> None:
+        slot: list[bool] = []
         # Set first: Ctrl-C may come as soon as the job has a place.
-        job.on_queued_no_more = partial(_move, place, self._places)
-        if not _move(self._places, place):
-            raise QueueFullError(most)
+        job.on_queued_no_more = partial(_move, slot, self._free_slots)
+        if not _move(self._free_slots, slot):
+            raise QueueFullError(max_waiting)
 
     def now(self) -> float:
         """Return the seconds on the clock that deadlines are compared with."""
@@ -395,15 +395,15 @@ class ModelThread:
         self._step()
         return True
 
-    def _received(self, *, block: bool, most_s: float | None = None) -> list[_Call | Job | None]:
+    def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | Job | None]:
         """Return everything queued since the last call.
 
-        With `block`, waits up to `most_s` seconds for the first item, or forever if
+        With `block`, waits up to `timeout_s` seconds for the first item, or forever if
         that is None. No local variable here or in the caller may hold a job while
         waiting: that reference would keep an abandoned engine alive.
         """
         try:
-            items = [self._inbox.get(timeout=most_s)] if block else []
+            items = [self._inbox.get(timeout=timeout_s)] if block else []
         except Empty:
             return []
         return items + [self._inbox.get() for _ in range(self._inbox.qsize())]
@@ -447,7 +447,7 @@ class ModelThread:
         while is_used:
             # Checked before the inbox: a thread that has left puts nothing into it.
             is_used = self._is_used()
-            for item in self._received(block=is_used, most_s=_LEAVING_S):
+            for item in self._received(block=is_used, timeout_s=_LEAVING_S):
                 if isinstance(item, Job):
                     item.answer(None, error)
                 elif item is not None and item.claim():

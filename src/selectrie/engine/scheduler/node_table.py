@@ -33,7 +33,7 @@ class NodeTable:
             recurrent-state model, where holding a node means holding its state) no
             longer needed as a parent.
         pending: Numbers of the rows of the last ask still to be evaluated, ascending.
-        asked_from: Number of the first row of the last ask.
+        first_row: Number of the first row of the last ask.
         n_held: Number of rows below row 0, pending ones included.
         n_leaves: Number of these rows that have no children.
         n_nodes: Number of these rows that have a node.
@@ -46,7 +46,7 @@ class NodeTable:
         self.keep, self.done = [True], [True]
         self._lost, self._n_children = [False], [0]
         self.pending: list[int] = []
-        self.asked_from = 1
+        self.first_row = 1
         self.n_held = self.n_leaves = self.n_nodes = self.n_lost = self.n_lost_leaves = 0
 
     def apply_ask(self, ask: Ask) -> list[int]:
@@ -68,7 +68,7 @@ class NodeTable:
                 self._count_leaf(up, -1)
             self._n_children[up] += 1
             self._append(up, token, keep=keep)
-        self.asked_from, self.pending = first, list(range(first, len(self.up)))
+        self.first_row, self.pending = first, list(range(first, len(self.up)))
         self.n_held += len(parents)
         self.n_leaves += len(parents)
         return gone
@@ -188,15 +188,15 @@ class NodeTable:
                 above = self.up[above]
         return sorted(lost)
 
-    def way_to(self, row: int, most: int) -> list[int]:
+    def way_to(self, row: int, max_rows: int) -> list[int]:
         """Return the path to a row from below its nearest ancestor that has a node.
 
-        The path is cut after `most` rows.
+        The path is cut after `max_rows` rows.
         """
         way = [row]
         while self.up[way[-1]] > 0 and self.node[self.up[way[-1]]] == NO_NODE:
             way.append(self.up[way[-1]])
-        return way[::-1][:most]
+        return way[::-1][:max_rows]
 
     def parents_of(self, rows: list[int]) -> list[int]:
         """Return the parents of some rows as nodes; `~j` is the j-th of these rows."""
@@ -222,7 +222,7 @@ class LinearRuns:
             else:
                 run_of.append(len(self._members))
                 self._members.append([])
-            self._members[run_of[i]].append(rows.asked_from + i)
+            self._members[run_of[i]].append(rows.first_row + i)
         self._base = [rows.up[run[0]] for run in self._members]
         self._tip = [run[-1] for run in self._members]
         self._carriers = frozenset(self._base)
@@ -236,7 +236,7 @@ class LinearRuns:
             if rows.done[base] and not rows.done[tip]
         ]
 
-    def choose(self, rows: NodeTable, most_rows: int, states: int) -> list[int]:
+    def choose(self, rows: NodeTable, max_rows: int, states: int) -> list[int]:
         """Return the rows of the runs to evaluate now, ascending.
 
         The result is empty if every state that a run could start from is gone. Runs
@@ -249,7 +249,7 @@ class LinearRuns:
         spare = int(bool(ready) and not self._keeps[ready[0]])
         chosen: list[int] = []
         for run in ready[: max(1, states + spare)]:
-            if chosen and len(chosen) + len(self._members[run]) > most_rows:
+            if chosen and len(chosen) + len(self._members[run]) > max_rows:
                 break
             chosen += self._members[run]
         return sorted(chosen)

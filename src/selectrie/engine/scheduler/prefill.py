@@ -19,7 +19,7 @@ A model of 0.5B in q8_0 on 2 cores takes 6.8 ms a row in calls of 32 rows and 6.
 calls of 128: more rows would only make the other tasks wait.
 """
 
-_LEAST_CHUNK = 32
+_MIN_CHUNK = 32
 """Rows below which a prompt's share of a call is not worthwhile.
 
 Rather than cutting shares smaller, fewer prompts take part and the others wait.
@@ -67,7 +67,7 @@ def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
     """Return the first jobs that can each have a worthwhile chunk, shortest first."""
     taking: list[Job] = []
     for job in jobs:
-        budget -= min(job.n_prompt_left, _LEAST_CHUNK)
+        budget -= min(job.n_prompt_left, _MIN_CHUNK)
         if taking and budget < 0:
             break
         taking.append(job)

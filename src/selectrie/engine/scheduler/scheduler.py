@@ -123,13 +123,13 @@ class Scheduler:
             job.answer(None, ProtocolError("a task needs a prompt of at least one token"))
             return
         limits, floor = self.model.limits, job.floor
-        for what, needed, available in (
+        for what, required, available in (
             ("nodes", len(job.prompt) + floor.nodes, limits.nodes),
             ("sequences", 2 if self._is_recurrent else floor.sequences + 1, limits.sequences),
             ("rows in one call", floor.rows, limits.rows_per_call),
         ):
-            if needed > available:
-                job.answer(None, CapacityError(what, needed=needed, available=available))
+            if required > available:
+                job.answer(None, CapacityError(what, needed=required, available=available))
                 return
         job.order = self._n_submitted
         self._n_submitted += 1
@@ -326,7 +326,7 @@ class Scheduler:
 
         Returns False if the task has finished.
         """
-        offer = job.room_to_ask(capacity, is_recurrent=self._is_recurrent)
+        offer = job.capacity_to_ask(capacity, is_recurrent=self._is_recurrent)
         ask = job.task.ask(offer)
         if ask is None:
             return False

@@ -14,7 +14,7 @@ from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.model_thread import Handle, ModelThread
 from selectrie.errors import CancelledError
 
-_MOST_HANDLES = 256
+_MAX_HANDLES = 256
 """Number of handles that a group keeps before it drops those that are done."""
 
 R = TypeVar("R")
@@ -47,7 +47,7 @@ class TaskGroup:
         self._priority, self._keep_cached = priority, keep_cached
         self._until = None if deadline_s is None else owner.now() + deadline_s
         self._handles: list[Handle[Any]] = []
-        self._most_handles = _MOST_HANDLES
+        self._max_handles = _MAX_HANDLES
         self._is_cancelled = False
         self._is_calling = False
         self._scope = _SCOPE.get()
@@ -61,9 +61,9 @@ class TaskGroup:
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
         """Queue a task (`ModelThread.handle`)."""
-        if len(self._handles) >= self._most_handles:  # a page starts thousands of tasks in turn
+        if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
-            self._most_handles = _MOST_HANDLES + 2 * len(self._handles)
+            self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
         left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
         handle = self.owner.handle(
             task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
@@ -73,15 +73,16 @@ class TaskGroup:
         handle.start()
         return handle
 
-    def begin_told(self, task: Counting[R], tell: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
+    def begin_counted(self, task: Counting[R], report: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
         """Queue a task and report its progress after each model call.
 
         Args:
             task: The task to run.
-            tell: Called with the number of rows read and `total`; None reports nothing.
+            report: Called with the number of rows read and `total`; None reports
+                nothing.
             total: Number of rows there are to read; 0 if it is unknown.
         """
-        return self.begin(task, None if tell is None else lambda: tell(task.n_evaluated, total))
+        return self.begin(task, None if report is None else lambda: report(task.n_evaluated, total))
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread (`ModelThread.call`)."""
