@@ -247,7 +247,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], type[SelectrieError], str]] = {
     "no such token": ({"prompt": [5, 10_000_000]}, TokenRangeError, "token 10000000 does not exist"),
     "a short prior": ({"prior": [1.0]}, ChoiceError, "1 weights for 2 choices"),
     "a negative prior": ({"prior": [1.0, -1.0]}, ChoiceError, "choice 1"),
-    "an unknown prior": ({"prior": {" a": 1.0, " the": 1.0, " an": 1.0}}, ChoiceError, "' an', which is no choice"),
+    "an unknown prior": ({"prior": {" a": 1.0, " the": 1.0, " an": 1.0}}, ChoiceError, "' an', which is not a choice"),
     "a rule that returns NaN": ({"rule": never}, OptionError, "nan for choice 0"),
     "a search without a bound": ({"rule": never, "search": SearchParams(method="best_first")}, OptionError, "no bound"),
 }

@@ -206,16 +206,16 @@ class Model(Protocol):
         with one more reference. It is evaluated again only if its row is wanted (on a
         scratch branch, counted as repeated).
 
-        A forking model takes only calls of one round (see `rounds`). Cached nodes are
-        evicted as room is needed, leaves first, least recently used first. Ancestors of
-        referenced nodes and of this call's parents are never evicted.
+        A recurrent-state model takes only calls of one round (see `rounds`). Cached
+        nodes are evicted as room is needed, leaves first, least recently used first.
+        Ancestors of referenced nodes and of this call's parents are never evicted.
 
         Args:
             parents: int32[B], a live node, or `~j` for element j < i of the same call.
             tokens: int32[B], the token of each new node.
             wanted: bool[B], the elements whose rows are needed.
             keep: bool[B], the elements that may become a parent in a later call. A
-                forking model keeps a state only for those.
+                recurrent-state model keeps a state only for those.
 
         Raises:
             CapacityError: If the call does not fit; holds what is needed and available.
@@ -293,11 +293,14 @@ def chain(parent: int, n: int) -> IntArray:
 
 
 def rounds(parents: IntArray, keep: BoolArray) -> IntArray:
-    """Split one call into rounds that a forking model can take, one `extend` each.
+    """Split a call into rounds that a recurrent-state model can take.
 
-    A forking model has a state only at the tip of each unbranched run of a call. A node
-    therefore joins its parent's round only if it is the parent's only child in the call
-    and the parent need not be kept. Otherwise it starts in a later round.
+    Each round is one `extend`.
+
+    A recurrent-state model has a state only at the tip of each unbranched run of a
+    call. A node therefore joins its parent's round only if it is the parent's only
+    child in the call and the parent need not be kept. Otherwise it starts in a later
+    round.
 
     A parent `~j` of an earlier round is a node by the time its child's round runs, and
     must be kept until then.

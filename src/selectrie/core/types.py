@@ -61,7 +61,7 @@ class Limits:
     Attributes:
         nodes: Number of evaluated tokens that fit at once, padding already subtracted.
         sequences: Number of branches alive at once: leaves of the live tree or, in a
-            forking model, nodes that own a state.
+            recurrent-state model, nodes that own a state.
         rows_per_call: Maximum number of rows that one `extend` may evaluate.
         kind: The kind of the model's memory.
         max_idle_rows: Number of rows evaluated while a cached node is idle, after which

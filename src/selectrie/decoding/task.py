@@ -40,8 +40,8 @@ class Ask:
         release: int32[m], local rows no longer needed; leaves come before or together
             with their ancestors. They are freed first.
         spent: int32[m], local rows that no later ask extends, although they carry other
-            nodes. A forking model may drop their state once this ask is evaluated. Row
-            0 is never among them.
+            nodes. A recurrent-state model may drop their state once this ask is
+            evaluated. Row 0 is never among them.
         again: bool[n], nodes that were evaluated for this task before and released
             since; an empty array means none.
     """
@@ -179,7 +179,7 @@ def check_count(rows: Rows, expected: int) -> None:
 def extend_in_rounds(
     model: Model, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray
 ) -> tuple[IntArray, Rows]:
-    """Evaluate a call of `Model.extend`, in several rounds where a model forks.
+    """Evaluate a call of `Model.extend`, in several rounds for a recurrent-state model.
 
     `model.rounds` splits the call; nodes that carry later rounds are kept for them. If
     a round fails, the nodes of earlier rounds are released.

@@ -1,7 +1,7 @@
 """Files that selectrie keeps between runs.
 
 This is the folder they lie in, and JSON files that survive a crash and a second
-process. Everything in it may be deleted at any time. Failing to write is no error.
+process. Everything in it may be deleted at any time. Failing to write is not an error.
 """
 
 from __future__ import annotations

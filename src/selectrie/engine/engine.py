@@ -222,7 +222,7 @@ class Engine:
                 one choice continues another.
             following: The text after the choice.
             prior: Weight of each choice.
-            search: How to search, and how many places must be certain.
+            search: How to search, and how many of the best must be certain.
             prompting: Boundary, delimiter, chat, truncation.
 
         Raises:
@@ -293,9 +293,9 @@ class Engine:
         search: SearchParams | None = None,
         prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> Selection:
-        """Decide as `select` does, with more places certain.
+        """Decide as `select` does, with more of the best choices certain.
 
-        These are all places, or the first `search.k`. Read them from `.ranked` or
+        These are all choices, or the first `search.k`. Read them from `.ranked` or
         `.top(k)`.
         """
         search = SearchParams(stop="all") if search is None else search

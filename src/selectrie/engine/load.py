@@ -186,5 +186,5 @@ class SelfCheckFile:
         return check if is_plausible(check, limits) else None
 
     def put(self, key: str, check: SelfCheck) -> None:
-        """Add a check; a cache that cannot be written is no error."""
+        """Add a check; a cache that cannot be written is not an error."""
         write_object(self._path, read_object(self._path) | {key: asdict(check)})

@@ -51,7 +51,7 @@ class Marks:
     """The files that passed, by digest and build.
 
     They are entries of a JSON file that may be deleted at any time. Failing to write
-    one is no error; the file is then tried again.
+    one is not an error; the file is then tried again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,7 +103,7 @@ def _survives(path: Path, precision: Precision, timeout_s: float) -> bool:
         return False
     first_line, _, report = stdout.partition("\n")
     if first_line.rstrip() != START_LINE and code >= 0:
-        logger.debug("%s is no Python that has selectrie: %s", sys.executable, stderr[-_MAX_MESSAGE:])
+        logger.debug("%s cannot import selectrie: %s", sys.executable, stderr[-_MAX_MESSAGE:])
         return False
     if code == 0:
         _raise_reported(path, report)

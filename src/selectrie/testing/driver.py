@@ -22,7 +22,7 @@ def run(task: Task[R], model: Model) -> R:
     parents it does not hold.
     """
     limits = model.limits
-    n_states = 1 if limits.kind.is_recurrent else 0  # a forking model keeps the prompt's state too
+    n_states = 1 if limits.kind.is_recurrent else 0  # a recurrent-state model keeps the prompt's state too
     capacity = Capacity(limits.rows_per_call, limits.nodes - len(task.prompt), limits.sequences - n_states)
     held, rows = _prefill(task.prompt, model)
     local = held[-1:]  # node of each local row

@@ -42,8 +42,8 @@ class FakeModel:
 
     `HashModel` and `TableModel` define that function. The model keeps to the port
     strictly: limits and rounds are enforced, and the next `extend` fills the buffer of
-    the last one with NaN, so that rows read too late are noticed. Forking kinds keep a
-    state only for kept nodes.
+    the last one with NaN, so that rows read too late are noticed. Recurrent-state kinds
+    keep a state only for kept nodes.
 
     Attributes:
         calls: Number of decodes so far.
@@ -146,7 +146,7 @@ class FakeModel:
             if parent in stateless:
                 again.add(stateless[parent])
             elif parent >= 0 and parent not in self._states:
-                raise NodeError(parent, "was not kept: a forking model cannot extend it")
+                raise NodeError(parent, "was not kept: a recurrent-state model cannot extend it")
         return again
 
     def _check_capacity(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:

@@ -74,8 +74,8 @@ def check_model(
 
     Operations: new leaves, inner nodes, the prompt's nodes and its end extended again,
     nodes wanted again, kept or not, released, forgotten or trimmed, and calls that must
-    be refused. Calls of forking models are cut by `model.rounds`. Both models are
-    closed.
+    be refused. Calls of recurrent-state models are cut by `model.rounds`. Both models
+    are closed.
 
     Args:
         make_model: Returns a fresh, empty model. It is called twice; the second model
@@ -201,7 +201,7 @@ class _Check:
         prompt = (*self._start, *(self._token() for _ in range(int(self._rng.integers(1, max(2, self._longest // 2))))))
         node, depth = self._model.match_prefix(np.array(prompt, dtype=np.int32))
         if not 0 <= depth <= len(prompt) or (depth == 0) != (node == ROOT):
-            raise LawBroken(1, f"find returned node {node} at depth {depth}", path=prompt)
+            raise LawBroken(1, f"match_prefix returned node {node} at depth {depth}", path=prompt)
         self._held.append((node, prompt[:depth], True))
         size = self._call_size()
         paths = [prompt[:n] for n in range(depth + 1, len(prompt) + 1)][:size]
@@ -281,9 +281,9 @@ class _Check:
             raise LawBroken(5, f"a call of {n} rows that must raise {expected.__name__} was accepted")
         self.refusals += 1
         if self._model.capacity() != capacity:
-            raise LawBroken(5, f"a refused call changed the room from {capacity} to {self._model.capacity()}")
+            raise LawBroken(5, f"a refused call changed the capacity from {capacity} to {self._model.capacity()}")
         if self._depths() != depths:
-            raise LawBroken(5, "a refused call changed what find returns")
+            raise LawBroken(5, "a refused call changed what match_prefix returns")
 
     def _depths(self) -> list[tuple[int, int]]:
         """Return what `match_prefix` returns for every held path."""

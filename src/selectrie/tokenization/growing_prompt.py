@@ -180,7 +180,7 @@ class GrowingPrompt:
             data: The drawn bytes to write.
         """
         if self._is_between_turns:
-            raise PromptError("on a page with roles, what is drawn must be inside one, such as the assistant's")
+            raise PromptError("on a page with roles, generated text must be inside one, such as the assistant's")
         text = data.decode("utf-8", "replace")
         page = self._settled
         healed = self._rest_after(page, context)
@@ -332,7 +332,7 @@ class GrowingPrompt:
             or not np.array_equal(tokens[:n], context)
             or (self._vocabulary.lengths[tokens[n:]] == 0).any()
         ):
-            raise ProtocolError("what was drawn was not drawn after this page")
+            raise ProtocolError("the tokens were not drawn after this page")
         return self._vocabulary.decode(tokens[n:])
 
     def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:

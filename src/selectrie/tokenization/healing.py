@@ -25,7 +25,7 @@ class HealPlan:
 
     - Covering tokens begin with all of `rest`.
     - Inner children of n spell a proper prefix of `rest`.
-    - Open tokens spell a proper prefix of `rest` too, but are no children in the trie.
+    - Open tokens spell a proper prefix of `rest` too, but are not children in the trie.
 
     With sums over the inner children m of n:
 

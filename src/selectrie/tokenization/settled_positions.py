@@ -39,7 +39,7 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) 
     whatever follows the text:
 
     - before a space that follows no white space;
-    - between a letter or a digit and a punctuation mark that is no apostrophe;
+    - between a letter or a digit and a punctuation mark that is not an apostrophe;
     - after a line end, before blanks and then an ASCII letter or digit of this text.
 
     If words are runs of letters that merges alone encode, the position between two

@@ -119,8 +119,8 @@ class ExactOutcome:
             or nothing is left.
         close_steps: For each stream, the random numbers, counted from 0, that the
             tolerance could have decided otherwise.
-        is_complete: Whether all texts were drawn. If not, those that were drawn are no
-            sample, because short texts come first.
+        is_complete: Whether all texts were drawn. If not, those that were drawn are not
+            a sample, because short texts come first.
         is_empty: Whether no text of at most `max_tokens` tokens has any probability.
         mass_low, mass_high: Bounds on the probability of all such texts together, given
             the healed bytes: what was found, and what was not removed.

@@ -114,7 +114,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
 
     @property
     def states(self) -> int:
-        """Return how many states a forking model holds for this task at once.
+        """Return how many states a recurrent-state model holds for this task at once.
 
         They belong to the kept paths and to what these are extended to.
         """

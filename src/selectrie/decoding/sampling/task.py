@@ -185,7 +185,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
 
     @property
     def states(self) -> int:
-        """Return how many states a forking model holds for this task at once.
+        """Return how many states a recurrent-state model holds for this task at once.
 
         Those are the state of the tip and that of the token below; guesses do not
         count.

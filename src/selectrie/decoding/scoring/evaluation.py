@@ -28,7 +28,7 @@ class RowNeeds:
         row: bool[N], nodes whose row is needed, closed under ancestors. The root is
             always among them; its row comes with the prompt.
         eog: bool[N], nodes where the mass of `eog_ids` is read.
-        rest: bool[N], nodes where the mass of all tokens that are no children is read.
+        rest: bool[N], nodes where the mass of all tokens that are not children is read.
         observe: (node, distinct ids), whose summed probability is read too, in the
             caller's order (for healing).
         eog_ids: int32[], all end-of-generation ids.

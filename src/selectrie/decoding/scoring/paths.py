@@ -135,7 +135,7 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArr
     """Return bounds on log q(n), float64[N] twice.
 
     q(n) is the probability that the text after n reaches no end below n. It is the sum
-    of p(t) over tokens t that are no children, plus the sum of p(m) q(m) over children
+    of p(t) over tokens t that are not children, plus the sum of p(m) q(m) over children
     m that end no path. All terms are positive, whereas 1 - sum would cancel. A leaf has
     q = 1; a missing row leaves q in [0, 1]. Nodes above all ends are NaN, since they
     are never needed. Levels are computed from the deepest upwards, vectorised.

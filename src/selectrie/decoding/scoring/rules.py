@@ -126,7 +126,7 @@ def _prior_by_name(prior: Mapping[str, float], choices: Sequence[str]) -> list[o
     known = set(choices)
     unknown = next((key for key in prior if key not in known), None)
     if unknown is not None:
-        raise ChoiceError(f"the prior names {unknown!r}, which is no choice")
+        raise ChoiceError(f"the prior names {unknown!r}, which is not a choice")
     for index, choice in enumerate(choices):
         if choice not in prior:
             raise ChoiceError("the prior does not name it; give every choice a weight", index=index, choice=choice)

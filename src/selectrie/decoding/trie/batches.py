@@ -40,8 +40,8 @@ class DepthFirstWindows:
         np.maximum.at(self._last_child, self._up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
         self._token, self._depth, self._wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
         n = len(self.nodes)
-        # 1 where the next node is no child, so that this is a leaf of what is asked so
-        # far.
+        # 1 where the next node is not a child, so that this is a leaf of what is asked
+        # so far.
         turns = np.ones(n, dtype=np.int64)
         turns[:-1] = self._up[1:] != np.arange(n - 1)
         self._leaves_before = np.concatenate(([0], np.cumsum(turns)))
@@ -71,7 +71,7 @@ class DepthFirstWindows:
     def spent(self) -> IntArray:
         """Return the local rows of `held` that no later node directly extends, int32[].
 
-        A forking model does not need to keep their state.
+        A recurrent-state model does not need to keep their state.
         """
         return np.asarray(self._held[self._last_child[self._held] < self.at] + self._shift, dtype=np.int32)
 

@@ -1,6 +1,6 @@
-"""Depth-first waves over the nodes that a best-first search still wants.
+"""Depth-first waves over the nodes that a best-first search still needs.
 
-They are used in rooms so small that best-first search would evaluate rows again.
+They are used in capacities so small that best-first search would evaluate rows again.
 """
 
 from __future__ import annotations

@@ -286,7 +286,7 @@ def _n_best(request: JointRequest) -> int:
 def _certificate(request: JointRequest, selection: Selection) -> tuple[Certificate, float]:
     """Return the certificate of the first k, and a bound on what was not scored.
 
-    One more place than k may have been searched.
+    One text more than k may have been searched for.
     """
     certificate, n_best = selection.certificate, _n_best(request)
     scores = selection.choices.score[selection.choices.order(n_best)]

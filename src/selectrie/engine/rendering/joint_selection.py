@@ -132,7 +132,7 @@ def _terminator(terminator: str, letters: ProductAutomaton) -> str:
     if terminator != "auto":
         return terminator
     if letters.can_end(letters.start()):
-        reason = "may be empty, and what an empty text is worth shows in what follows it"
+        reason = "may be empty, and an empty text can only be scored by the text after it"
         raise ChoiceError(f"the block {reason}: give text after it, or fewer options")
     return "unless-continued" if _continue_one_another(letters) else "none"
 
@@ -190,7 +190,7 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
             texts.update(dict.fromkeys(_continuing(searched.letters, text, MAX_CONTINUING + 1)))
             if len(texts) > MAX_CONTINUING:
                 raise ChoiceError(
-                    f"more than {MAX_CONTINUING} texts of the block go on where another one ends; "
+                    f"more than {MAX_CONTINUING} texts of the block continue another one; "
                     "give text after the block, so that each has an end"
                 )
     return sorted(texts)
@@ -199,7 +199,8 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
 def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | None:
     """Return the texts found as choices.
 
-    Returns None if the tokenizer encodes one of them otherwise than it was found.
+    Returns None if the tokenizer encodes one of them differently from how the search
+    spelled it.
     """
     texts = _scored_texts(searched)
     wide, known = searched.paths.context, searched.search.tokens

@@ -48,7 +48,7 @@ class SelectSlot:
         rule: The scoring rule.
         terminator: What ends a choice; None chooses by the position on the page.
         prior: Weights of the options, in their order, or None.
-        search: How to search, and how many places must be certain.
+        search: How to search, and how many of the best options must be certain.
         temperature: Draw an option by softmax(score / temperature) instead of taking
             the best; None takes the best.
         seed: Seed of that draw; None takes the one of the position.
@@ -156,7 +156,7 @@ class SlotArguments:
         return default if value is None else value
 
     def present(self, *names: str) -> dict[str, Any]:
-        """Return those of these arguments that were given and are not None."""
+        """Return those of these arguments that are present and not None."""
         return {name: value for name in names if (value := self._values.get(name)) is not None}
 
     def reporting(self, name: str) -> AbstractContextManager[None]:
@@ -179,10 +179,10 @@ class SlotArguments:
             return self.template.read_grammar(value)
 
     def space(self) -> tuple[tuple[Option, ...] | None, Grammar | None]:
-        """Return what the slot may contain: options or a grammar, the other None."""
+        """Return the options or the grammar of the slot; the other one is None."""
         grammar = self.grammar()
         if self.options is None and grammar is None:
-            raise self.error("nothing says what may stand here; give options=, grammar= or regex=")
+            raise self.error("the slot has neither options nor a grammar; give options=, grammar= or regex=")
         return self.options, grammar
 
 

@@ -54,8 +54,8 @@ class PreparedSample:
         """Draw the texts.
 
         Raises `NothingFoundError` if there are none within `max_tokens`, or if the
-        budget was used up: the texts drawn until then are no sample, since short texts
-        come first.
+        budget was used up: the texts drawn until then are not a sample, since short
+        texts come first.
         """
         return self._draw(session) if self.exact else self._draw_locally(session)
 
@@ -93,7 +93,7 @@ class PreparedSample:
         )
 
     def _too_few(self, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
-        """Return the error that says why there is no sample and what helps."""
+        """Return the error that says why a sample is missing and what helps."""
         name = self.constrained.grammar.name
         if outcome.is_empty:
             reason = f"none of at most {self.search.max_tokens} tokens is possible"
