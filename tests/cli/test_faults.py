@@ -18,7 +18,7 @@ from selectrie.evaluation.run_folder import check_folder
 from selectrie.evaluation.runner import read_run
 from selectrie.evaluation.tasks import load_task
 from selectrie.options import BeamSearchParams
-from selectrie.options.beam import MOST_PENALTY
+from selectrie.options.beam import MAX_PENALTY
 from selectrie.template.analysis.template import Template
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,10 +108,10 @@ def test_a_prior_that_is_no_number_is_refused(tmp_path: Path, number: str):
 
 def test_a_length_penalty_is_bounded():
     """As many tokens as there may be, to this power, are a float."""
-    assert BeamSearchParams(length_penalty=MOST_PENALTY).length_penalty == MOST_PENALTY
-    assert float(sys.maxsize) ** MOST_PENALTY < float("inf")
+    assert BeamSearchParams(length_penalty=MAX_PENALTY).length_penalty == MAX_PENALTY
+    assert float(sys.maxsize) ** MAX_PENALTY < float("inf")
     with pytest.raises(OptionError, match="length_penalty"):
-        BeamSearchParams(length_penalty=MOST_PENALTY + 1)
+        BeamSearchParams(length_penalty=MAX_PENALTY + 1)
 
 
 @pytest.mark.parametrize("name", ["x" * 10_000, "a/" * 3_000, "a\0b", "\ud800", "/dev/null/x"], ids=ascii)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.errors import InputFileError, OptionError
-from selectrie.options.checks import MOST_NUMBER
+from selectrie.options.checks import MAX_NUMBER
 
 STDIN = "-"
 """The path that means standard input."""
@@ -148,7 +148,7 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     for choice, p in prior.items():
         if choice not in known:
             raise InputFileError(path, f"{choice!r} is not one of the choices")
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= MOST_NUMBER:
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= MAX_NUMBER:
             raise InputFileError(path, f"{choice!r}: {p!r} is not a probability")
     return {choice: float(p) for choice, p in prior.items()}
 

@@ -199,7 +199,7 @@ class ModelPool:
         """
         if name not in self._entries:
             raise OptionError("name", name, "one of " + ", ".join(map(repr, self._entries)))
-        number("wait_s", wait_s, least=0, remedy="seconds to wait, 0 for none")
+        number("wait_s", wait_s, min_value=0, remedy="seconds to wait, 0 for none")
         entry, use = self._entries[name], _Use()
         try:
             yield self._acquire(entry, use, monotonic() + wait_s)

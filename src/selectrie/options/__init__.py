@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from selectrie.options.beam import BEAM_TERMINATORS, DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.checks import (
-    MOST_TEXTS,
+    MAX_TEXTS,
     at_least,
     flag,
     named,
@@ -46,7 +46,7 @@ __all__ = [
     "DEFAULT_SEARCH",
     "DEFAULT_STOPPING",
     "GRAMMAR_NODES",
-    "MOST_TEXTS",
+    "MAX_TEXTS",
     "RULES",
     "TERMINATORS",
     "BeamSearchParams",

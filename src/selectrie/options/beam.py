@@ -10,7 +10,7 @@ from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog")
-MOST_PENALTY = 16
+MAX_PENALTY = 16
 """Largest exponent of the length.
 
 The largest `max_tokens`, 2^63, to this power is still a float.
@@ -69,9 +69,9 @@ class BeamSearchParams:
         for name in ("width", "n", "max_tokens", "groups"):
             at_least(name, getattr(self, name), 1, optional=False)
         at_least("budget_nodes", self.budget_nodes, 1)
-        remedy = f"a number from 0 to {MOST_PENALTY} (0 = the joint itself)"
-        number("length_penalty", self.length_penalty, least=0, most=MOST_PENALTY, remedy=remedy)
-        number("diversity", self.diversity, least=0, remedy="nats, at least 0 (0 = groups are independent)")
+        remedy = f"a number from 0 to {MAX_PENALTY} (0 = the joint itself)"
+        number("length_penalty", self.length_penalty, min_value=0, max_value=MAX_PENALTY, remedy=remedy)
+        number("diversity", self.diversity, min_value=0, remedy="nats, at least 0 (0 = groups are independent)")
         one_of("terminator", self.terminator, BEAM_TERMINATORS)
         for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):
             flag(name, getattr(self, name))

@@ -13,10 +13,10 @@ from typing import Any
 
 from selectrie.errors import OptionError
 
-MOST_NUMBER = sys.float_info.max
+MAX_NUMBER = sys.float_info.max
 """Largest number that is accepted: greater whole numbers do not fit a float."""
 
-MOST_TEXTS = 65_536
+MAX_TEXTS = 65_536
 """Maximum number of texts that one request may draw; each text is a separate task."""
 
 
@@ -26,17 +26,17 @@ def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise OptionError(name, value, "one of " + ", ".join(repr(a) for a in allowed))
 
 
-def at_least(name: str, value: object, least: int, *, most: int = sys.maxsize, optional: bool = True) -> None:
-    """Raise `OptionError` unless value is an integer from `least` to `most`.
+def at_least(name: str, value: object, min_value: int, *, max_value: int = sys.maxsize, optional: bool = True) -> None:
+    """Raise `OptionError` unless value is an integer from `min_value` to `max_value`.
 
     None is accepted too if the value is optional.
     """
     if value is None and optional:
         return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise OptionError(name, value, f"a whole number of at least {least}")
-    if value > most:
-        raise OptionError(name, value, f"a whole number from {least} to {most}")
+    if not isinstance(value, int) or isinstance(value, bool) or value < min_value:
+        raise OptionError(name, value, f"a whole number of at least {min_value}")
+    if value > max_value:
+        raise OptionError(name, value, f"a whole number from {min_value} to {max_value}")
 
 
 def record(name: str, value: object, kind: type) -> None:
@@ -72,13 +72,13 @@ def probability(name: str, value: object) -> None:
         raise OptionError(name, value, "a probability in (0, 1]")
 
 
-def number(name: str, value: object, *, least: float, most: float = math.inf, remedy: str) -> None:
-    """Raise `OptionError` unless value is a finite number from `least` to `most`.
+def number(name: str, value: object, *, min_value: float, max_value: float = math.inf, remedy: str) -> None:
+    """Raise `OptionError` unless value is finite, and from `min_value` to `max_value`.
 
     `remedy` says what to give instead.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not max(least, -MOST_NUMBER) <= value <= min(most, MOST_NUMBER):  # type: ignore[operator]
+    if not is_number or not max(min_value, -MAX_NUMBER) <= value <= min(max_value, MAX_NUMBER):  # type: ignore[operator]
         raise OptionError(name, value, remedy)
 
 

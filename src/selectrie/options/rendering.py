@@ -44,7 +44,10 @@ class RenderParams:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
             number(
-                "deadline_s", self.deadline_s, least=math.ulp(0.0), remedy="seconds above 0, or None for no deadline"
+                "deadline_s",
+                self.deadline_s,
+                min_value=math.ulp(0.0),
+                remedy="seconds above 0, or None for no deadline",
             )
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:

@@ -55,15 +55,17 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     def __post_init__(self) -> None:
-        number("temperature", self.temperature, least=0, remedy="a number of at least 0 (0 = the most probable token)")
+        number(
+            "temperature", self.temperature, min_value=0, remedy="a number of at least 0 (0 = the most probable token)"
+        )
         at_least("top_k", self.top_k, 0, optional=False)
-        number("top_p", self.top_p, least=0, most=1, remedy="a number from 0 to 1 (1 = all tokens)")
-        number("min_p", self.min_p, least=0, most=1, remedy="a number from 0 to 1 (0 = all tokens)")
-        number("typical_p", self.typical_p, least=0, most=1, remedy="a number from 0 to 1 (1 = all tokens)")
-        least = math.ulp(0.0)
-        number("repeat_penalty", self.repeat_penalty, least=least, remedy="a number above 0 (1 = no penalty)")
+        number("top_p", self.top_p, min_value=0, max_value=1, remedy="a number from 0 to 1 (1 = all tokens)")
+        number("min_p", self.min_p, min_value=0, max_value=1, remedy="a number from 0 to 1 (0 = all tokens)")
+        number("typical_p", self.typical_p, min_value=0, max_value=1, remedy="a number from 0 to 1 (1 = all tokens)")
+        smallest = math.ulp(0.0)
+        number("repeat_penalty", self.repeat_penalty, min_value=smallest, remedy="a number above 0 (1 = no penalty)")
         for name in ("presence_penalty", "frequency_penalty"):
-            number(name, getattr(self, name), least=-math.inf, remedy="a finite number (0 = no penalty)")
+            number(name, getattr(self, name), min_value=-math.inf, remedy="a finite number (0 = no penalty)")
         at_least("penalty_last_n", self.penalty_last_n, -1, optional=False)
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
 

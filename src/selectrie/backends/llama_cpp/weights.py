@@ -65,12 +65,12 @@ class LlamaOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        at_least("n_ctx", self.n_ctx, 8, most=MOST_CELLS)
-        at_least("n_batch", self.n_batch, 8, most=MOST_CELLS)
+        at_least("n_ctx", self.n_ctx, 8, max_value=MOST_CELLS)
+        at_least("n_batch", self.n_batch, 8, max_value=MOST_CELLS)
         at_least("n_threads", self.n_threads, 1)
         if self.n_threads is not None and self.n_threads > MOST_THREADS:
             raise OptionError("n_threads", self.n_threads, f"at most {MOST_THREADS}")
-        at_least("n_gpu_layers", self.n_gpu_layers, -1, most=MOST_LAYERS)
+        at_least("n_gpu_layers", self.n_gpu_layers, -1, max_value=MOST_LAYERS)
         one_of("precision", self.precision, tuple(p.value for p in Precision))
         object.__setattr__(self, "precision", Precision(self.precision))
 

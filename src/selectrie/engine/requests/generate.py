@@ -27,7 +27,7 @@ from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
     DEFAULT_STOPPING,
-    MOST_TEXTS,
+    MAX_TEXTS,
     PromptParams,
     SamplingParams,
     StopParams,
@@ -78,7 +78,7 @@ class GenerationParams:
     deadline_s: float | None = None
 
     def __post_init__(self) -> None:
-        at_least("best_of", self.best_of, 1, most=MOST_TEXTS)
+        at_least("best_of", self.best_of, 1, max_value=MAX_TEXTS)
         if self.choices is not None:
             object.__setattr__(self, "choices", texts("choices", self.choices))
             if not self.choices:
@@ -93,7 +93,10 @@ class GenerationParams:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
             number(
-                "deadline_s", self.deadline_s, least=math.ulp(0.0), remedy="seconds above 0, or None for no deadline"
+                "deadline_s",
+                self.deadline_s,
+                min_value=math.ulp(0.0),
+                remedy="seconds above 0, or None for no deadline",
             )
 
 
@@ -113,7 +116,7 @@ class GenerateRequest:
     options: GenerationParams = DEFAULT_GENERATING
 
     def __post_init__(self) -> None:
-        at_least("n", self.n, 1, most=MOST_TEXTS, optional=False)
+        at_least("n", self.n, 1, max_value=MAX_TEXTS, optional=False)
         object.__setattr__(self, "seed", seed("seed", self.seed))
         record("sampling", self.sampling, SamplingParams)
         record("stopping", self.stopping, StopParams)

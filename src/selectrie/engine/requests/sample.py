@@ -18,7 +18,7 @@ from selectrie.grammar import Grammar
 from selectrie.options import (
     BEAM_TERMINATORS,
     GRAMMAR_NODES,
-    MOST_TEXTS,
+    MAX_TEXTS,
     SamplingParams,
     SearchParams,
     StopParams,
@@ -162,7 +162,7 @@ def prepare(
     model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest, *, n: int, seed: int | None, exact: bool
 ) -> PreparedSample:
     """Check and tokenize a request for draws."""
-    at_least("n", n, 1, most=MOST_TEXTS, optional=False)
+    at_least("n", n, 1, max_value=MAX_TEXTS, optional=False)
     first = checked_seed("seed", seed)
     flag("exact", exact)
     one_of("terminator", request.terminator, BEAM_TERMINATORS)

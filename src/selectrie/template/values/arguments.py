@@ -99,9 +99,9 @@ def _check_language(name: str, value: object, grammars: Grammars) -> None:
     (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
-def _number(name: str, value: object, *, most: float = float("inf")) -> None:
-    remedy = "a number of at least 0" if most == float("inf") else f"a number from 0 to {most:g}"
-    number(name, value, least=0, most=most, remedy=remedy)
+def _number(name: str, value: object, *, max_value: float = float("inf")) -> None:
+    remedy = "a number of at least 0" if max_value == float("inf") else f"a number from 0 to {max_value:g}"
+    number(name, value, min_value=0, max_value=max_value, remedy=remedy)
 
 
 def _text(_name: str, value: object) -> None:
@@ -156,12 +156,12 @@ def _prior(name: str, value: object) -> None:
     if len(weights) > MOST_OPTIONS:
         raise OptionError(name, value, f"at most {MOST_OPTIONS} weights")
     for index, weight in enumerate(weights):
-        number(f"{name}[{index}]", weight, least=0, remedy="finite weights of at least 0")
+        number(f"{name}[{index}]", weight, min_value=0, remedy="finite weights of at least 0")
 
 
-_COUNT = partial(at_least, least=1, optional=False)
-_NATURAL = partial(at_least, least=0, optional=False)
-_SHARE = partial(_number, most=1)
+_COUNT = partial(at_least, min_value=1, optional=False)
+_NATURAL = partial(at_least, min_value=0, optional=False)
+_SHARE = partial(_number, max_value=1)
 _HIDDEN: Mapping[str, Check] = {"hidden": flag}
 _CHECKS: Mapping[str, Mapping[str, Check]] = MappingProxyType(
     {
