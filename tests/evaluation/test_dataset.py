@@ -349,8 +349,8 @@ def test_each_step_does_what_it_says(step):
     """One text by one step; a list part by part."""
     arguments, before, after = DONE[step]
     prepare = Preparation("f", steps=((step, arguments),))
-    assert prepare.done_to(before) == after
-    assert prepare.done_to([before, [before]]) == [after, [after]]
+    assert prepare.apply(before) == after
+    assert prepare.apply([before, [before]]) == [after, [after]]
 
 
 def test_steps_that_cannot_be_done_are_told():
@@ -362,9 +362,9 @@ def test_steps_that_cannot_be_done_are_told():
         (("strip", ()), 3),
     ):
         with pytest.raises(FieldError, match=r"expected|no '_'"):
-            Preparation("f", steps=(step,)).done_to(value)
-    assert Preparation("f").done_to(3) == 3
-    assert Preparation("f", steps=(("cut", ("0",)),)).done_to("ab") == "ab"
+            Preparation("f", steps=(step,)).apply(value)
+    assert Preparation("f").apply(3) == 3
+    assert Preparation("f", steps=(("cut", ("0",)),)).apply("ab") == "ab"
 
 
 def test_fields_in_fields():

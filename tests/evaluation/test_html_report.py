@@ -18,7 +18,7 @@ from selectrie.evaluation.compare import compare, comparison_dict
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
 from selectrie.evaluation.report import svg
-from selectrie.evaluation.report.html import MOST_PROBLEMS, comparison_page, evaluation_page
+from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
 from selectrie.evaluation.report.svg import Axis, Row, Words
 from selectrie.evaluation.results import Evaluation, TaskResult
 
@@ -245,7 +245,7 @@ def test_a_run_without_a_measured_item_has_a_page():
     """It says why."""
     words = Reader(evaluation_page(evaluation([record(0, (), problem="too long")]))).words
     assert "1 could not be measured" in words
-    many = evaluation([record(i, (), problem="too long") for i in range(MOST_PROBLEMS + 5)])
+    many = evaluation([record(i, (), problem="too long") for i in range(MAX_PROBLEMS + 5)])
     assert "(and 5 more)" in Reader(evaluation_page(many)).words
 
 

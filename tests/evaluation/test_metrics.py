@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import OptionError
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
-from selectrie.evaluation.metrics import METRICS, estimate, named, wanted
+from selectrie.evaluation.metrics import METRICS, baseline_needs, estimate, named
 from selectrie.evaluation.results import TaskResult, record_from_json, record_to_json
 
 
@@ -133,9 +133,9 @@ def test_names_are_checked():
     """A wrong name is told with the nearest right one; needs are collected."""
     with pytest.raises(OptionError, match="did you mean 'acc_norm'"):
         named(["acc", "acc_nrom"])
-    assert wanted(named(["acc", "pmi_dc"])).premise
-    assert not wanted(named(["acc", "pmi_dc"])).unconditional
-    assert wanted(named(["calibrated"])).content_free
+    assert baseline_needs(named(["acc", "pmi_dc"])).premise
+    assert not baseline_needs(named(["acc", "pmi_dc"])).unconditional
+    assert baseline_needs(named(["calibrated"])).content_free
 
 
 logs = st.lists(st.floats(-50, 0), min_size=2, max_size=5)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError, MissingExtraError
 from selectrie.evaluation import readers
-from selectrie.evaluation.readers import MOST_LINE_BYTES, MOST_WHOLE_BYTES, read_data
+from selectrie.evaluation.readers import MAX_LINE_BYTES, MAX_WHOLE_BYTES, read_data
 
 GOOD = b'{"a": 1}\n'
 
@@ -106,7 +106,7 @@ def test_a_line_of_a_gigabyte_ends_at_once(name, line, tmp_path):
     path = tmp_path / name
     path.write_bytes(GOOD)
     os.truncate(path, 1 << 30)
-    assert max(MOST_LINE_BYTES, MOST_WHOLE_BYTES) < 1 << 30
+    assert max(MAX_LINE_BYTES, MAX_WHOLE_BYTES) < 1 << 30
     with pytest.raises(InputFileError, match=r"line has more than 16 MiB|larger than 256 MiB") as caught:
         read_data(path)
     assert caught.value.line == line

@@ -23,8 +23,8 @@ def test_a_pattern_that_would_take_years_is_stopped(monkeypatch):
     """By the time limit of the package `regex`; the error names the pattern."""
     monkeypatch.setattr(field_steps, "SUB_SECONDS", 0.05)
     with pytest.raises(FieldError, match=r"\(a\|aa\)\+\$.* takes more than"):
-        prepared(("sub", "(a|aa)+$", "b")).done_to("a" * 60 + "c")
-    assert prepared(("sub", r"\s+(?=\w)", r"\1")).done_to("a  b ") == r"a\1b "
+        prepared(("sub", "(a|aa)+$", "b")).apply("a" * 60 + "c")
+    assert prepared(("sub", r"\s+(?=\w)", r"\1")).apply("a  b ") == r"a\1b "
 
 
 @pytest.mark.parametrize(
@@ -47,29 +47,29 @@ def test_the_largest_pattern_is_read():
 
 def test_repeats_that_are_small_are_read():
     """Counts, classes and escaped braces."""
-    assert prepared(("sub", r"(?:[{(]a){2,3}\{9999\}|b{20}", "-")).done_to("{a(a{9999} " + "b" * 20) == "- -"
+    assert prepared(("sub", r"(?:[{(]a){2,3}\{9999\}|b{20}", "-")).apply("{a(a{9999} " + "b" * 20) == "- -"
 
 
 @pytest.mark.parametrize("step", [("replace", "a", "a" * 10), ("sub", "a", "a" * 10), ("sub", "", "aaaaaaaaaa")])
 def test_texts_do_not_grow_without_bound(step, monkeypatch):
     """Twelve times tenfold is refused before it is made."""
-    monkeypatch.setattr(field_steps, "MOST_CHARACTERS", 10_000)
-    assert len(prepared(step).done_to("a")) >= 10
+    monkeypatch.setattr(field_steps, "MAX_CHARACTERS", 10_000)
+    assert len(prepared(step).apply("a")) >= 10
     with pytest.raises(FieldError, match="more than 10000 characters"):
-        prepared(*[step] * 12).done_to("a")
+        prepared(*[step] * 12).apply("a")
     with pytest.raises(FieldError, match="more than 10000 characters"):
-        prepared(*[step] * 3).done_to(["a"] * 100)
+        prepared(*[step] * 3).apply(["a"] * 100)
 
 
 def test_a_long_text_that_does_not_grow_is_read(monkeypatch):
     """The bound is on what steps add."""
-    monkeypatch.setattr(field_steps, "MOST_CHARACTERS", 10)
-    assert prepared(("replace", "a", "b"), ("strip",)).done_to([" " + "a" * 9] * 3) == ["b" * 9] * 3
+    monkeypatch.setattr(field_steps, "MAX_CHARACTERS", 10)
+    assert prepared(("replace", "a", "b"), ("strip",)).apply([" " + "a" * 9] * 3) == ["b" * 9] * 3
 
 
 def test_templates_of_fields_do_not_grow_without_bound(monkeypatch):
     """A text that holds a field twice, in a field that holds a field twice."""
-    monkeypatch.setattr(tasks, "MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr(tasks, "MAX_CHARACTERS", 1_000)
     assert written("<<a>><<a>>", {"a": "b" * 500}) == "b" * 1_000
     with pytest.raises(TemplateError, match="longer than 1000 characters"):
         written("<<a>><<a>>", {"a": "b" * 501})

@@ -95,9 +95,9 @@ def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
     return tuple(_compare(task, second[task.task]) for task in both)
 
 
-def comparison_dict(found: Sequence[Comparison]) -> dict[str, object]:
+def comparison_dict(comparisons: Sequence[Comparison]) -> dict[str, object]:
     """Return comparisons JSON-ready, with `format` and kind "comparison"."""
-    return {"format": FORMAT_VERSION, "kind": "comparison", "tasks": [one.to_dict() for one in found]}
+    return {"format": FORMAT_VERSION, "kind": "comparison", "tasks": [one.to_dict() for one in comparisons]}
 
 
 def _compare(first: TaskResult, second: TaskResult) -> Comparison:
@@ -105,8 +105,8 @@ def _compare(first: TaskResult, second: TaskResult) -> Comparison:
     mine, others = [one for one, _ in pairs], [other for _, other in pairs]
     shared = [name for name in first.figures.metrics if name in second.figures.metrics]
     if not shared:
-        said = [*first.figures.metrics, *second.figures.metrics]
-        raise OptionError("runs", first.task, f"a metric in common; there are {', '.join(said)}")
+        names = [*first.figures.metrics, *second.figures.metrics]
+        raise OptionError("runs", first.task, f"a metric in common; there are {', '.join(names)}")
     gained, lost = _flips(pairs)
     left_out = len({record.index for record in (*first.records, *second.records)}) - len(pairs)
     differences = tuple(_difference(name, mine, others) for name in shared)

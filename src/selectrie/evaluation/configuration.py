@@ -61,11 +61,11 @@ class Configuration:
         shots = None if self.shots_file is None else read_data(Path(self.shots_file))
         return _loaded(self, tuple(self._source(one) for one in self.data), shots)
 
-    def _source(self, said: str) -> tuple[Task, Data]:
-        name, _, rest = said.partition("=")
-        path = said
+    def _source(self, argument: str) -> tuple[Task, Data]:
+        name, _, rest = argument.partition("=")
+        path = argument
         task = self.task
-        if rest and not os.path.exists(said):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
+        if rest and not os.path.exists(argument):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
             task, path = name, rest
         data = read_data(Path(path))
         return (task_for(data) if task is None else load_task(task)), data
@@ -114,16 +114,16 @@ _WRITTEN_DATA: dict[Any, Any] = {"task": str, "path": str, "digest": str}
 """Kinds of the fields of `Loaded.to_dict` and of its data files, by name."""
 
 
-def check_kinds(said: object, kinds: Mapping[Any, Any], where: str) -> None:
+def check_kinds(mapping: object, kinds: Mapping[Any, Any], where: str) -> None:
     """Raise `InputFileError` unless an object has only known fields, each of its type.
 
     Args:
-        said: What should be an object. It may lack some of the fields.
+        mapping: What should be an object. It may lack some of the fields.
         where: The run that it comes from.
     """
-    if not isinstance(said, dict):
+    if not isinstance(mapping, dict):
         raise InputFileError(where, "not the beginning of a run: a part of it is of another kind")
-    for name, value in said.items():
+    for name, value in mapping.items():
         if name not in kinds:
             raise InputFileError(where, f"{name!r} is not known to this version; go on with the one that began the run")
         kind = kinds[name]

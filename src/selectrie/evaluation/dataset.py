@@ -67,10 +67,10 @@ def task_for(data: Data) -> Task:
             return task
     fitting = [task.name for task in tasks if task.format_of(first) is not None]
     if fitting:
-        found = f"say which task this is: records of {', '.join(first)} are read by {', '.join(fitting)}"
+        reason = f"say which task this is: records of {', '.join(first)} are read by {', '.join(fitting)}"
     else:
-        found = f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; write a TOML file"
-    raise InputFileError(str(data.path), f"{found} (--task NAME or NAME=FILE)", line=data.records[0].number)
+        reason = f"no shipped task ({', '.join(shipped())}) reads records of {', '.join(first)}; write a TOML file"
+    raise InputFileError(str(data.path), f"{reason} (--task NAME or NAME=FILE)", line=data.records[0].number)
 
 
 def _plain(name: str) -> str:
@@ -141,9 +141,10 @@ class _Reader:
     def question(self, record: Record) -> _Question:
         form = self._task.format_of(record.fields)
         if form is None:
-            wanted = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
+            needs = " or ".join(f"({', '.join(one.needs)})" for one in self._task.formats)
             raise self._error(
-                record, f"task {self._task.name!r} needs the fields {wanted}; the record has {', '.join(record.fields)}"
+                record,
+                f"task {self._task.name!r} needs the fields {needs}; the record has {', '.join(record.fields)}",
             )
         try:
             values = _prepared(form, record.fields)
@@ -176,15 +177,15 @@ class _Reader:
             premise = None if task.premise is None else written(task.premise, question.fields)
             subset = written(form.subset, question.fields)
             free = _content_free(form, question.fields)
-            given = question.record.fields.get(form.id)
-            identity = f"{task.name}-{index}" if given is None or given == "" else written("<<id>>", {"id": given})
+            value = question.record.fields.get(form.id)
+            item_id = f"{task.name}-{index}" if value is None or value == "" else written("<<id>>", {"id": value})
         except TemplateError as error:
             raise self._error(question.record, error.reason) from error
         return Item(
             context=question.contexts[0] if not form.contexts else "",
             choices=question.choices,
             gold=question.gold,
-            id=identity,
+            id=item_id,
             contexts=question.contexts if form.contexts else None,
             shared=shared,
             delimiter=task.delimiter,
@@ -208,8 +209,8 @@ def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(written(form.context, {**values, **dict(zip(columns, row, strict=True))}) for row in rows)
 
 
-def _prepared(form: Format, given: Mapping[str, Any]) -> dict[str, Any]:
-    values = dict(given)
+def _prepared(form: Format, fields: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(fields)
     for one in form.prepare:
         if one.join:
             source: Any = one.joined(values)
@@ -217,29 +218,29 @@ def _prepared(form: Format, given: Mapping[str, Any]) -> dict[str, Any]:
             source = written(one.text, values)
         else:
             source = value_at(values, one.of or one.field)
-        values[one.field] = one.done_to(source)
+        values[one.field] = one.apply(source)
     return values
 
 
 def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
     if task.kind == "multiple_choice" or isinstance(form.choices, tuple):
         return _texts(form.choices, values)
-    found = value_at(values, form.choices)
-    if not isinstance(found, str):
-        raise FieldError(f"{form.choices} is {found!r}: expected a text")
-    return (found,)
+    value = value_at(values, form.choices)
+    if not isinstance(value, str):
+        raise FieldError(f"{form.choices} is {value!r}: expected a text")
+    return (value,)
 
 
-def _texts(said: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
+def _texts(source: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return choices or labels, from a field or from templates."""
-    if isinstance(said, tuple):
-        return tuple(written(text, values) for text in said)
-    found: Any = value_at(values, said)
-    if isinstance(found, str) and found.startswith("["):
-        found = _list(found)
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise FieldError(f"{said} is {found!r}: expected a list of texts (as JSON in a field that is a text)")
-    return tuple(found)
+    if isinstance(source, tuple):
+        return tuple(written(text, values) for text in source)
+    value: Any = value_at(values, source)
+    if isinstance(value, str) and value.startswith("["):
+        value = _list(value)
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise FieldError(f"{source} is {value!r}: expected a list of texts (as JSON in a field that is a text)")
+    return tuple(value)
 
 
 def _list(text: str) -> Any:
@@ -248,11 +249,11 @@ def _list(text: str) -> Any:
     Returns the text itself if it is not JSON or has half a character.
     """
     try:
-        found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return text
-    return found
+    return value
 
 
 def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> tuple[int, ...]:
@@ -262,16 +263,16 @@ def _gold(form: Format, values: Mapping[str, Any], choices: tuple[str, ...]) -> 
     """
     if not form.gold:
         return (0,)
-    said = value_at(values, form.gold)
-    many = said if isinstance(said, list) else [said]
+    value = value_at(values, form.gold)
+    many = value if isinstance(value, list) else [value]
     if form.gold_as == "flags":
         if len(many) != len(choices) or not all(isinstance(one, int) and one in (0, 1) for one in many):
-            raise FieldError(f"{form.gold} is {said!r}: expected a list of {len(choices)} zeros and ones")
+            raise FieldError(f"{form.gold} is {value!r}: expected a list of {len(choices)} zeros and ones")
         indices = [index for index, flag in enumerate(many) if flag]
     else:
         indices = [_gold_index(form, one, values, choices) for one in many]
     if not indices:
-        raise FieldError(f"{form.gold} is {said!r}: expected at least one right choice")
+        raise FieldError(f"{form.gold} is {value!r}: expected at least one right choice")
     return tuple(dict.fromkeys(indices))
 
 
@@ -279,21 +280,21 @@ _TRUTH = {"true": 1, "false": 0}
 """Indices into two choices, as JSON and CSV write them."""
 
 
-def _gold_index(form: Format, said: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
-    text = str(said).strip()
+def _gold_index(form: Format, value: Any, values: Mapping[str, Any], choices: tuple[str, ...]) -> int:
+    text = str(value).strip()
     if form.gold_as in ("label", "text"):
         names = choices if form.gold_as == "text" else _texts(form.labels, values)
-        for one in (said, text):
+        for one in (value, text):
             if one in names[: len(choices)]:
                 return names.index(one)
-        raise FieldError(f"{form.gold} is {said!r}: expected one of {', '.join(map(repr, names))}")
+        raise FieldError(f"{form.gold} is {value!r}: expected one of {', '.join(map(repr, names))}")
     from_ = int(form.gold_as == "number")
     last = len(choices) - 1 + from_
     if len(choices) == 2 and not from_ and text.lower() in _TRUTH:
         return _TRUTH[text.lower()]
-    is_number = not isinstance(said, bool | list | dict) and re.fullmatch(r"[0-9]{1,9}(\.0+)?", text)
+    is_number = not isinstance(value, bool | list | dict) and re.fullmatch(r"[0-9]{1,9}(\.0+)?", text)
     if not is_number or not from_ <= int(text.split(".")[0]) <= last:
-        raise FieldError(f"{form.gold} is {said!r}: expected an integer from {from_} to {last}")
+        raise FieldError(f"{form.gold} is {value!r}: expected an integer from {from_} to {last}")
     return int(text.split(".")[0]) - from_
 
 

@@ -17,11 +17,11 @@ Step = tuple[str, tuple[str, ...]]
 """Name and arguments."""
 
 
-MOST_CHARACTERS = 1 << 24
+MAX_CHARACTERS = 1 << 24
 """Maximum number of characters in the texts of one field, after any step."""
 SUB_SECONDS = 10.0
 """Time that one `sub` of one text may take; some patterns would take years."""
-MOST_PATTERN = 10_000
+MAX_PATTERN = 10_000
 """Maximum number of characters of a regular expression with counted repeats expanded.
 
 `regex` holds `(a{9}){9}` as 81 characters.
@@ -44,19 +44,19 @@ class TaskFile:
         """Return an error about a key, with its line if a line begins with the key.
 
         Args:
-            place: Index of the format that the key is in; None for a key above all
-                formats.
+            format_index: Index of the format that the key is in; None for a key above
+                all formats.
         """
         return InputFileError(
             self.name, reason, line=self._line(key, -1 if format_index is None else format_index) if key else None
         )
 
     def _line(self, key: str, format_index: int) -> int | None:
-        stands = re.compile(rf"""(?:^|[{{,])\s*["']?{re.escape(key)}["']?\s*=""")
+        pattern = re.compile(rf"""(?:^|[{{,])\s*["']?{re.escape(key)}["']?\s*=""")
         at = -1
         for number, line in enumerate(self.text.splitlines(), start=1):
             at += bool(re.match(r"\s*\[\[\s*format\s*\]\]", line))
-            if at == format_index and stands.search(line):
+            if at == format_index and pattern.search(line):
                 return number
         return None
 
@@ -76,8 +76,8 @@ def value_at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def _halves(text: str, mark: str) -> tuple[str, str]:
-    before, found, after = text.partition(mark)
-    if not found:
+    before, separator, after = text.partition(mark)
+    if not separator:
         raise FieldError(f"there is no {mark!r} in {text!r}")
     return before, after
 
@@ -90,12 +90,12 @@ def _replace(text: str, old: str, new: str) -> str:
 def _sub(text: str, pattern: str, by: str) -> str:
     import regex  # `re` has no time limit
 
-    room = MOST_CHARACTERS - len(text)
+    room = MAX_CHARACTERS - len(text)
 
     def placed(_: object) -> str:
         nonlocal room
         room -= len(by)
-        bounded(MOST_CHARACTERS - room)
+        bounded(MAX_CHARACTERS - room)
         return by
 
     try:
@@ -113,9 +113,9 @@ def bounded(n: int) -> int:
 
     Raises `FieldError` if it is more than a field may have.
     """
-    if n > MOST_CHARACTERS:
+    if n > MAX_CHARACTERS:
         raise FieldError(
-            f"a field would have more than {MOST_CHARACTERS} characters; its steps must not make it grow that much"
+            f"a field would have more than {MAX_CHARACTERS} characters; its steps must not make it grow that much"
         )
     return n
 
@@ -203,36 +203,36 @@ class Preparation:
 
     def joined(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the concatenated lists of the fields `join`. Raises `FieldError`."""
-        found: list[Any] = []
+        texts: list[Any] = []
         for name in self.join:
             part = value_at(values, name)
             if not isinstance(part, list) or not all(isinstance(one, str) for one in part):
                 raise FieldError(f"{name} is {part!r}: expected a list of texts")
-            found += part
-        return list(dict.fromkeys(found))
+            texts += part
+        return list(dict.fromkeys(texts))
 
-    def done_to(self, value: Any) -> Any:
+    def apply(self, value: Any) -> Any:
         """Return the value after its steps.
 
         Raises `FieldError` for a value that is no text, a step that fails, and a text
         that grows too much.
         """
-        return self._done_to(value, 0)[0] if self.steps else value
+        return self._apply(value, 0)[0] if self.steps else value
 
-    def _done_to(self, value: Any, n_before: int) -> tuple[Any, int]:
+    def _apply(self, value: Any, n_before: int) -> tuple[Any, int]:
         """Return the value, and how much its texts and those before it have grown."""
         if isinstance(value, list | tuple):
-            done = []
+            results = []
             for one in value:
-                found, n_before = self._done_to(one, n_before)
-                done.append(found)
-            return done, n_before
+                result, n_before = self._apply(one, n_before)
+                results.append(result)
+            return results, n_before
         if not isinstance(value, str):
             raise FieldError(f"{self.field} is {value!r}: expected a text")
-        n_given = len(value)
+        n_characters = len(value)
         for step, arguments in self.steps:
             value = STEPS[step][0](value, *arguments)
-        grown = n_before + max(len(value) - n_given, 0)
+        grown = n_before + max(len(value) - n_characters, 0)
         return value, bounded(grown)
 
 
@@ -259,8 +259,8 @@ def _step(table: Any) -> Step:
 def _check_pattern(pattern: str) -> None:
     import regex
 
-    if len(pattern) > MOST_PATTERN or _written_out(pattern) > MOST_PATTERN:
-        raise FieldError(f"the regular expression has more than {MOST_PATTERN} characters with its repeats written out")
+    if len(pattern) > MAX_PATTERN or _written_out(pattern) > MAX_PATTERN:
+        raise FieldError(f"the regular expression has more than {MAX_PATTERN} characters with its repeats written out")
     try:
         regex.compile(pattern)
     except (regex.error, ValueError, OverflowError, RecursionError) as error:
@@ -278,7 +278,8 @@ def _written_out(pattern: str) -> int:
         character, count = pattern[at], _COUNT.match(pattern, at)
         if count is not None:
             times = max(
-                [int(number) if len(number) < 7 else MOST_PATTERN + 1 for number in count.groups() if number], default=1
+                [int(number) if len(number) < 7 else MAX_PATTERN + 1 for number in count.groups() if number],
+                default=1,
             )
             sizes[-1] += last * max(times - 1, 0)
             last *= max(times, 1)
@@ -293,6 +294,6 @@ def _written_out(pattern: str) -> int:
         else:
             last = 1
             sizes[-1] += 1
-        if sizes[-1] > MOST_PATTERN:
+        if sizes[-1] > MAX_PATTERN:
             break
     return max(sizes)

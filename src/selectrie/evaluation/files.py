@@ -42,15 +42,15 @@ def write_file(path: Path, text: str) -> None:
     (`/dev/stdout`), which keeps what it already holds. Raises `OSError`.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
-        found = None
+        status = None
     mode = os.O_APPEND
-    if found is None or (stat.S_ISREG(found.st_mode) and not _is_standard(found)):
+    if status is None or (stat.S_ISREG(status.st_mode) and not _is_standard(status)):
         try:
             write_whole(path.resolve(), text)
         except OSError as error:
-            if found is None or error.errno not in _FOLDER_REFUSES:
+            if status is None or error.errno not in _FOLDER_REFUSES:
                 raise
             mode = os.O_TRUNC
         else:
@@ -59,10 +59,10 @@ def write_file(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def _is_standard(found: os.stat_result) -> bool:
+def _is_standard(status: os.stat_result) -> bool:
     """Return whether standard output or error is this file."""
     for number in (1, 2):
         with suppress(OSError):
-            if os.path.samestat(found, os.fstat(number)):
+            if os.path.samestat(status, os.fstat(number)):
                 return True
     return False

@@ -103,7 +103,7 @@ class ItemRecord:
 class BaselineNeeds:
     """What to measure besides the log-probability after the context.
 
-    See `metrics.wanted`.
+    See `metrics.baseline_needs`.
 
     Attributes:
         unconditional: Without any context.

@@ -93,11 +93,11 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         at_least("max_gen_toks", max_gen_toks, 1, optional=False)
         self._engine = load(path, **options)
         self._path = path
-        most = self._engine.limits.nodes
-        if max_length is not None and max_length > most:
+        max_nodes = self._engine.limits.nodes
+        if max_length is not None and max_length > max_nodes:
             self._engine.close()
-            raise OptionError("max_length", max_length, f"from 1 to {most}, the tokens the model holds")
-        self._max_length = max_length or most
+            raise OptionError("max_length", max_length, f"from 1 to {max_nodes}, the tokens the model holds")
+        self._max_length = max_length or max_nodes
         self._max_gen_toks = max_gen_toks
         self._adds_bos = (self.vocabulary.bos is not None) if add_bos_token is None else add_bos_token
         self._is_chat = False
@@ -173,8 +173,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         for request in requests:
             if not request.args[1]:
                 raise _nothing_counts(*request.args[:2])
-        found: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
-        return found
+        results: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm=disable_tqdm)
+        return results
 
     def _loglikelihood_tokens(
         self, requests: Sequence[Request], disable_tqdm: bool = False, **_: Any
@@ -196,8 +196,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             tqdm(total=len(pairs), disable=disable_tqdm, desc="Running loglikelihood requests") as bar,
         ):
             for indices in _units(pairs):
-                found = scorer.loglikelihoods(Sequences.of([pairs[i] for i in indices]))
-                for i, logp, is_greedy in zip(indices, found.logp.tolist(), found.is_greedy.tolist(), strict=True):
+                scores = scorer.loglikelihoods(Sequences.of([pairs[i] for i in indices]))
+                for i, logp, is_greedy in zip(indices, scores.logp.tolist(), scores.is_greedy.tolist(), strict=True):
                     results[i] = logp, is_greedy
                     if requests[i][0] is not None:
                         self.cache_hook.add_partial("loglikelihood", requests[i][0], results[i])
@@ -223,17 +223,17 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
         BOS counts if the tokenizer adds it, as in the harness.
         """
-        asked: list[Request] = []
+        window_requests: list[Request] = []
         n_windows = []
         for request in requests:
             tokens = np.array(self.tok_encode(request.args[0]), dtype=np.int32)
             windows = rolling_windows(tokens, self.prefix_token_id, self._max_length)
-            asked += [(None, context.tolist(), rest.tolist()) for context, rest in windows]
+            window_requests += [(None, context.tolist(), rest.tolist()) for context, rest in windows]
             n_windows.append(len(windows))
-        found = iter(self._loglikelihood_tokens(asked, disable_tqdm=disable_tqdm))
+        loglikelihoods = iter(self._loglikelihood_tokens(window_requests, disable_tqdm=disable_tqdm))
         results = []
         for request, n in zip(requests, n_windows, strict=True):
-            results.append(sum(next(found)[0] for _ in range(n)))
+            results.append(sum(next(loglikelihoods)[0] for _ in range(n)))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
         return results
 
@@ -256,29 +256,31 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return results
 
     def _generate(self, contexts: list[str], options: dict[str, Any]) -> list[str]:
-        asked = normalize_gen_kwargs(options, self._max_gen_toks)
-        stops = [stop for stop in handle_stop_sequences(asked.pop("until", None), eos=None) if stop]
-        most = asked.pop("max_gen_toks")
-        asked.pop("do_sample", None)
-        chosen = {name: asked.pop(name) for name in ("temperature", "top_k", "top_p", "min_p") if name in asked}
-        repeat = asked.pop("repetition_penalty", 1.0)
-        if asked:
+        kwargs = normalize_gen_kwargs(options, self._max_gen_toks)
+        stops = [stop for stop in handle_stop_sequences(kwargs.pop("until", None), eos=None) if stop]
+        max_tokens = kwargs.pop("max_gen_toks")
+        kwargs.pop("do_sample", None)
+        sampling = {name: kwargs.pop(name) for name in ("temperature", "top_k", "top_p", "min_p") if name in kwargs}
+        repeat = kwargs.pop("repetition_penalty", 1.0)
+        if kwargs:
             raise OptionError(
                 "gen_kwargs",
-                next(iter(asked)),
+                next(iter(kwargs)),
                 "until, max_gen_toks, do_sample, temperature, top_k, top_p, min_p, repetition_penalty",
             )
-        room = self._max_length - most
+        room = self._max_length - max_tokens
         if room < 1:
-            raise OptionError("max_gen_toks", most, f"less than {self._max_length}, the tokens the model reads at once")
+            raise OptionError(
+                "max_gen_toks", max_tokens, f"less than {self._max_length}, the tokens the model reads at once"
+            )
         prompts = [(self.tok_encode(context) or [self.prefix_token_id])[-room:] for context in contexts]
         # The defaults of transformers.
         neutral = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
         generation = self._engine.generate(
             prompts,
             seed=0,
-            sampling=SamplingParams(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **chosen}),
-            stopping=StopParams(max_tokens=most, stop=stops),
+            sampling=SamplingParams(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **sampling}),
+            stopping=StopParams(max_tokens=max_tokens, stop=stops),
         )
         return [completion.text for completion in generation]
 

@@ -347,7 +347,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 def named(names: Iterable[str]) -> tuple[Metric, ...]:
     """Return metrics by name, each once. Raises `OptionError` for an unknown name."""
-    found = []
+    result = []
     for name in dict.fromkeys(names):
         metric = METRICS.get(name)
         if metric is None:
@@ -355,11 +355,11 @@ def named(names: Iterable[str]) -> tuple[Metric, ...]:
             raise OptionError(
                 "metric", name, f"one of {', '.join(METRICS)}{f' (did you mean {near[0]!r}?)' if near else ''}"
             )
-        found.append(metric)
-    return tuple(found)
+        result.append(metric)
+    return tuple(result)
 
 
-def wanted(metrics: Iterable[Metric]) -> BaselineNeeds:
+def baseline_needs(metrics: Iterable[Metric]) -> BaselineNeeds:
     """Return what must be measured for these metrics."""
     needs = frozenset().union(*(metric.needs for metric in metrics))
     return BaselineNeeds(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

@@ -19,9 +19,9 @@ from typing import Any
 
 from selectrie.errors import InputFileError, MissingExtraError
 
-MOST_LINE_BYTES = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 """Maximum size of one record; the longest published ones have some kilobytes."""
-MOST_WHOLE_BYTES = 256 << 20
+MAX_WHOLE_BYTES = 256 << 20
 """Maximum size of a file that is read as a whole (JSON, Parquet)."""
 
 
@@ -72,8 +72,8 @@ def read_data(path: Path) -> Data:
         status = path.stat()
         if not S_ISREG(status.st_mode):
             raise InputFileError(str(path), "not a file" if path.is_dir() else "not a plain file; copy it to one")
-        if reader in (_json, _parquet) and status.st_size > MOST_WHOLE_BYTES:
-            raise InputFileError(str(path), f"larger than {MOST_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
+        if reader in (_json, _parquet) and status.st_size > MAX_WHOLE_BYTES:
+            raise InputFileError(str(path), f"larger than {MAX_WHOLE_BYTES >> 20} MiB; cut it up, or make it .jsonl")
         records = tuple(reader(path))
         digest = _digest(path)
         later = path.stat()
@@ -102,10 +102,10 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     with path.open("rb") as file:
         number = 0
-        while data := file.readline(MOST_LINE_BYTES + 1):
+        while data := file.readline(MAX_LINE_BYTES + 1):
             number += 1
-            if len(data) > MOST_LINE_BYTES:
-                raise InputFileError(str(path), f"the line has more than {MOST_LINE_BYTES >> 20} MiB", line=number)
+            if len(data) > MAX_LINE_BYTES:
+                raise InputFileError(str(path), f"the line has more than {MAX_LINE_BYTES >> 20} MiB", line=number)
             yield number, decoded(path, data, number)
 
 

@@ -46,10 +46,10 @@ class Figures:
     metrics: Mapping[str, Estimate]
 
     @staticmethod
-    def of(records: Sequence[ItemRecord], wanted: Sequence[Metric]) -> Figures:
+    def of(records: Sequence[ItemRecord], metric_list: Sequence[Metric]) -> Figures:
         """Return the figures of records; those with a problem are only counted."""
         good = [record for record in records if record.problem is None]
-        return Figures(len(good), len(records) - len(good), {m.name: metrics.estimate(m, good) for m in wanted})
+        return Figures(len(good), len(records) - len(good), {m.name: metrics.estimate(m, good) for m in metric_list})
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures JSON-ready."""
@@ -81,7 +81,12 @@ class TaskResult:
 
     @staticmethod
     def of(
-        task: str, records: Sequence[ItemRecord], wanted: Sequence[Metric], *, version: int = 1, n_shots: int = 0
+        task: str,
+        records: Sequence[ItemRecord],
+        metric_list: Sequence[Metric],
+        *,
+        version: int = 1,
+        n_shots: int = 0,
     ) -> TaskResult:
         """Return the result of a task's records, which are in input order."""
         groups: dict[str, list[ItemRecord]] = {}
@@ -96,8 +101,8 @@ class TaskResult:
             task=task,
             version=version,
             n_shots=n_shots,
-            figures=Figures.of(records, wanted),
-            subsets={name: Figures.of(group, wanted) for name, group in groups.items()} if len(groups) > 1 else {},
+            figures=Figures.of(records, metric_list),
+            subsets={name: Figures.of(group, metric_list) for name, group in groups.items()} if len(groups) > 1 else {},
             calibration=table,
             ece=expected_calibration_error(table),
             records=tuple(records),
@@ -213,7 +218,7 @@ class Evaluation:
 def _lines(task: TaskResult) -> list[dict[str, object]]:
     good = [record for record in task.records if record.problem is None]
     columns = {name: metrics.METRICS[name].of_items(good) for name in task.figures.metrics} if good else {}
-    place = {record.index: i for i, record in enumerate(good)}
+    positions = {record.index: i for i, record in enumerate(good)}
     lines = []
     for record in task.records:
         line: dict[str, object] = {
@@ -226,7 +231,7 @@ def _lines(task: TaskResult) -> list[dict[str, object]]:
             "predicted": metrics.predicted(record) if record.problem is None else None,
             "logp": [choice.logp for choice in record.choices],
         }
-        i = place.get(record.index)
+        i = positions.get(record.index)
         line.update({name: float(values[i]) if i is not None else math.nan for name, values in columns.items()})
         lines.append(line)
     return lines

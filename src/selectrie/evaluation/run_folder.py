@@ -86,20 +86,20 @@ def _digest(units: Iterable[WorkUnit]) -> str:
             digest.update(str(array.shape).encode() + array.tobytes())
         for entry in unit.entries:
             item = entry.item
-            said = [unit.task, entry.index, item.id, item.subset, list(item.gold), list(item.choices), entry.problem]
-            digest.update(json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            fields = [unit.task, entry.index, item.id, item.subset, list(item.gold), list(item.choices), entry.problem]
+            digest.update(json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
-def plan_of(begun: Mapping[str, Any]) -> str:
+def plan_of(run_json: Mapping[str, Any]) -> str:
     """Return the digest that lines of a run carry.
 
     It covers the run's units and the signature it began with, so that runs of other
     data, tokens or models never share a line. Metrics are not included, since they are
     computed from what was measured.
     """
-    said = json.dumps([begun["plan"], begun["signature"]], sort_keys=True)
-    return blake2b(said.encode(), digest_size=16).hexdigest()
+    text = json.dumps([run_json["plan"], run_json["signature"]], sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def environment() -> dict[str, object]:
@@ -127,18 +127,18 @@ def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool
     The caller holds the log. Raises `OptionError` as `check_same` does, and for a log
     that has lines but no `run.json`.
     """
-    begun = check_same(out, described, other_machine=other_machine)
+    run_json = check_same(out, described, other_machine=other_machine)
     with writing(out):
         for name in (RUN, ITEMS, SUMMARY):
             check_plain(out / name)
         for path in out.iterdir():  # left by a process that was killed
             if is_temporary(path.name, (RUN, ITEMS, SUMMARY)):
                 path.unlink()
-        if begun is None:
+        if run_json is None:
             if not log.is_empty():
                 raise _no_new_folder(out, f"there are a {LOG} and no {RUN}")
             write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
-    return begun or described
+    return run_json or described
 
 
 def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence[TaskItems] = ()) -> None:
@@ -147,14 +147,14 @@ def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence
     Raises `OptionError` if the folder holds something else, a run of another
     configuration, or one that has not measured what metrics of these tasks need.
     """
-    begun = _begun(out)
-    if begun is None:
+    run_json = _resumable_or_none(out)
+    if run_json is None:
         return
-    own = begun["configuration"]
-    asked = json.loads(json.dumps({**configuration, **_metrics_of(own)}))
-    if own != asked:
-        raise OptionError("out", str(out), f"a folder of the same run: {_difference('configuration', own, asked)}")
-    for task, was in zip(tasks, _as_begun(out, begun, tasks), strict=True):
+    own = run_json["configuration"]
+    expected = json.loads(json.dumps({**configuration, **_metrics_of(own)}))
+    if own != expected:
+        raise OptionError("out", str(out), f"a folder of the same run: {_difference('configuration', own, expected)}")
+    for task, was in zip(tasks, _with_metrics_of(out, run_json, tasks), strict=True):
         check_view(task, was.metrics)
 
 
@@ -162,7 +162,7 @@ def _metrics_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in configuration.items() if name == "metrics"}
 
 
-def as_begun(
+def with_original_metrics(
     out: Path, tasks: Sequence[TaskItems], configuration: Mapping[str, object]
 ) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
     """Return tasks and configuration with the metrics that the folder's run began with.
@@ -170,15 +170,15 @@ def as_begun(
     A run is what it measures; other metrics are another view of that. If no run has
     begun, both are returned unchanged.
     """
-    begun = _begun(out)
-    if begun is None:
+    run_json = _resumable_or_none(out)
+    if run_json is None:
         return tuple(tasks), dict(configuration)
-    return _as_begun(out, begun, tasks), {**configuration, **_metrics_of(begun["configuration"])}
+    return _with_metrics_of(out, run_json, tasks), {**configuration, **_metrics_of(run_json["configuration"])}
 
 
-def _as_begun(out: Path, begun: Mapping[str, Any], tasks: Sequence[TaskItems]) -> tuple[TaskItems, ...]:
+def _with_metrics_of(out: Path, run_json: Mapping[str, Any], tasks: Sequence[TaskItems]) -> tuple[TaskItems, ...]:
     try:
-        known = {one["task"]: tuple(one["metrics"]) for one in begun["tasks"]}
+        known = {one["task"]: tuple(one["metrics"]) for one in run_json["tasks"]}
     except (KeyError, TypeError) as error:
         raise InputFileError(str(out / RUN), f"not the beginning of a run: {error}") from error
     own = tuple(replace(task, metrics=known.get(task.task, task.metrics)) for task in tasks)
@@ -193,21 +193,21 @@ def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> 
     Raises `OptionError` if the folder holds something else, or another run.
     Configuration is compared first, then the model, then what the two make of the data.
     """
-    begun = _begun(out)
-    if begun is None:
+    run_json = _resumable_or_none(out)
+    if run_json is None:
         return None
-    _check_parts(out, begun, described, ("configuration", "tasks"))
+    _check_parts(out, run_json, described, ("configuration", "tasks"))
     for name, value in described["signature"].items():
-        was = begun["signature"].get(name)
+        was = run_json["signature"].get(name)
         if was == value or (name in _OF_THE_MACHINE and other_machine):
             continue
         remedy = "; --other-machine goes on all the same" if name in _OF_THE_MACHINE else ""
         raise OptionError("out", str(out), f"a folder of the same run: {name} was {was!r}, now {value!r}{remedy}")
-    _check_parts(out, begun, described, ("plan",))
-    return begun
+    _check_parts(out, run_json, described, ("plan",))
+    return run_json
 
 
-def _begun(out: Path) -> dict[str, Any] | None:
+def _resumable_or_none(out: Path) -> dict[str, Any] | None:
     """Return the `run.json` of a run that can go on, None if none has begun.
 
     None has begun if there is no folder, or only a log and what killed processes left.
@@ -222,30 +222,30 @@ def _begun(out: Path) -> dict[str, Any] | None:
             raise _no_new_folder(out, "Not a directory") from error
         raise
     if RUN in names:
-        return read_begun(out)
+        return read_resumable(out)
     for name in names:
         if name != LOG and not is_temporary(name, (RUN,)):
             raise _no_new_folder(out, f"there is {name!r}")
     return None
 
 
-def _no_new_folder(out: Path, found: str) -> OptionError:
-    return OptionError("out", str(out), f"a new folder, an empty one, or that of a run to go on with ({found})")
+def _no_new_folder(out: Path, reason: str) -> OptionError:
+    return OptionError("out", str(out), f"a new folder, an empty one, or that of a run to go on with ({reason})")
 
 
-def read_begun(out: Path) -> dict[str, Any]:
+def read_resumable(out: Path) -> dict[str, Any]:
     """Return the `run.json` of a run that can go on.
 
     Raises `InputFileError` if the folder holds no run, or one of an earlier format.
     """
-    begun = read_described(out)
-    if begun["format"] != RUN_FORMAT:
+    run_json = read_described(out)
+    if run_json["format"] != RUN_FORMAT:
         raise InputFileError(
             str(out / RUN),
-            f"a run of format {begun['format']}, whose log does not say what each line was measured for: `selectrie "
+            f"a run of format {run_json['format']}, whose log does not say what each line was measured for: `selectrie "
             "eval report` and `compare` show it, but it cannot go on; begin it again in a new folder",
         )
-    return begun
+    return run_json
 
 
 def read_described(out: Path) -> dict[str, Any]:
@@ -274,11 +274,11 @@ def read_described(out: Path) -> dict[str, Any]:
     return described
 
 
-def _check_parts(out: Path, begun: dict[str, Any], described: dict[str, Any], parts: tuple[str, ...]) -> None:
+def _check_parts(out: Path, run_json: dict[str, Any], described: dict[str, Any], parts: tuple[str, ...]) -> None:
     for part in parts:
-        if begun[part] != described[part]:
+        if run_json[part] != described[part]:
             raise OptionError(
-                "out", str(out), f"a folder of the same run: {_difference(part, begun[part], described[part])}"
+                "out", str(out), f"a folder of the same run: {_difference(part, run_json[part], described[part])}"
             )
 
 

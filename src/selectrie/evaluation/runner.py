@@ -29,14 +29,14 @@ from selectrie.evaluation.results import Evaluation, record_from_json, record_to
 from selectrie.evaluation.run_folder import (
     ITEMS,
     SUMMARY,
-    as_begun,
     begin,
     check_same,
     describe,
     open_log,
     plan_of,
-    read_begun,
     read_described,
+    read_resumable,
+    with_original_metrics,
 )
 from selectrie.evaluation.work_units import TaskItems, plan
 
@@ -90,7 +90,7 @@ def run(
             measure.
     """
     check(tasks)
-    own, configuration = as_begun(out, tasks, options.configuration)
+    own, configuration = with_original_metrics(out, tasks, options.configuration)
     units = plan(llm.vocabulary, llm.limits, own)
     described = describe(llm, own, units, configuration, options.model)
     # Creates nothing in a folder of something else.
@@ -98,8 +98,8 @@ def run(
     for task, was in zip(tasks, own, strict=True):
         check_view(task, was.metrics)
     with open_log(out) as log:
-        begun = begin(out, log, described, other_machine=options.other_machine)
-        own_plan = plan_of(begun)
+        run_json = begin(out, log, described, other_machine=options.other_machine)
+        own_plan = plan_of(run_json)
         finished = log.recover(own_plan, units)
         counter = Counter(tasks, units, options.on_progress)
         for done in finished.values():
@@ -110,7 +110,7 @@ def run(
             counter.count(done)
         records = [record for done in finished.values() for record in done.records]
         rows = (counter.progress.rows_evaluated, counter.progress.rows_naive)
-        evaluation = Evaluation(results_of(own, records), *rows, begun["signature"])
+        evaluation = Evaluation(results_of(own, records), *rows, run_json["signature"])
         log.check_held()
         with writing(out):
             _write_results(out, evaluation)
@@ -128,7 +128,7 @@ def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     Raises `InputFileError` if the folder holds no run that can go on.
     """
-    described = read_begun(out)
+    described = read_resumable(out)
     return described["configuration"], described["model"]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.errors import InputFileError, OptionError, TemplateError
-from selectrie.evaluation.field_steps import MOST_CHARACTERS, FieldError, Preparation, TaskFile, value_at
+from selectrie.evaluation.field_steps import MAX_CHARACTERS, FieldError, Preparation, TaskFile, value_at
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.readers import decoded
 from selectrie.evaluation.work_units import UNIT_ROWS
@@ -31,8 +31,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-MOST_FILE_BYTES = 1 << 20
-MOST_PARTS = 64
+MAX_FILE_BYTES = 1 << 20
+MAX_KEY_PARTS = 64
 """Maximum number of parts of a key, `a.b.c`."""
 _STRINGS = re.compile(r'''"""(?:\\.|[^\\])*?"""|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*''', flags=re.DOTALL)
 """Matches texts and comments of TOML, which may contain anything."""
@@ -143,12 +143,12 @@ def load_task(name: str) -> Task:
         raise InputFileError(name, f"there is no task of this name; give a TOML file or one of {', '.join(shipped())}")
     try:
         with Path(name).open("rb") as file:
-            data = file.read(MOST_FILE_BYTES + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     # UnicodeEncodeError: the name has half a character.
     except (OSError, UnicodeEncodeError) as error:
         raise InputFileError(name, getattr(error, "strerror", None) or str(error)) from error
-    if len(data) > MOST_FILE_BYTES:
-        raise InputFileError(name, f"the file has more than {MOST_FILE_BYTES >> 20} MiB, so it is not a task")
+    if len(data) > MAX_FILE_BYTES:
+        raise InputFileError(name, f"the file has more than {MAX_FILE_BYTES >> 20} MiB, so it is not a task")
     return parse_task(decoded(name, data, 1).replace("\r\n", "\n"), name)
 
 
@@ -188,8 +188,8 @@ def _check_keys(text: str, name: str) -> None:
     """
     bare = _STRINGS.sub(lambda result: "k" + "\n" * result[0].count("\n"), text)
     for number, line in enumerate(bare.split("\n"), start=1):
-        if any(part.count(".") > MOST_PARTS for part in _BESIDE_KEYS.split(line)):
-            raise InputFileError(name, f"a key has more than {MOST_PARTS} parts", line=number)
+        if any(part.count(".") > MAX_KEY_PARTS for part in _BESIDE_KEYS.split(line)):
+            raise InputFileError(name, f"a key has more than {MAX_KEY_PARTS} parts", line=number)
 
 
 def _check_task(file: TaskFile, task: Task) -> None:
@@ -290,17 +290,17 @@ def _checked(
     where = "task" if index is None else f"format[{index}]"
     known = {one.name: str(one.type) for one in fields(kind) if one.name not in leave}
     result: dict[str, Any] = {}
-    for key, said in table.items():
+    for key, entry in table.items():
         if key not in known:
             raise file.error(f"{where}: {key!r} is unknown; known are {', '.join(known)}", key, index)
-        value = tuple(said) if isinstance(said, list) else said
+        value = tuple(entry) if isinstance(entry, list) else entry
         if not _fits(value, known[key]):
             expected = known[key].replace("int", "an integer").replace("tuple[str, ...]", "a list of texts")
             expected = expected.replace("str", "a text").replace(" | None", "").replace("|", "or")
-            raise file.error(f"{where}: {key} = {said!r}; expected {expected}", key, index)
+            raise file.error(f"{where}: {key} = {entry!r}; expected {expected}", key, index)
         result[key] = value
-    needed = ("name", "version", "kind", "source", "metrics") if kind is Task else ()
-    missing = next((key for key in needed if key not in result), None)
+    required = ("name", "version", "kind", "source", "metrics") if kind is Task else ()
+    missing = next((key for key in required if key not in result), None)
     if missing is not None:
         raise file.error(f"{where}: {missing!r} is missing")
     return result
@@ -333,6 +333,6 @@ def written(text: str, values: Mapping[str, Any]) -> str:
             raise TemplateError("texts of tasks have no slots", name="task")
         parts.append(step.text)
         n += len(step.text)
-        if n > MOST_CHARACTERS:
-            raise TemplateError(f"the text gets longer than {MOST_CHARACTERS} characters", name="task")
+        if n > MAX_CHARACTERS:
+            raise TemplateError(f"the text gets longer than {MAX_CHARACTERS} characters", name="task")
     return "".join(parts)

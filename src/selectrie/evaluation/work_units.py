@@ -20,7 +20,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, Sequences
 from selectrie.errors import OptionError, PromptError
 from selectrie.evaluation.items import BaselineNeeds, ChoiceLoglikelihood, Item, ItemRecord
-from selectrie.evaluation.metrics import named, wanted
+from selectrie.evaluation.metrics import baseline_needs, named
 from selectrie.options import DEFAULT_PROMPTING
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
@@ -70,7 +70,7 @@ class UnitEntry:
         index: The item's position in the task.
         first: Position of its first sequence in the unit.
         n_windows: How many windows a rolling text has, else 0.
-        wanted: What is measured besides the log-probability after the context.
+        baselines: What is measured besides the log-probability after the context.
         problem: Why it has no sequences, or None.
     """
 
@@ -78,7 +78,7 @@ class UnitEntry:
     item: Item
     first: int
     n_windows: int
-    wanted: BaselineNeeds
+    baselines: BaselineNeeds
     problem: str | None = None
 
 
@@ -167,9 +167,9 @@ class _Encoder:
     """Makes the token sequences of a task's items."""
 
     def __init__(self, vocabulary: Vocabulary, limits: Limits, task: TaskItems) -> None:
-        self._vocabulary, self._task, self._wanted = vocabulary, task, wanted(named(task.metrics))
+        self._vocabulary, self._task, self._baselines = vocabulary, task, baseline_needs(named(task.metrics))
         # The last token of a sequence is read, not evaluated.
-        self._most = limits.nodes + 1
+        self._max_length = limits.nodes + 1
         start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
         if start is None:
             raise PromptError("this model has neither BOS nor EOS, so an empty context has no token")
@@ -184,10 +184,10 @@ class _Encoder:
         if self._task.is_rolling:
             pairs, needs = self._windows(item.choices[0]), BaselineNeeds()
         else:
-            pairs, needs = self._choices(name, item), self._wanted
+            pairs, needs = self._choices(name, item), self._baselines
         longest = max(len(context) + len(rest) for context, rest in pairs)
-        if longest > self._most:
-            problem = f"too long: {longest} tokens, room for {self._most}"
+        if longest > self._max_length:
+            problem = f"too long: {longest} tokens, room for {self._max_length}"
             return _Encoded(UnitEntry(index, item, 0, 0, needs, problem), [], 0)
         n_shared = self._shared_tokens(item.shared)
         own = sum(len(rest) for _, rest in pairs) + max(len(context) for context, _ in pairs) - n_shared
@@ -210,8 +210,8 @@ class _Encoder:
         if not shared or not text.startswith(shared):
             return whole
         if shared not in self._settled:
-            begun = read_prompt(self._vocabulary, shared, DEFAULT_PROMPTING)
-            self._settled[shared] = begun.text, split_stable(self._vocabulary, begun)
+            beginning = read_prompt(self._vocabulary, shared, DEFAULT_PROMPTING)
+            self._settled[shared] = beginning.text, split_stable(self._vocabulary, beginning)
         begins, settled = self._settled[shared]
         if not whole.text.startswith(begins):
             return whole
@@ -229,13 +229,13 @@ class _Encoder:
             if not len(rest):
                 raise OptionError(f"{name}.choices[{c}]", item.choices[c], "a choice that adds at least one token")
         conditional = list(pairs)
-        if self._wanted.unconditional:
+        if self._baselines.unconditional:
             pairs += self._after("", continuations)
-        if self._wanted.premise:
+        if self._baselines.premise:
             if item.premise is None:
                 raise OptionError(f"{name}.premise", None, "a premise in the task, for the metric 'pmi_dc'")
             pairs += self._same_tokens(item.premise, conditional)
-        if self._wanted.content_free:
+        if self._baselines.content_free:
             if not item.content_free:
                 raise OptionError(f"{name}.content_free", (), "content-free contexts in the task, for 'calibrated'")
             for context in item.content_free:
@@ -289,32 +289,32 @@ class _Encoder:
     def _windows(self, text: str) -> list[_Pair]:
         """Return stretches of a text that together count each of its tokens once."""
         tokens = np.asarray(self._vocabulary.tokenize(to_bytes(text, "text")), dtype=np.int32)
-        return rolling_windows(tokens, int(self._start[0]), self._most - 1)
+        return rolling_windows(tokens, int(self._start[0]), self._max_length - 1)
 
 
-def rolling_windows(tokens: IntArray, start: int, most: int) -> list[_Pair]:
+def rolling_windows(tokens: IntArray, start: int, max_length: int) -> list[_Pair]:
     """Return pairs of context and what counts, which count each token of a text once.
 
     As in lm-evaluation-harness (`get_rolling_token_windows` with
-    `make_disjoint_window`), the first window counts up to `most` tokens after `start`,
-    each later window the next `most`, and the last one what is left. Each has as much
-    context as fits, and no context holds what counts there.
+    `make_disjoint_window`), the first window counts up to `max_length` tokens after
+    `start`, each later window the next `max_length`, and the last one what is left.
+    Each has as much context as fits, and no context holds what counts there.
 
     Args:
         tokens: int32[].
-        most: How many tokens a model reads at once.
+        max_length: How many tokens a model reads at once.
     """
-    if most < 1:
-        raise OptionError("most", most, "at least 1")
+    if max_length < 1:
+        raise OptionError("max_length", max_length, "at least 1")
     # whole[i + 1] is token i
     whole = np.concatenate([np.array([start], dtype=np.int32), tokens])
     pairs: list[_Pair] = []
-    done = 0
-    while done < len(tokens):
-        end = min(done + most, len(tokens))
-        first = 0 if done == 0 else max(0, end - most)
-        pairs.append((whole[first : done + 1], tokens[done:end]))
-        done = end
+    n_counted = 0
+    while n_counted < len(tokens):
+        end = min(n_counted + max_length, len(tokens))
+        first = 0 if n_counted == 0 else max(0, end - max_length)
+        pairs.append((whole[first : n_counted + 1], tokens[n_counted:end]))
+        n_counted = end
     return pairs or [(whole[:1], tokens)]
 
 
@@ -348,14 +348,14 @@ def _whole(entry: UnitEntry, loglikelihoods: LogLikelihoods) -> ChoiceLoglikelih
 
 
 def _measured(entry: UnitEntry, loglikelihoods: LogLikelihoods) -> tuple[ChoiceLoglikelihood, ...]:
-    item, wanted, n = entry.item, entry.wanted, len(entry.item.choices)
-    n_blocks = 1 + wanted.unconditional + wanted.premise + wanted.content_free * len(item.content_free)
+    item, baselines, n = entry.item, entry.baselines, len(entry.item.choices)
+    n_blocks = 1 + baselines.unconditional + baselines.premise + baselines.content_free * len(item.content_free)
     blocks = loglikelihoods.logp[entry.first : entry.first + n_blocks * n].reshape(n_blocks, n)
     at = 1
     unconditional = premise = None
-    if wanted.unconditional:
+    if baselines.unconditional:
         unconditional, at = blocks[at], at + 1
-    if wanted.premise:
+    if baselines.premise:
         premise, at = blocks[at], at + 1
     free = blocks[at:]
     return tuple(

@@ -24,9 +24,9 @@ from selectrie.evaluation.results import Evaluation, Figures, TaskResult
 from selectrie.evaluation.statistics import wilson
 
 _FOLDER = resources.files("selectrie.evaluation.report")
-MOST_FLIPS = 1000
+MAX_FLIPS = 1000
 """Maximum number shown for a task and direction; the rest is counted."""
-MOST_PROBLEMS = 200
+MAX_PROBLEMS = 200
 _N_PILES = 20
 _POSITIONS = ("first", "second")
 
@@ -139,10 +139,10 @@ def _task_rows(task: TaskResult, *, named: bool) -> Iterator[Row]:
 
 
 def _row_words(title: str, rows: Sequence[Row]) -> Words:
-    return Words(title, "; ".join(f"{row.label} {row.note}" + _beside(row) for row in rows))
+    return Words(title, "; ".join(f"{row.label} {row.note}" + _random_note(row) for row in rows))
 
 
-def _beside(row: Row) -> str:
+def _random_note(row: Row) -> str:
     return "" if row.mark is None else f", random {100 * row.mark:.1f} %"
 
 
@@ -157,7 +157,7 @@ def _task(task: TaskResult) -> Section:
         parts += _subsets(task)
     problems = [record for record in task.records if record.problem is not None]
     if problems:
-        rows = [(r.id or r.index, r.subset, r.problem) for r in problems[:MOST_PROBLEMS]]
+        rows = [(r.id or r.index, r.subset, r.problem) for r in problems[:MAX_PROBLEMS]]
         caption = "Items that could not be measured" + _more(len(problems) - len(rows))
         parts.append(_table(caption, ("item", "subset", "why"), rows, left=3))
     return _section(f"{task.task}", *parts)
@@ -346,6 +346,6 @@ def _flips(flips: Sequence[Mapping[str, Any]], title: str) -> list[Block]:
             number(one["margin_first"]),
             number(one["margin_second"]),
         )
-        for one in flips[:MOST_FLIPS]
+        for one in flips[:MAX_FLIPS]
     ]
     return [_table(title + _more(len(flips) - len(rows)), names, rows, left=1 + has_subsets)]

@@ -29,7 +29,7 @@ def shown(text: object) -> str:
 
 def printable(text: object) -> str:
     r"""Write what does not print as `\xNN` or `\uNNNN`."""
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def share_axis(start: float, end: float) -> Axis:
 
 def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
     """Return an axis around 0 that is wide enough for every interval."""
-    most = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
-    return Axis(-most, most, start, end, (-most, -most / 2, 0, most / 2, most), signed_points)
+    limit = round_up(max((max(abs(row.low), abs(row.high)) for row in rows), default=0.0) or 0.01)
+    return Axis(-limit, limit, start, end, (-limit, -limit / 2, 0, limit / 2, limit), signed_points)
 
 
 def round_up(value: float) -> float:
@@ -218,12 +218,12 @@ def reliability(points: Sequence[Point], words: Words) -> str:
         parts.append(_text(x(tick), y.start + 62, percent(tick), "tick", "middle"))
         parts.append(_text(x.start - 8, y(tick) + 4, percent(tick), "tick", "end"))
     parts.append(_line(x(0), y(0), x(1), y(1), "mark dashed"))
-    most = max((point.n for point in points), default=1)
+    max_n = max((point.n for point in points), default=1)
     for point in points:
         about = f"{point.n} items: confidence {percent(point.x)}, right {percent(point.y)}"
         inside = _hint(about) + _line(x(point.x), y(point.low), x(point.x), y(point.high), "whisker")
-        inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / most), class_="dot soft")
-        height = 30 * point.n / most
+        inside += tag("circle", cx=x(point.x), cy=y(point.y), r=3 + 6 * math.sqrt(point.n / max_n), class_="dot soft")
+        height = 30 * point.n / max_n
         left = x(max(0.0, math.ceil(point.x * 10 - 1e-9) - 1) / 10) + 2
         inside += tag("rect", x=left, y=y.start + 46 - height, width=24.0, height=height, class_="bar")
         inside += _text(left + 12, y.start + 43 - height, str(point.n), "tick small", "middle")
@@ -251,9 +251,9 @@ class Pile:
 def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
     """Return columns of right items, with wrong items stacked on them."""
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
-    most = max((pile.right + pile.wrong for pile in piles), default=1) or 1
+    max_count = max((pile.right + pile.wrong for pile in piles), default=1) or 1
     x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")
-    top = round_up(most)
+    top = round_up(max_count)
     y = Axis(0, top, 304, 24, (0, top / 2, top), lambda value: f"{value:g}")
     parts = [_line(x.start, y(tick), x.end, y(tick), "grid") for tick in y.ticks]
     parts.append(_text(x.start, 12, "items"))
