@@ -65,7 +65,7 @@ def test_handlebars_may_decide_a_given_name_anew():
 
 def test_a_name_taken_beyond_what_the_check_looks_at(monkeypatch):
     """The page itself refuses it where the check stopped before."""
-    monkeypatch.setattr("selectrie.template.analysis.dry_run.MOST_SEGMENTS", 2)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_SEGMENTS", 2)
     template, values = Template("<<m>><<m>><<m>><<gen 'n'>>"), {"m": 1, "n": 1}
     template.check(values)
     program = Interpreter(template, values)
@@ -89,8 +89,8 @@ TOO_LONG = {
 def test_loops_that_pass_too_much_are_refused_before_a_turn_is_made(source, monkeypatch):
     """Counting looks at some thousand segments and turns; no segment of the page is tried."""
     values = {name: list(value) for name, value in TOO_LONG[source].items()}
-    monkeypatch.setattr(segment_counts, "MOST_LOOKED_AT", 10_000)
-    monkeypatch.setattr("selectrie.template.analysis.dry_run.MOST_SEGMENTS", -1)
+    monkeypatch.setattr(segment_counts, "MAX_VISITS", 10_000)
+    monkeypatch.setattr("selectrie.template.analysis.dry_run.MAX_SEGMENTS", -1)
     with pytest.raises(TemplateError, match=r"<template>:1:1: the page passes more than 2000000 segments"):
         Template(source).check(values)
 
@@ -137,7 +137,7 @@ def test_what_is_counted_is_what_the_page_passes(source):
         return
     count = segment_counts._Count(template.documents, 10**6)
     counted = count.body(template.document.body, Scope(VALUES), template.document)
-    assert counted == segment_counts.MOST_STEPS - program._n_left
+    assert counted == segment_counts.MAX_STEPS - program._n_left
 
 
 def test_what_a_slot_decides_counts_as_little_as_it_may():

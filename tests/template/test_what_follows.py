@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from selectrie import Template
 from selectrie.template.runtime.interpreter import Interpreter
-from selectrie.template.runtime.lookahead import MOST_FOLLOWING, Following, what_comes, what_follows
+from selectrie.template.runtime.lookahead import MAX_FOLLOWING, Following, what_comes, what_follows
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Together, Write
 
 X = "<<select 'x' options=['a', 'b']>>"
@@ -138,9 +138,9 @@ def test_a_control_token_of_the_template_cuts_what_follows(behind, found):
 
 def test_long_text_is_cut():
     """At a length that no terminator needs; an end of a turn behind it is not told then."""
-    long = "a b " * MOST_FOLLOWING
+    long = "a b " * MAX_FOLLOWING
     found = following(f"<<#assistant>>{X}{long}<</assistant>>")[0]
-    assert found == Following(long[:MOST_FOLLOWING])
+    assert found == Following(long[:MAX_FOLLOWING])
 
 
 def test_looking_ahead_ends():

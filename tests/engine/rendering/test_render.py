@@ -29,7 +29,7 @@ from selectrie.errors import (
 from selectrie.results import BeamResult, Generation, Samples, Selection, SlotEvent
 from selectrie.results.joint import JointSelection
 from selectrie.results.sampled_choice import SampledChoice
-from selectrie.template.values.arguments import MOST_TURNS
+from selectrie.template.values.arguments import MAX_TURNS
 from selectrie.testing import HashModel, TableModel
 
 EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
@@ -452,12 +452,12 @@ def test_pages_are_bounded(fake, monkeypatch):
     from selectrie.engine.rendering import page_writer, renderer
     from selectrie.template.analysis import segment_counts
 
-    with pytest.raises(TemplateError, match=f"more than the {MOST_TURNS}|{MOST_TURNS}"):
-        render(fake, "<<#each items>>a<</each>>", {"items": range(MOST_TURNS + 1)})
-    monkeypatch.setattr(page_writer, "MAX_PAGE_BYTES", 100)
+    with pytest.raises(TemplateError, match=f"more than the {MAX_TURNS}|{MAX_TURNS}"):
+        render(fake, "<<#each items>>a<</each>>", {"items": range(MAX_TURNS + 1)})
+    monkeypatch.setattr(page_writer, "MOST_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
-    monkeypatch.setattr(segment_counts, "MOST_STEPS", 50)
+    monkeypatch.setattr(segment_counts, "MAX_STEPS", 50)
     with pytest.raises(TemplateError, match="passes more than 50 segments"):
         render(fake, "<<#each items>><<!n>><</each>>", {"items": range(60)})
     assert MAX_SLOTS == 10_000

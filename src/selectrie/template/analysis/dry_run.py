@@ -15,13 +15,13 @@ from selectrie.template.analysis.segment_counts import refuse_long
 from selectrie.template.analysis.static_checks import LOOP
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.visitors import visit_method
-from selectrie.template.values.declared_names import logprobs_names, names_in, refuse_given
+from selectrie.template.values.declared_names import logprobs_names, names_in, refuse_input_name
 from selectrie.template.values.scope import UNDECIDED, Scope, Snapshot, Undecided, items_at, truth_at
 from selectrie.template.values.sources import Sources
 from selectrie.template.values.tag_values import known_values
 from selectrie.template.values.values import plain
 
-MOST_SEGMENTS = 100_000
+MAX_SEGMENTS = 100_000
 """Maximum number of segments and turns of loops that are tried.
 
 Anything beyond them is not checked.
@@ -37,7 +37,7 @@ def try_values(
     """
     refuse_long(document, documents, values)
     try:
-        _DryRun(documents, sources, MOST_SEGMENTS).body(document.body, Scope(values), document)
+        _DryRun(documents, sources, MAX_SEGMENTS).body(document.body, Scope(values), document)
     except _EnoughError:
         return
 
@@ -76,12 +76,12 @@ class _DryRun:
         scope.assign(segment.name, self.values(segment, scope, document).get("value", UNDECIDED))
 
     def visit_slot(self, segment: ast.Slot, scope: Scope, document: ast.Document) -> None:
-        refuse_given(segment, scope, document)
+        refuse_input_name(segment, scope, document)
         self.values(segment, scope, document)
         _undecide((segment.name.partition(".")[0], *logprobs_names(segment)), scope)
 
     def visit_block(self, segment: ast.Block, scope: Scope, document: ast.Document) -> None:
-        refuse_given(segment, scope, document)
+        refuse_input_name(segment, scope, document)
         self.values(segment, scope, document)
         self.body(segment.body, scope, document)
         if segment.name is not None:
@@ -137,7 +137,7 @@ class _DryRun:
         _undecide(names_in(segment.body, self.documents).decided, scope)
 
     def visit_geneach(self, segment: ast.GenEach, scope: Scope, document: ast.Document) -> None:
-        refuse_given(segment, scope, document)
+        refuse_input_name(segment, scope, document)
         values = self.values(segment, scope, document)
         num = _count(values.get("num"))
         for at in range(_count(values.get("min")) or 0 if num is None else num):

@@ -11,11 +11,11 @@ from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.syntax.visitors import walk
 from selectrie.template.values.sources import Sources, dialect_of
 
-MOST_FILES_DEEP = 16
+MAX_INCLUDE_DEPTH = 16
 """Maximum depth of nested includes, not counting the template itself."""
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """Maximum size of all files together, counting each as often as it is included."""
-MOST_BLOCKS_DEEP = 64
+MAX_BLOCK_DEPTH = 64
 """Maximum depth of nested blocks, through includes."""
 
 
@@ -54,11 +54,11 @@ class _Reader:
                 inner = self.included(segment, document, chain)
                 n_bytes, files = n_bytes + inner.n_bytes, max(files, inner.files + 1)
             blocks = max(blocks, depth + inner.blocks)
-            _bound(document, segment.span, n_bytes, MOST_BYTES, "bytes in all; include less")
+            _bound(document, segment.span, n_bytes, MAX_BYTES, "bytes in all; include less")
             _bound(
-                document, segment.span, files + len(chain) - 1, MOST_FILES_DEEP, "files include one another in a row"
+                document, segment.span, files + len(chain) - 1, MAX_INCLUDE_DEPTH, "files include one another in a row"
             )
-            _bound(document, segment.span, blocks, MOST_BLOCKS_DEEP, "blocks are nested in each other")
+            _bound(document, segment.span, blocks, MAX_BLOCK_DEPTH, "blocks are nested in each other")
         return _Extent(n_bytes, files, blocks)
 
     def included(self, include: Include, document: Document, chain: tuple[str, ...]) -> _Extent:
@@ -67,7 +67,7 @@ class _Reader:
             circle = " -> ".join((*chain, path))
             raise error_at(document, include.span, f"the includes form a circle: {circle}; remove one of them")
         if path not in self.extents:
-            _bound(document, include.span, len(chain), MOST_FILES_DEEP, "files include one another in a row")
+            _bound(document, include.span, len(chain), MAX_INCLUDE_DEPTH, "files include one another in a row")
             try:
                 text = self.sources.text(path)
             except TemplateError as error:

@@ -15,12 +15,12 @@ from selectrie.template.syntax.source_positions import error_at
 from selectrie.template.values.declared_names import Names, names_in
 from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, items_at, truth_at
 
-MOST_STEPS = 2_000_000
+MAX_STEPS = 2_000_000
 """Maximum number of segments that one page may pass.
 
 Repeated ones count each time.
 """
-MOST_LOOKED_AT = 50_000
+MAX_VISITS = 50_000
 """Maximum number of segments and turns that counting looks at.
 
 Those beyond it are not counted.
@@ -30,10 +30,10 @@ Those beyond it are not counted.
 def refuse_long(document: Document, documents: Mapping[str, Document], values: Mapping[str, object]) -> None:
     """Raise `TemplateError` if loops over these values pass too many segments.
 
-    The limit is `MOST_STEPS`.
+    The limit is `MAX_STEPS`.
     """
-    count = _Count(documents, MOST_LOOKED_AT)
-    scope, n_left = Scope(values), MOST_STEPS
+    count = _Count(documents, MAX_VISITS)
+    scope, n_left = Scope(values), MAX_STEPS
     for segment in document.body:
         n_left -= count.segment(segment, scope, document)
         if n_left < 0:
@@ -42,7 +42,7 @@ def refuse_long(document: Document, documents: Mapping[str, Document], values: M
 
 def too_long(document: Document, segment: Segment) -> TemplateError:
     """Return the error for a page of too many segments."""
-    reason = f"the page passes more than {MOST_STEPS} segments; loop less, or render several pages"
+    reason = f"the page passes more than {MAX_STEPS} segments; loop less, or render several pages"
     return error_at(document, segment.span, reason)
 
 
@@ -142,7 +142,7 @@ class _Count:
             for at, (key, item) in enumerate(items):
                 known = {segment.variable: item, "@key": key, "@index": at, "@first": at == 0, "@last": at == last}
                 n += max(0, self.turn(segment, known, scope, document) - n_in_turn)
-                if self.room < 0 or n > MOST_STEPS:
+                if self.room < 0 or n > MAX_STEPS:
                     break
         self.is_sure = self.is_sure and was_sure
         return n

@@ -189,11 +189,11 @@ class _Examination:
         if name in around.variables:
             return
         if name == "this" and around.of == "geneach":
-            wanted = f"this.{path.steps[0]}" if path.steps else _ANY_FIELD
-            if self.known.get(_key("this", around)) or self.known.get(_key(wanted, around)):
+            reference = f"this.{path.steps[0]}" if path.steps else _ANY_FIELD
+            if self.known.get(_key("this", around)) or self.known.get(_key(reference, around)):
                 return
-            wanted = "this" if not path.steps else wanted
-            raise error_at(around.document, path.span, f"{wanted} is not decided before this point of the geneach")
+            reference = "this" if not path.steps else reference
+            raise error_at(around.document, path.span, f"{reference} is not decided before this point of the geneach")
         if not around.of:
             raise error_at(around.document, path.span, f"{name} is known only in the body of a loop")
         there = ", ".join(sorted(around.variables))

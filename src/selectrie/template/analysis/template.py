@@ -17,7 +17,7 @@ from selectrie.template.analysis.includes import read_all
 from selectrie.template.analysis.static_checks import Findings, examine
 from selectrie.template.syntax.ast import Document, Include
 from selectrie.template.syntax.source_positions import error_in
-from selectrie.template.values.sources import MOST_FILE_BYTES, Sources, dialect_of, read_source, search_folder
+from selectrie.template.values.sources import MAX_FILE_BYTES, Sources, dialect_of, read_source, search_folder
 
 DIALECTS = ("selectrie", "handlebars")
 
@@ -67,9 +67,9 @@ class Template:
 
     def _read(self, text: str, name: str, dialect: str, sources: Sources) -> None:
         data = text.encode("utf-8", "surrogatepass")
-        if len(data) > MOST_FILE_BYTES:
-            n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MOST_FILE_BYTES + 1]) - 1
-            reason = f"the template is longer than {MOST_FILE_BYTES} bytes, which end here; split it with `include`"
+        if len(data) > MAX_FILE_BYTES:
+            n_characters = sum(byte & 0xC0 != 0x80 for byte in data[: MAX_FILE_BYTES + 1]) - 1
+            reason = f"the template is longer than {MAX_FILE_BYTES} bytes, which end here; split it with `include`"
             raise error_in(text, name, n_characters, reason)
         document, documents = read_all(text, name, dialect, sources)
         refuse_foreign(document)

@@ -16,7 +16,7 @@ from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.frames import Environment, Frame, Loop, Values, fields_of, loop_of, loop_over, path_of
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Step, Together, Turn, Write
 from selectrie.template.syntax import ast
-from selectrie.template.values.declared_names import names_in, refuse_given
+from selectrie.template.values.declared_names import names_in, refuse_input_name
 from selectrie.template.values.scope import UNDECIDED, Scope, Undecided, evaluate, text_at, truth_at
 from selectrie.template.values.tag_values import role_named, value_at
 from selectrie.template.values.values import plain
@@ -35,9 +35,9 @@ class Interpreter:
         self._frames = [Frame(template.document.body, template.document)]
         self._levels = [Environment(Scope(values))]
         self._queue: deque[Step] = deque()
-        self._asked: Loop | None = None
+        self._pending_loop: Loop | None = None
         self._is_ahead = False
-        self._n_left = segment_counts.MOST_STEPS
+        self._n_left = segment_counts.MAX_STEPS
 
     @property
     def page(self) -> Environment:
@@ -69,7 +69,7 @@ class Interpreter:
         other._frames = [replace(frame) for frame in self._frames]
         other._levels = [replace(level, assumed=dict(level.assumed)) for level in self._levels]
         other._queue = deque(self._queue)
-        other._asked, other._is_ahead, other._n_left = self._asked, True, n_steps
+        other._pending_loop, other._is_ahead, other._n_left = self._pending_loop, True, n_steps
         return other
 
     def name(self, name: str, value: object, record: object = None) -> None:
@@ -91,9 +91,9 @@ class Interpreter:
     def go_on(self, *, more: bool) -> None:
         """Say whether the loop of the last `Continue` has another turn."""
         frame = self._frames[-1]
-        if frame.loop is None or self._asked is not frame.loop:
+        if frame.loop is None or self._pending_loop is not frame.loop:
             raise InternalError("no loop asked whether it goes on")
-        self._asked = None
+        self._pending_loop = None
         if more:
             self._begin_turn(frame, frame.loop)
         else:
@@ -158,7 +158,7 @@ class Interpreter:
             own = segment.body if isinstance(segment, ast.Joint) else (segment,)
             for one in own:
                 if isinstance(one, ast.Slot | ast.Block | ast.GenEach):
-                    refuse_given(one, scope, document)
+                    refuse_input_name(one, scope, document)
         if isinstance(segment, ast.Slot):
             return Decide(segment, scope, document)
         if isinstance(segment, ast.Joint):
@@ -306,7 +306,7 @@ class Interpreter:
         elif loop.n_done >= max_turns or stop is None:
             self._end_loop(frame, loop)
         else:
-            self._asked = loop
+            self._pending_loop = loop
             self._queue.append(Continue(loop.segment, stop, frame.document))  # type: ignore[arg-type]  # no items: it is a GenEach
 
     def _begin_turn(self, frame: Frame, loop: Loop) -> None:

@@ -10,12 +10,12 @@ from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Continue, Decide, Naming, Together, Turn, Write
 from selectrie.template.values.scope import Undecided
 
-MOST_FOLLOWING = 400
+MAX_FOLLOWING = 400
 """Maximum number of following characters to look at.
 
 A choice ends at the first token boundary after it, which is a few characters later.
 """
-_MOST_STEPS = 2_000
+_MAX_STEPS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Following:
     """What certainly follows a step.
 
     Attributes:
-        text: At most `MOST_FOLLOWING` characters.
+        text: At most `MAX_FOLLOWING` characters.
         ends_role: Role of the turn that ends directly after the text, or None.
         either: Two texts, if it is only certain that one of them follows: that of the
             next item of a loop, and that after the loop.
@@ -56,14 +56,14 @@ def what_follows(program: Interpreter, *names: str, cut: ChunkedProduct = no_cut
 
     `names` are those that this step will set. Their values count as unknown.
     """
-    ahead = program.ahead(_MOST_STEPS)
+    ahead = program.ahead(_MAX_STEPS)
     ahead.suppose(*names)
     return _certain(ahead, cut, may_branch=True)
 
 
 def what_comes(program: Interpreter, *, more: bool, cut: ChunkedProduct = no_cut) -> Following:
     """Return what comes if a loop that asks goes on (`more`), or if it ends."""
-    ahead = program.ahead(_MOST_STEPS)
+    ahead = program.ahead(_MAX_STEPS)
     ahead.go_on(more=more)
     return _certain(ahead, cut, may_branch=False)
 
@@ -77,11 +77,11 @@ def _certain(ahead: Interpreter, cut: ChunkedProduct, *, may_branch: bool) -> Fo
     run = ""  # literals, which together may spell a control token
     end = Following()
     try:
-        while sum(map(len, written)) < MOST_FOLLOWING:
+        while sum(map(len, written)) < MAX_FOLLOWING:
             step = ahead.step()
             if isinstance(step, Write):
                 before = "".join(written).removesuffix(run) if step.is_literal else ""
-                run = run + step.text[: 2 * MOST_FOLLOWING] if step.is_literal else ""
+                run = run + step.text[: 2 * MAX_FOLLOWING] if step.is_literal else ""
                 control = cut(run) if run else None
                 if control is not None:
                     written, end = [before, control[0]], Following(ends=control[1])
@@ -103,8 +103,8 @@ def _certain(ahead: Interpreter, cut: ChunkedProduct, *, may_branch: bool) -> Fo
     except (Undecided, TemplateError):
         end = Following()  # rendering raises the error if the page gets there
     text = "".join(written) + end.text
-    if len(text) > MOST_FOLLOWING:
-        return Following(text[:MOST_FOLLOWING])
+    if len(text) > MAX_FOLLOWING:
+        return Following(text[:MAX_FOLLOWING])
     return Following(text, end.ends_role, () if text else end.either, end.ends)
 
 

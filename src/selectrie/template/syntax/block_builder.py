@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from selectrie.errors import clip
 from selectrie.template.syntax.ast import Body, Comment, Expression, If, Output, Path, Segment, Slot, Span
 from selectrie.template.syntax.dialects import Dialect
-from selectrie.template.syntax.lexer import MOST_DEPTH
+from selectrie.template.syntax.lexer import MAX_DEPTH
 from selectrie.template.syntax.source_positions import Refused, clipped
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.syntax.whitespace import Edges, Literals
@@ -102,8 +102,8 @@ class Builder:
     def opened(self, opening: Opening) -> Builder:
         """Begin a block."""
         self._admit(opening.kind, opening.edges)
-        if len(self._frames) >= MOST_DEPTH:
-            reason = f"blocks are nested more than {MOST_DEPTH} deep; move the inner ones into a file and include it"
+        if len(self._frames) >= MAX_DEPTH:
+            reason = f"blocks are nested more than {MAX_DEPTH} deep; move the inner ones into a file and include it"
             raise Refused(opening.edges.start, reason)
         self._end_literal(opening.edges)
         self._frames.append(_Frame(opening))

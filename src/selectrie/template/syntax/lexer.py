@@ -21,7 +21,7 @@ from selectrie.template.syntax.handlebars import DIALECTS
 from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.tags import MIDDLE, TAGS
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Maximum depth of nested blocks, and of nested brackets and `not`."""
 
 WORDS: Mapping[str, str] = {
@@ -199,5 +199,5 @@ def _deepen(tag: _Tag, kind: str, offset: int) -> None:
         tag.depth += 1
     else:
         tag.depth = tag.held[-1] if tag.held else 0
-    if tag.depth > MOST_DEPTH:
-        raise Refused(offset, f"expressions are nested more than {MOST_DEPTH} deep; name inner parts with `set`")
+    if tag.depth > MAX_DEPTH:
+        raise Refused(offset, f"expressions are nested more than {MAX_DEPTH} deep; name inner parts with `set`")

@@ -232,10 +232,10 @@ def _bare(broken: BrokenTag) -> Refused | None:
 
 def _at(broken: BrokenTag) -> Refused:
     """Return the error for anything else in the middle of a tag."""
-    return Refused(broken.offset, f"expected {_expected(broken)}, not {_found(broken)}{_advice(broken)}")
+    return Refused(broken.offset, f"expected {_expected(broken)}, not {_description(broken)}{_advice(broken)}")
 
 
-def _found(broken: BrokenTag) -> str:
+def _description(broken: BrokenTag) -> str:
     token, word = broken.token, str(broken.token)
     if token.type == "CLOSE":
         return "the end of the tag"

@@ -12,7 +12,7 @@ from selectrie.errors import clip
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.block_builder import Builder, Opening
 from selectrie.template.syntax.dialects import Dialect
-from selectrie.template.syntax.lexer import MOST_DEPTH
+from selectrie.template.syntax.lexer import MAX_DEPTH
 from selectrie.template.syntax.source_positions import Refused, clipped
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.syntax.token_text import checked_name, edges_of, slot_name, span_of, start_of, stop_of, text_of
@@ -227,7 +227,7 @@ class Reader(Transformer[Token, Any]):
     def no_name(self, _children: list[Any]) -> None:
         return None
 
-    def given_name(self, children: list[Token]) -> Token:
+    def string_name(self, children: list[Token]) -> Token:
         return children[0]
 
     def no_arguments(self, _children: list[Any]) -> Named:
@@ -355,7 +355,7 @@ class Reader(Transformer[Token, Any]):
     def key(self, children: list[Any]) -> ast.Path:
         return _step(children[0], str(children[2]), children[2])
 
-    def place(self, children: list[Any]) -> ast.Path:
+    def subscript(self, children: list[Any]) -> ast.Path:
         step = children[2]
         if isinstance(step, ast.Constant):
             if isinstance(step.value, bool) or not isinstance(step.value, int | str):
@@ -385,8 +385,8 @@ def _says_something(expression: ast.Expression) -> bool:
 
 def _step(path: ast.Path, step: str | int | ast.Expression, last: Token) -> ast.Path:
     """Return the path extended by one step."""
-    if len(path.steps) >= MOST_DEPTH:
-        raise Refused(start_of(last), f"this path has more than {MOST_DEPTH} steps")
+    if len(path.steps) >= MAX_DEPTH:
+        raise Refused(start_of(last), f"this path has more than {MAX_DEPTH} steps")
     return ast.Path(path.name, (*path.steps, step), span=ast.Span(path.span.start, stop_of(last)))
 
 

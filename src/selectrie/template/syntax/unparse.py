@@ -128,8 +128,8 @@ def _head(block: ast.Each | ast.GenEach | ast.Block | ast.Joint | ast.Role) -> s
             return f"joint{_arguments(arguments)}"
         case ast.Role(role):
             if not isinstance(role, str):
-                is_place = isinstance(role, ast.Path) and (role.steps or role.name == "this")
-                return f"role {'' if is_place else 'name='}{expression_text(role)}"
+                is_positional = isinstance(role, ast.Path) and (role.steps or role.name == "this")
+                return f"role {'' if is_positional else 'name='}{expression_text(role)}"
             return role if role in _TURNS else f"role {quoted(role)}"
 
 

@@ -29,8 +29,8 @@ from selectrie.options import (
 from selectrie.template.syntax.ast import Block, Each, GenEach, Joint, Segment, Slot
 from selectrie.template.values.sources import try_grammar
 from selectrie.template.values.values import (
-    MOST_OPTIONS,
-    MOST_TURNS,
+    MAX_OPTIONS,
+    MAX_TURNS,
     Option,
     is_list,
     options_of,
@@ -120,8 +120,8 @@ def _some_text(name: str, value: object) -> None:
 
 def _turns(name: str, value: object) -> None:
     number = plain(value)
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MOST_TURNS:
-        raise OptionError(name, value, f"a whole number from 0 to {MOST_TURNS}")
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_TURNS:
+        raise OptionError(name, value, f"a whole number from 0 to {MAX_TURNS}")
 
 
 def _rule(name: str, value: object) -> None:
@@ -153,8 +153,8 @@ def _prior(name: str, value: object) -> None:
     weights = list(value.values()) if isinstance(value, Mapping) else value
     if not is_list(weights):
         raise OptionError(name, value, "a list of weights, or a mapping from the texts to weights")
-    if len(weights) > MOST_OPTIONS:
-        raise OptionError(name, value, f"at most {MOST_OPTIONS} weights")
+    if len(weights) > MAX_OPTIONS:
+        raise OptionError(name, value, f"at most {MAX_OPTIONS} weights")
     for index, weight in enumerate(weights):
         number(f"{name}[{index}]", weight, min_value=0, remedy="finite weights of at least 0")
 

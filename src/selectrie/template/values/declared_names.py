@@ -57,11 +57,11 @@ def names_in(body: Body, documents: Mapping[str, Document]) -> Names:
 
 def logprobs_names(slot: Slot) -> tuple[str, ...]:
     """Return the name that a slot declares by `logprobs=`, if any."""
-    named = dict(slot.arguments).get("logprobs")
-    return (named.value,) if isinstance(named, Constant) and isinstance(named.value, str) else ()
+    argument = dict(slot.arguments).get("logprobs")
+    return (argument.value,) if isinstance(argument, Constant) and isinstance(argument.value, str) else ()
 
 
-def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
+def refuse_input_name(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
     """Raise `TemplateError` if a segment declares the name of a value that was passed.
 
     The segment is a slot, a block or a list. In the handlebars dialect this is allowed.
@@ -69,7 +69,7 @@ def refuse_given(segment: Slot | Block | GenEach, scope: Scope, document: Docume
     if document.dialect == "handlebars":
         return
     for name in _own_names(segment):
-        if scope.is_given(name):
+        if scope.is_input(name):
             reason = (
                 f"{shown(name)} is decided here, but a value of that name was passed too; "
                 "leave it out, or rename the slot"

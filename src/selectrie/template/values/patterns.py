@@ -7,9 +7,9 @@ from threading import Lock
 
 from selectrie.grammar import Grammar
 
-MOST_PATTERNS = 64
+MAX_PATTERNS = 64
 """Maximum number of patterns that are kept, since values may bring any number."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Maximum size of the kept patterns together.
 
 The pattern used last is kept in any case.
@@ -42,6 +42,6 @@ class Patterns:
             kept = self._kept.setdefault(pattern, grammar)
             self._kept.move_to_end(pattern)
             n_bytes = sum(one.held_bytes for one in self._kept.values())
-            while len(self._kept) > 1 and (len(self._kept) > MOST_PATTERNS or n_bytes > MOST_BYTES):
+            while len(self._kept) > 1 and (len(self._kept) > MAX_PATTERNS or n_bytes > MAX_BYTES):
                 n_bytes -= self._kept.popitem(last=False)[1].held_bytes
             return kept

@@ -11,10 +11,10 @@ from typing import TypeAlias, final
 
 from selectrie.errors import TemplateError
 from selectrie.template.syntax.ast import Compare, Constant, Document, Expression, ListOf, Logical, Not, Path
-from selectrie.template.syntax.source_positions import error_at, reported_at
+from selectrie.template.syntax.source_positions import error_at, positioned_errors
 from selectrie.template.values.values import contains, did_you_mean, items_of, order, part, same, shown, text_of, truth
 
-MOST_NESTED = 100
+MAX_NESTING = 100
 """Maximum depth of nested expressions."""
 
 Snapshot: TypeAlias = tuple[dict[str, object], dict[str, object]]
@@ -49,10 +49,10 @@ class Scope:
     belongs to the page. The given mapping is read, never changed.
     """
 
-    __slots__ = ("_given", "_outer", "_own", "_page")
+    __slots__ = ("_inputs", "_outer", "_own", "_page")
 
-    def __init__(self, given: Mapping[str, object] | None = None) -> None:
-        self._given: Mapping[str, object] = {} if given is None else given
+    def __init__(self, values: Mapping[str, object] | None = None) -> None:
+        self._inputs: Mapping[str, object] = {} if values is None else values
         self._own: dict[str, object] = {}
         self._outer: Scope | None = None
         self._page: Scope = self
@@ -63,7 +63,7 @@ class Scope:
         It holds the turn's variables ("this" or a name, "@index", "@first", "@last",
         "@key") and the values of the slots in it.
         """
-        inner = Scope(self._given)
+        inner = Scope(self._inputs)
         inner._outer, inner._page = self, self._page
         inner._own.update(variables or {})
         return inner
@@ -99,9 +99,9 @@ class Scope:
         level: Scope | None = self
         while level is not None and name not in level._own:
             level = level._outer
-        if level is None and name not in self._given:
+        if level is None and name not in self._inputs:
             raise TemplateError(f"no value is called {shown(name)}{did_you_mean(name, self.names())}")
-        value = self._given[name] if level is None else level._own[name]
+        value = self._inputs[name] if level is None else level._own[name]
         for step in steps:
             _decided(value)
             value = part(value, step)
@@ -111,11 +111,11 @@ class Scope:
         level: Scope | None = self
         while level is not None and name not in level._own:
             level = level._outer
-        return level is not None or name in self._given
+        return level is not None or name in self._inputs
 
-    def is_given(self, name: str) -> bool:
+    def is_input(self, name: str) -> bool:
         """Return whether a name is among the given values."""
-        return name in self._given
+        return name in self._inputs
 
     def names(self) -> tuple[str, ...]:
         """Return every name that has a value here, innermost first."""
@@ -151,7 +151,7 @@ class Scope:
         while level is not None:
             yield from level._own
             level = level._outer
-        yield from self._given
+        yield from self._inputs
 
 
 @final
@@ -186,12 +186,12 @@ def evaluate(expression: Expression, scope: Scope, document: Document) -> object
 
     Raises `TemplateError` at the smallest expression that has no value.
     """
-    return _value(expression, scope, document, MOST_NESTED)
+    return _value(expression, scope, document, MAX_NESTING)
 
 
 def _value(expression: Expression, scope: Scope, document: Document, room: int) -> object:
     if room == 0:
-        raise error_at(document, expression.span, f"expressions are nested more than {MOST_NESTED} deep")
+        raise error_at(document, expression.span, f"expressions are nested more than {MAX_NESTING} deep")
     if isinstance(expression, Constant):
         return expression.value
     if isinstance(expression, Path):
@@ -201,11 +201,11 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
     if isinstance(expression, Compare):
         left = _operand(expression.left, scope, document, room - 1)
         right = _operand(expression.right, scope, document, room - 1)
-        with reported_at(document, expression.span):
+        with positioned_errors(document, expression.span):
             return _COMPARISONS[expression.operator](left, right)
     if isinstance(expression, Not):
         value = _value(expression.operand, scope, document, room - 1)
-        with reported_at(document, expression.operand.span):
+        with positioned_errors(document, expression.operand.span):
             return not truth(value)
     return _logical(expression, scope, document, room)
 
@@ -225,7 +225,7 @@ def _operand(expression: Expression, scope: Scope, document: Document, room: int
 
 def _at_path(path: Path, scope: Scope, document: Document, room: int) -> object:
     steps = [step if isinstance(step, str | int) else _value(step, scope, document, room - 1) for step in path.steps]
-    with reported_at(document, path.span):
+    with positioned_errors(document, path.span):
         return scope.get(path.name, *steps)
 
 
@@ -233,7 +233,7 @@ def _logical(expression: Logical, scope: Scope, document: Document, room: int) -
     decides = expression.operator == "or"
     for operand in expression.operands:
         value = _value(operand, scope, document, room - 1)
-        with reported_at(document, operand.span):
+        with positioned_errors(document, operand.span):
             if truth(value) is decides:
                 return decides
     return not decides
@@ -256,14 +256,14 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
     """Return an expression's value as text, as `<<name>>` puts it on the page."""
     value = evaluate(expression, scope, document)
-    with reported_at(document, expression.span):
+    with positioned_errors(document, expression.span):
         return text_of(value)
 
 
 def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
     """Return whether a condition holds."""
     value = evaluate(expression, scope, document)
-    with reported_at(document, expression.span):
+    with positioned_errors(document, expression.span):
         return truth(value)
 
 
@@ -273,5 +273,5 @@ def items_at(expression: Expression, scope: Scope, document: Document) -> list[t
     They are (index, item) of a list or (key, value) of a mapping.
     """
     value = evaluate(expression, scope, document)
-    with reported_at(document, expression.span):
+    with positioned_errors(document, expression.span):
         return items_of(value)

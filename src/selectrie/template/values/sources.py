@@ -13,7 +13,7 @@ from selectrie.grammar import Grammar, installed_names
 from selectrie.template.values.patterns import Patterns
 from selectrie.template.values.values import did_you_mean, shown
 
-MOST_FILE_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """Maximum size of one file."""
 HANDLEBARS_ENDINGS = (".hbs", ".handlebars")
 GRAMMAR_ENDINGS = (".gbnf", ".lark", ".json")
@@ -25,7 +25,7 @@ def read_source(path: Path, shown_as: str) -> str:
     """Return the text of a file, with LF line ends and without a byte order mark.
 
     Raises `InputFileError` with path and line if the file cannot be read, is not UTF-8,
-    or is longer than `MOST_FILE_BYTES`.
+    or is longer than `MAX_FILE_BYTES`.
     """
     try:
         if not path.is_file():
@@ -34,11 +34,11 @@ def read_source(path: Path, shown_as: str) -> str:
             )
             raise InputFileError(shown_as, reason)
         with path.open("rb") as file:
-            data = file.read(MOST_FILE_BYTES + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise InputFileError(shown_as, getattr(error, "strerror", None) or str(error)) from error
-    if len(data) > MOST_FILE_BYTES:
-        raise InputFileError(shown_as, f"is longer than {MOST_FILE_BYTES} bytes; split it with `include`")
+    if len(data) > MAX_FILE_BYTES:
+        raise InputFileError(shown_as, f"is longer than {MAX_FILE_BYTES} bytes; split it with `include`")
     data = data.removeprefix(_BOM)
     try:
         return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -75,7 +75,7 @@ class Sources:
     def text(self, path: str) -> str:
         """Return the text of an included file."""
         if path not in self.texts:
-            self.texts.setdefault(path, self._read(self._found(path), path))
+            self.texts.setdefault(path, self._read(self._resolved_path(path), path))
         return self.texts[path]
 
     def read_grammar(self, name: str) -> Grammar:
@@ -107,7 +107,7 @@ class Sources:
             raise TemplateError(
                 f"no grammar is called {shown(name)}: it is not a file name ({endings}) and not installed{known}"
             )
-        path = self._found(name)
+        path = self._resolved_path(name)
         # Only the size and the encoding are checked; the content is parsed below.
         self._read(path, name)
         try:
@@ -123,7 +123,7 @@ class Sources:
             where = "" if error.line is None else f", line {error.line}"
             raise TemplateError(f"the file {shown(name)} cannot be read{where}: {error.reason}") from error
 
-    def _found(self, name: str) -> Path:
+    def _resolved_path(self, name: str) -> Path:
         """Return the path of a file of the search path, with links resolved.
 
         Raises `TemplateError` if it is outside the search path.

@@ -23,11 +23,11 @@ from typing import TypeGuard
 
 from selectrie.errors import TemplateError, clip
 
-MOST_TURNS = 100_000
+MAX_TURNS = 100_000
 """Maximum number of items of one loop."""
-MOST_OPTIONS = 1_000_000
+MAX_OPTIONS = 1_000_000
 """Maximum number of options of one slot."""
-MOST_COMPARED = 100_000
+MAX_COMPARED_PARTS = 100_000
 """Maximum number of parts of two values that one comparison looks at."""
 
 _NO_LIST = (str, bytes, bytearray, memoryview, UserString)
@@ -156,10 +156,10 @@ def same(left: object, right: object) -> bool:
 
     Values of different kinds never are (`true` is not 1); an Enum member equals itself
     and its value. Lists are compared item by item, mappings key by key. Raises
-    `TemplateError` beyond `MOST_COMPARED` parts.
+    `TemplateError` beyond `MAX_COMPARED_PARTS` parts.
     """
     pending = [(left, right)]
-    room = MOST_COMPARED
+    room = MAX_COMPARED_PARTS
     while pending and room > 0:
         one, other = pending.pop()
         room -= 1
@@ -301,9 +301,9 @@ def items_of(value: object) -> list[tuple[object, object]]:
     """Return the items over which `each` loops.
 
     These are (index, item) of a list or an Enum class and (key, value) of a mapping.
-    Raises `TemplateError` for other values and beyond `MOST_TURNS` items.
+    Raises `TemplateError` for other values and beyond `MAX_TURNS` items.
     """
-    _check_size(value, MOST_TURNS, "items", "a loop")
+    _check_size(value, MAX_TURNS, "items", "a loop")
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, EnumMeta):
@@ -335,10 +335,10 @@ def options_of(value: object) -> tuple[Option, ...]:
     """Return the options of a list, of an Enum class, or of a mapping, in their order.
 
     The options of an Enum class are its members; a mapping maps texts to values. Raises
-    `TemplateError` if there are none, if there are more than `MOST_OPTIONS`, or if two
+    `TemplateError` if there are none, if there are more than `MAX_OPTIONS`, or if two
     have the same text.
     """
-    _check_size(value, MOST_OPTIONS, "options", "a slot")
+    _check_size(value, MAX_OPTIONS, "options", "a slot")
     if isinstance(value, EnumMeta):
         listed: Iterable[object] = members_of(value)
     elif isinstance(value, Mapping):
