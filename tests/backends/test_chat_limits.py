@@ -23,9 +23,9 @@ TRACKED_TOO = ("doubling", "squaring", "shared", "deep")
 @pytest.fixture
 def small(monkeypatch):
     """Limits that are reached at once."""
-    monkeypatch.setattr(chat_meter, "MOST_STEPS", STEPS)
+    monkeypatch.setattr(chat_meter, "MAX_STEPS", STEPS)
     monkeypatch.setattr(chat_meter, "STEPS_A_VALUE", 100)
-    monkeypatch.setattr(chat_meter, "MOST_CHARACTERS", CHARACTERS)
+    monkeypatch.setattr(chat_meter, "MAX_CHARACTERS", CHARACTERS)
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ def test_templates_of_the_field_stay_far_below_the_limits(name, meters):
         messages = [{"role": "assistant" if turn % 2 else "user", "content": said} for turn in range(201)]
         assert chat_template(TEMPLATES[name], bos="<s>", eos="</s>")(messages).count("What") >= 201 * 8
     for meter in meters:
-        assert 10 * meter.n_steps < meter._most_steps or not meter.n_characters
-        assert 10 * meter.n_characters < meter._most_characters
+        assert 10 * meter.n_steps < meter._max_steps or not meter.n_characters
+        assert 10 * meter.n_characters < meter._max_characters
 
 
 def test_limits_grow_with_what_is_given():
@@ -172,7 +172,7 @@ def test_a_meter_refuses_what_is_expected_before_it_is_made():
 
 def test_a_part_pays_when_it_is_run():
     """The statements of a loop's body are paid for at each pass, those around it once."""
-    assert chat_environment.MOST_NODES > 3_000  # llama.cpp's largest templates have as many
+    assert chat_environment.MAX_NODES > 3_000  # llama.cpp's largest templates have as many
     source = "{% for a in range(@) %}{{ a + a }}{% endfor %}"
     steps = []
     for n in (10, 20, 30):

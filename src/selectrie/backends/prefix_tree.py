@@ -235,8 +235,8 @@ class PrefixTree:
                 return dropped
         if surplus > 0:
             raise CapacityError("nodes", needed=plan.n_new, available=plan.n_new - surplus)
-        needed = plan.n_new_leaves + extra_sequences
-        raise CapacityError("sequences", needed=needed, available=needed - crowded)
+        required = plan.n_new_leaves + extra_sequences
+        raise CapacityError("sequences", needed=required, available=required - crowded)
 
     def commit(self, plan: CallPlan, rows: int) -> IntArray:
         """Add the plan's new nodes and one reference for each element.

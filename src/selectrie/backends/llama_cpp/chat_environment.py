@@ -22,14 +22,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
 from selectrie.backends.llama_cpp import chat_rules
-from selectrie.backends.llama_cpp.chat_meter import MOST_BITS, LimitError, Meter
+from selectrie.backends.llama_cpp.chat_meter import MAX_BITS, LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, joined
 
-MOST_SOURCE = 1 << 17
+MAX_SOURCE_LENGTH = 1 << 17
 """Maximum length of a template in characters."""
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 """Maximum size of a template's syntax tree; compiling is quadratic in places."""
-MOST_NESTED = 48
+MAX_NESTING = 48
 """Maximum depth of nested statements, for the same reason.
 
 Python itself nests 20 loops and 100 blocks.
@@ -182,8 +182,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
         Raises `LimitError` if it is too large, and whatever Jinja raises.
         """
-        if len(source) > MOST_SOURCE:
-            raise LimitError(f"it is longer than {MOST_SOURCE} characters")
+        if len(source) > MAX_SOURCE_LENGTH:
+            raise LimitError(f"it is longer than {MAX_SOURCE_LENGTH} characters")
         _check_tree(self.parse(source))
         return self.compile(source)
 
@@ -290,12 +290,12 @@ def _check_tree(tree: nodes.Template) -> None:
     while waiting:
         node, depth = waiting.pop()
         n, depth = n + 1, depth + isinstance(node, nodes.Stmt)
-        if n > MOST_NODES:
-            raise LimitError(f"it has more than {MOST_NODES} parts")
-        if depth > MOST_NESTED:
-            raise LimitError(f"it puts more than {MOST_NESTED} statements inside each other")
-        if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > MOST_BITS:
-            raise LimitError(f"it has a number of more than {MOST_BITS} bits")
+        if n > MAX_NODES:
+            raise LimitError(f"it has more than {MAX_NODES} parts")
+        if depth > MAX_NESTING:
+            raise LimitError(f"it puts more than {MAX_NESTING} statements inside each other")
+        if isinstance(node, nodes.Const) and isinstance(node.value, int) and node.value.bit_length() > MAX_BITS:
+            raise LimitError(f"it has a number of more than {MAX_BITS} bits")
         waiting += [(one, depth) for one in node.iter_child_nodes()]
 
 

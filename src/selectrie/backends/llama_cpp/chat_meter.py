@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import TemplateRuntimeError
 from jinja2.utils import Namespace
 
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 """Maximum number of steps in one rendering.
 
 A step is a part of the template that is evaluated, or an item that is made or looked
@@ -22,19 +22,19 @@ at.
 """
 STEPS_A_VALUE = 4_000
 """Additional steps for each value, key and list that the template is given."""
-MOST_CHARACTERS = 1 << 26
+MAX_CHARACTERS = 1 << 26
 """Maximum number of characters made or looked at in one rendering.
 
 The characters of intermediate texts count as well.
 """
 CHARACTERS_A_CHARACTER = 256
 """Additional characters for each one that the template is given."""
-MOST_DEPTH = 200
+MAX_DEPTH = 200
 """Maximum depth of nested lists.
 
 Python hashes tuples by recursion in C, which nothing stops.
 """
-MOST_BITS = 4_096
+MAX_BITS = 4_096
 """Maximum size of an integer in bits."""
 
 
@@ -62,43 +62,43 @@ class Weight:
 class Meter:
     """Counts what one rendering costs, and raises `LimitError` if it is too much."""
 
-    def __init__(self, most_steps: float = math.inf, most_characters: float = math.inf) -> None:
+    def __init__(self, max_steps: float = math.inf, max_characters: float = math.inf) -> None:
         self.n_steps, self.n_characters = 0, 0
-        self._most_steps, self._most_characters = most_steps, most_characters
+        self._max_steps, self._max_characters = max_steps, max_characters
 
     @staticmethod
-    def of(given: Any) -> Meter:
+    def of(values: Any) -> Meter:
         """Return the meter of a rendering that is given these values."""
-        weight = Meter().weigh(given)
+        weight = Meter().weigh(values)
         return Meter(
-            MOST_STEPS + STEPS_A_VALUE * weight.nodes, MOST_CHARACTERS + CHARACTERS_A_CHARACTER * weight.characters
+            MAX_STEPS + STEPS_A_VALUE * weight.nodes, MAX_CHARACTERS + CHARACTERS_A_CHARACTER * weight.characters
         )
 
     def tick(self, n: int = 1) -> bool:
         """Spend steps. Returns True, so that it can be used in a condition."""
         self.n_steps += n
-        if self.n_steps > self._most_steps:
-            raise LimitError(f"it takes more than {self._most_steps} steps")
+        if self.n_steps > self._max_steps:
+            raise LimitError(f"it takes more than {self._max_steps} steps")
         return True
 
     def spend(self, n: int) -> None:
         """Spend characters."""
         self.n_characters += n
-        if self.n_characters > self._most_characters:
-            raise LimitError(f"it reads and makes more than {self._most_characters} characters of text")
+        if self.n_characters > self._max_characters:
+            raise LimitError(f"it reads and makes more than {self._max_characters} characters of text")
 
     def expect(self, n: float) -> None:
         """Refuse to make more characters than are left.
 
         The characters are spent later, when they have been made.
         """
-        if n > self._most_characters - self.n_characters:
-            raise LimitError(f"it would make more than {self._most_characters} characters of text")
+        if n > self._max_characters - self.n_characters:
+            raise LimitError(f"it would make more than {self._max_characters} characters of text")
 
     def expect_items(self, n: float) -> None:
         """Refuse to make more items than steps are left."""
-        if n > self._most_steps - self.n_steps:
-            raise LimitError(f"it takes more than {self._most_steps} steps")
+        if n > self._max_steps - self.n_steps:
+            raise LimitError(f"it takes more than {self._max_steps} steps")
 
     def pass_over(self, value: Any) -> None:
         """Spend the cost of copying or scanning a value once, but not its parts."""
@@ -131,8 +131,8 @@ class Meter:
                 self.tick(len(value))
             elif (parts := _parts(value)) is not None:
                 deepest = max(deepest, depth + 1)
-                if depth >= MOST_DEPTH:
-                    raise LimitError(f"it puts more than {MOST_DEPTH} lists inside each other")
+                if depth >= MAX_DEPTH:
+                    raise LimitError(f"it puts more than {MAX_DEPTH} lists inside each other")
                 waiting.append((parts, depth + 1))
         return Weight(nodes, characters, longest, deepest)
 
@@ -144,8 +144,8 @@ class Meter:
 
     def number(self, value: float) -> None:
         """Refuse an integer that is too large for fast arithmetic."""
-        if isinstance(value, int) and value.bit_length() > MOST_BITS:
-            raise LimitError(f"it makes a number of more than {MOST_BITS} bits")
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise LimitError(f"it makes a number of more than {MAX_BITS} bits")
 
 
 _END = object()

@@ -20,9 +20,9 @@ GROWTH = 10
 """Maximum number of characters that escaping or `repr` makes of one."""
 QUADRATIC = 1_000
 """Length at which a quadratic filter costs as much per character as others."""
-MOST_STEPS_OF_A_PATH = 64
+MAX_PATH_STEPS = 64
 """Maximum number of steps in the path of an attribute, `a.b.c`."""
-MOST_PLACES = 400
+MAX_DECIMAL_PLACES = 400
 """Maximum number of decimal places for `round`; a double has no more."""
 
 STEPS_A_CALL = 8
@@ -136,10 +136,10 @@ def formats(meter: Meter, template: str | bytes, *values: Any, braces: bool = Fa
     text = template.decode("latin-1") if isinstance(template, bytes) else str.__str__(template)
     weight = meter.weigh(values)
     widths = 0
-    for found in (_SPEC if braces else _PERCENT).finditer(text):
-        if "*" in found.groups() or (braces and found[2]):
+    for match in (_SPEC if braces else _PERCENT).finditer(text):
+        if "*" in match.groups() or (braces and match[2]):
             raise LimitError("it formats with a width that is computed")
-        digits = re.findall(r"\d+", found[1]) if braces else [part for part in found.groups() if part]
+        digits = re.findall(r"\d+", match[1]) if braces else [part for part in match.groups() if part]
         widths += sum(int(part) if len(part) < 10 else 10**10 for part in digits)
     n_fields = text.count("{" if braces else "%")
     meter.expect(len(text) + widths + n_fields * GROWTH * (weight.characters + weight.nodes))
@@ -247,9 +247,9 @@ def _indented(meter: Meter, text: Any, /, width: Any = 4, *_: Any, **__: Any) ->
 
 
 def _replaced(meter: Meter, text: Any, /, old: Any, new: Any, *_: Any, **__: Any) -> None:
-    n_places = _count(str(text), str(old))
-    meter.tick(n_places)
-    meter.expect(n_places * GROWTH * sum(_weight_of(meter, new)))
+    n_matches = _count(str(text), str(old))
+    meter.tick(n_matches)
+    meter.expect(n_matches * GROWTH * sum(_weight_of(meter, new)))
 
 
 def _weight_of(meter: Meter, value: Any) -> tuple[int, int]:
@@ -275,8 +275,8 @@ def _batched(meter: Meter, value: Any, /, linecount: Any, *_: Any, **__: Any) ->
 
 def _rounded(meter: Meter, value: Any, /, precision: Any = 0, *_: Any, **__: Any) -> None:
     meter.number(value)
-    if isinstance(precision, int) and abs(precision) > MOST_PLACES:
-        raise LimitError(f"it rounds to more than {MOST_PLACES} places")
+    if isinstance(precision, int) and abs(precision) > MAX_DECIMAL_PLACES:
+        raise LimitError(f"it rounds to more than {MAX_DECIMAL_PLACES} places")
 
 
 def _summed(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) -> None:
@@ -416,8 +416,8 @@ def filters(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any])
         meter.weigh(args, kwargs)
     if name in _BY_ATTRIBUTE:
         for value in (*args[1:], *kwargs.values()):
-            if isinstance(value, str) and value.count(".") + value.count(",") > MOST_STEPS_OF_A_PATH:
-                raise LimitError(f"it follows a path of more than {MOST_STEPS_OF_A_PATH} steps")
+            if isinstance(value, str) and value.count(".") + value.count(",") > MAX_PATH_STEPS:
+                raise LimitError(f"it follows a path of more than {MAX_PATH_STEPS} steps")
     if name in _FILTERS:
         _FILTERS[name](meter, *args, **kwargs)
     return args

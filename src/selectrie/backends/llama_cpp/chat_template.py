@@ -21,12 +21,12 @@ from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
 from selectrie.core.vocabulary import ChatTemplate
 from selectrie.errors import PromptError
 
-MOST_TIME_FORMAT = 1_000
+MAX_TIME_FORMAT = 1_000
 """Maximum length of the format given to `strftime_now`.
 
 Each of its characters may become 256.
 """
-MOST_SHOWN = 300
+MAX_SHOWN_LENGTH = 300
 """Maximum number of characters of a template's own error that a message shows."""
 
 
@@ -91,8 +91,8 @@ class _Formatter:
         now, tracks = made.strftime_now, self.tracks
 
         def strftime_now(form: str) -> str:
-            if len(form) > MOST_TIME_FORMAT:
-                raise LimitError(f"it formats the time with more than {MOST_TIME_FORMAT} characters")
+            if len(form) > MAX_TIME_FORMAT:
+                raise LimitError(f"it formats the time with more than {MAX_TIME_FORMAT} characters")
             return derived(now(form), [form]) if tracks else now(form)
 
         made.strftime_now = strftime_now
@@ -108,4 +108,4 @@ class _Formatter:
 def _shown(error: Exception) -> str:
     """Return the error's message, shortened."""
     text = str(error)
-    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 1] + "…"

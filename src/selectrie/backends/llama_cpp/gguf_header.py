@@ -72,10 +72,10 @@ def read_header(path: Path) -> Header:
     require_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            found = read_metadata(data)
+            metadata = read_metadata(data)
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
-    return Header(found.values, found.lengths, sum(one.stat().st_size for one in parts_of(path)))
+    return Header(metadata.values, metadata.lengths, sum(one.stat().st_size for one in parts_of(path)))
 
 
 def require_gguf(path: Path) -> None:
@@ -114,8 +114,8 @@ def read_texts(path: Path, key: str) -> list[str]:
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            found = read_metadata(data)
-            texts = [text.decode("utf-8", "replace") for text in found.texts(data, key)]
+            metadata = read_metadata(data)
+            texts = [text.decode("utf-8", "replace") for text in metadata.texts(data, key)]
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
     return texts
@@ -130,18 +130,18 @@ class Metadata:
         values: As in `Header`.
         lengths: As in `Header`.
         kinds: Type of each value and, for an array, of its items.
-        places: Offset of the first text and number of texts, for each array of texts.
+        text_arrays: Offset of the first text and number of texts, by array.
     """
 
     version: int
     values: dict[str, Value] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    text_arrays: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def texts(self, data: mmap.mmap, key: str) -> Iterator[bytes]:
         """Yield the texts of an array; none if there is no such array."""
-        at, n = self.places.get(key, (0, 0))
+        at, n = self.text_arrays.get(key, (0, 0))
         for _ in range(n):
             text, at = _text(data, at)
             yield text
@@ -154,37 +154,37 @@ def read_metadata(data: mmap.mmap) -> Metadata:
     """
     version, _, n_pairs = _START.unpack_from(data, 0)
     at = _START.size
-    found = Metadata(version)
+    metadata = Metadata(version)
     for _ in range(n_pairs):
         name, at = _text(data, at)
         key = name.decode("utf-8", "replace")
         (kind,) = _U32.unpack_from(data, at)
         at += _U32.size
-        found.kinds[key] = kind, None
+        metadata.kinds[key] = kind, None
         if kind == STRING:
             text, at = _text(data, at)
-            found.values[key] = text.decode("utf-8", "replace")
+            metadata.values[key] = text.decode("utf-8", "replace")
         elif kind == ARRAY:
-            at = _read_array(data, at, key, found)
+            at = _read_array(data, at, key, metadata)
         else:
-            (found.values[key],) = _SCALARS[kind].unpack_from(data, at)
+            (metadata.values[key],) = _SCALARS[kind].unpack_from(data, at)
             at += _SCALARS[kind].size
-    return found
+    return metadata
 
 
-def _read_array(data: mmap.mmap, at: int, key: str, found: Metadata) -> int:
+def _read_array(data: mmap.mmap, at: int, key: str, metadata: Metadata) -> int:
     """Read an array, and return where the next pair begins."""
     (kind,) = _U32.unpack_from(data, at)
     (n,) = _U64.unpack_from(data, at + _U32.size)
     at += _U32.size + _U64.size
-    found.kinds[key] = ARRAY, kind
-    found.lengths[key] = n
+    metadata.kinds[key] = ARRAY, kind
+    metadata.lengths[key] = n
     if kind == STRING:
-        found.places[key] = at, n
+        metadata.text_arrays[key] = at, n
         return _after_texts(data, at, n)
     item = _SCALARS[kind]
     if n <= _KEPT_ITEMS and item.format[-1] not in "fd?":
-        found.values[key] = tuple(item.unpack_from(data, at + i * item.size)[0] for i in range(n))
+        metadata.values[key] = tuple(item.unpack_from(data, at + i * item.size)[0] for i in range(n))
     return at + int(n) * item.size
 
 

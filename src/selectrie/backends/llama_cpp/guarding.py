@@ -97,7 +97,7 @@ def _without_beginning(pieces: frozenset[bytes]) -> Callable[[bytes], bytes | No
     pattern = re.compile(b"|".join(map(re.escape, sorted(bare))))
 
     def find(text: bytes) -> bytes | None:
-        found = pattern.search(text)
-        return None if found is None else found[0]
+        match = pattern.search(text)
+        return None if match is None else match[0]
 
     return find

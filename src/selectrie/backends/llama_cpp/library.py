@@ -86,9 +86,11 @@ class Log:
         """
         lines = list(self._lines)
         for level in (_ERROR, _WARN):
-            said = [text.strip() for found, text in lines if found == level and "failed to load model" not in text]
-            if said:
-                return _FUNCTION.sub("", said[0])
+            messages = [
+                text.strip() for logged, text in lines if logged == level and "failed to load model" not in text
+            ]
+            if messages:
+                return _FUNCTION.sub("", messages[0])
         return otherwise
 
     def _receive(self, level: int, text: bytes, data: int | None) -> None:

@@ -6,11 +6,11 @@ import ctypes
 
 import llama_cpp
 
-_MOST_BYTES = 256
+_MAX_BYTES = 256
 
 
 def metadata_of(model: llama_cpp.llama_model_p, key: str) -> str | None:
     """Return the value as text, cut to 255 bytes; None if missing or a list."""
-    buffer = ctypes.create_string_buffer(_MOST_BYTES)
-    length = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, _MOST_BYTES)
+    buffer = ctypes.create_string_buffer(_MAX_BYTES)
+    length = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, _MAX_BYTES)
     return buffer.value.decode("utf-8", "replace") if length >= 0 else None

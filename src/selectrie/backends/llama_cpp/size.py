@@ -19,7 +19,7 @@ MAX_SEQUENCES = 256
 """`LLAMA_MAX_SEQ` (llama-cparams.h)."""
 _LOGITS_BUDGET_BYTES = 384 << 20
 _STATES_BUDGET_BYTES = 512 << 20
-_LEAST_STATES = 8
+_MIN_STATES = 8
 _USUAL_TOKENS = 8192
 _CELL_BLOCK = 256
 """llama.cpp rounds a context up to a multiple of this many cells."""
@@ -68,7 +68,7 @@ def sequences_for(state_bytes: int, rows: int) -> int:
 
     As many as rows, within the budget for their states.
     """
-    return min(MAX_SEQUENCES, rows, max(_LEAST_STATES, _STATES_BUDGET_BYTES // max(1, state_bytes)))
+    return min(MAX_SEQUENCES, rows, max(_MIN_STATES, _STATES_BUDGET_BYTES // max(1, state_bytes)))
 
 
 def usual_nodes(trained: int) -> int:
@@ -148,14 +148,14 @@ def _free_bytes() -> int | None:
     This is the smaller of the system's free memory and what is left of the control
     group's.
     """
-    found = []
+    sizes = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+        sizes += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit.isdigit():
-            found.append(int(limit) - int((group / "memory.current").read_text()))
+            sizes.append(int(limit) - int((group / "memory.current").read_text()))
     except (OSError, ValueError, IndexError):
         pass
-    return max(0, min(found)) if found else None
+    return max(0, min(sizes)) if sizes else None

@@ -21,7 +21,7 @@ from pathlib import Path
 from selectrie.backends.llama_cpp.gguf_header import ARRAY, STRING, UINT16, VERSIONS, Metadata, parts_of, read_metadata
 from selectrie.errors import ModelFileError
 
-MOST_LAYERS, MOST_EXPERTS = 512, 1024
+MAX_LAYERS, MAX_EXPERTS = 512, 1024
 """`LLAMA_MAX_LAYERS`, `LLAMA_MAX_EXPERTS` (llama-hparams.h)."""
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _EPSILONS = re.compile(r"\.attention\.(?:layer_norm(?:_rms)?|group_norm)_epsilon$")
@@ -75,8 +75,8 @@ def _of_layers(metadata: Metadata) -> Iterator[str]:
     n = _whole(metadata, "block_count")
     if n is None:
         return
-    if not 0 < n <= MOST_LAYERS:
-        yield f"{_name(metadata, 'block_count')} is {n}, expected 1 to {MOST_LAYERS}"
+    if not 0 < n <= MAX_LAYERS:
+        yield f"{_name(metadata, 'block_count')} is {n}, expected 1 to {MAX_LAYERS}"
     ahead = _whole(metadata, "nextn_predict_layers") or 0
     if ahead > n:
         yield f"{_name(metadata, 'nextn_predict_layers')} is {ahead} of {n} layers"
@@ -88,8 +88,8 @@ def _of_experts(metadata: Metadata) -> Iterator[str]:
     if metadata.values.get("general.architecture") in _DROPS_ONE_EXPERT and n <= 1:
         n = used = 0
     count = _name(metadata, "expert_count")
-    if n > MOST_EXPERTS:
-        yield f"{count} is {n}, expected at most {MOST_EXPERTS}"
+    if n > MAX_EXPERTS:
+        yield f"{count} is {n}, expected at most {MAX_EXPERTS}"
     if used > n or (n and not used):
         yield f"{_name(metadata, 'expert_used_count')} is {used}, and {count} {n}"
     if groups and groups >= n:

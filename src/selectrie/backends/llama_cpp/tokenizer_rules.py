@@ -92,7 +92,7 @@ def _meant(text: str) -> bytes:
 
 
 def _is_mergeable(text: str, spelled: frozenset[str]) -> bool:
-    pairs = ((text[:place], text[place:]) for place in range(1, len(text)))
+    pairs = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
     return len(text) == 1 or any(all(len(one) == 1 or one in spelled for one in pair) for pair in pairs)
 
 
@@ -121,14 +121,14 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
     The result of a merge is a token, or is taken apart again; the parts spell the same
     bytes if its characters stand for themselves.
     """
-    made = None if path is None else _made(path)
-    if made is None:
+    merge_results = None if path is None else _merge_results(path)
+    if merge_results is None:
         return Tokenizing()
     token_of = {text: token for token, text in enumerate(vocabulary.texts)}
-    is_plain = name in MERGING and made <= token_of.keys()
+    is_plain = name in MERGING and merge_results <= token_of.keys()
     altered = {
         data
-        for text in {*made, *BYTE_CHARACTERS}
+        for text in {*merge_results, *BYTE_CHARACTERS}
         if (data := _bytes_of(text)) is not None
         and (vocabulary.pieces[token_of[text]] != data if text in token_of else not (text.isascii() and len(text) > 1))
     }
@@ -189,17 +189,17 @@ def _byte_characters() -> dict[str, int]:
     """
     themselves = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
     others = [byte for byte in range(256) if byte not in themselves]
-    return {chr(byte): byte for byte in themselves} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in themselves} | {chr(0x100 + index): byte for index, byte in enumerate(others)}
 
 
 BYTE_CHARACTERS = _byte_characters()
 
 
-def _made(path: Path) -> frozenset[str] | None:
+def _merge_results(path: Path) -> frozenset[str] | None:
     """Return the results of all merges; None if the file cannot be read any more."""
     try:
         merges = read_texts(path, _MERGES)
     except (OSError, ModelFileError):
         return None
-    places = [(merge, merge.find(" ", 1)) for merge in merges]  # cut as llama.cpp does
-    return frozenset(merge[:place] + merge[place + 1 :] for merge, place in places if place > 0)
+    cuts = [(merge, merge.find(" ", 1)) for merge in merges]  # cut as llama.cpp does
+    return frozenset(merge[:cut] + merge[cut + 1 :] for merge, cut in cuts if cut > 0)

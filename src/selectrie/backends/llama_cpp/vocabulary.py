@@ -25,7 +25,7 @@ _USUAL_PIECE_BYTES = 256
 GLM-4, for example, has a token of 1024 spaces.
 """
 _USUAL_TEXT_TOKENS = 1024
-_MOST_TEXT_BYTES = 2**31 - 1
+_MAX_TEXT_BYTES = 2**31 - 1
 _ADD_SPECIAL = _PARSE_SPECIAL = _SPELL_SPECIAL = False
 """Switches of llama.cpp.
 
@@ -149,7 +149,7 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
 
     def tokenize(text: bytes, /) -> list[int]:
         n_bytes = len(text)
-        if n_bytes > _MOST_TEXT_BYTES // 4:  # a space may take four: U+2581's three bytes and a prefix
+        if n_bytes > _MAX_TEXT_BYTES // 4:  # a space may take four: U+2581's three bytes and a prefix
             raise TextError("text", f"{n_bytes} bytes are more than the tokenizer takes; shorten it")
         try:
             buffer = local.buffer

@@ -25,14 +25,14 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
 from selectrie.options import at_least, one_of
 
-MOST_THREADS = 512
+MAX_THREADS = 512
 """GGML_MAX_N_THREADS (ggml.h); more threads end the process."""
-MOST_CELLS = 1 << 30
+MAX_CELLS = 1 << 30
 """Limit for the tokens held and for the rows of a call.
 
 Positions are signed 32-bit integers, and the rows of a call are added to the tokens.
 """
-MOST_LAYERS = (1 << 31) - 1
+MAX_GPU_LAYERS = (1 << 31) - 1
 """The number of layers is an `int32_t`."""
 _ROPE_PARAMS = ("rope_scaling_type", "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx")
 """Context parameters that change a model's rows.
@@ -65,12 +65,12 @@ class LlamaOptions:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        at_least("n_ctx", self.n_ctx, 8, max_value=MOST_CELLS)
-        at_least("n_batch", self.n_batch, 8, max_value=MOST_CELLS)
+        at_least("n_ctx", self.n_ctx, 8, max_value=MAX_CELLS)
+        at_least("n_batch", self.n_batch, 8, max_value=MAX_CELLS)
         at_least("n_threads", self.n_threads, 1)
-        if self.n_threads is not None and self.n_threads > MOST_THREADS:
-            raise OptionError("n_threads", self.n_threads, f"at most {MOST_THREADS}")
-        at_least("n_gpu_layers", self.n_gpu_layers, -1, max_value=MOST_LAYERS)
+        if self.n_threads is not None and self.n_threads > MAX_THREADS:
+            raise OptionError("n_threads", self.n_threads, f"at most {MAX_THREADS}")
+        at_least("n_gpu_layers", self.n_gpu_layers, -1, max_value=MAX_GPU_LAYERS)
         one_of("precision", self.precision, tuple(p.value for p in Precision))
         object.__setattr__(self, "precision", Precision(self.precision))
 
@@ -193,8 +193,8 @@ class Weights:
     @property
     def _has_other_tokenizer(self) -> bool:
         """Return whether a shared `Llama` overrides the file's tokenizer settings."""
-        said = getattr(self.borrowed.llama, "kv_overrides", None) if self.borrowed is not None else None
-        return any(str(key).startswith("tokenizer.") for key in said or ())
+        overrides = getattr(self.borrowed.llama, "kv_overrides", None) if self.borrowed is not None else None
+        return any(str(key).startswith("tokenizer.") for key in overrides or ())
 
     @cached_property
     def digest(self) -> str:
