@@ -219,7 +219,7 @@ def _jsonable(record: SamplingParams | StopParams, apart: str) -> dict[str, obje
     """
     fields = {name: value for name, value in plain(record).items() if name != apart}
     fields = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
-    found = getattr(record, apart)
-    if isinstance(found, Mapping):  # -inf forbids a token; JSON has no infinity
-        fields[apart] = {str(token): number(bias) for token, bias in found.items()}
+    content = getattr(record, apart)
+    if isinstance(content, Mapping):  # -inf forbids a token; JSON has no infinity
+        fields[apart] = {str(token): number(bias) for token, bias in content.items()}
     return fields
