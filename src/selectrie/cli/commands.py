@@ -172,13 +172,13 @@ def generate(
     selectrie generate -m model.gguf -p "Yes or no? I say" -c " yes" -c " no" --seed 1
     selectrie generate -m model.gguf -p "As JSON: " --grammar json --max-tokens 64
     """
-    wanted = {
+    params = {
         "sampling": requests.sampling(sampling),
         "stopping": requests.stopping(stopping),
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
     only = requests.read_choices(choices) if choices.choice or choices.choices_file else None
-    request = generation.check(sequences, output, (only, read_constraint(grammar)), wanted)
+    request = generation.check(sequences, output, (only, read_constraint(grammar)), params)
     generation.answer(model, requests.read_prompts(prompt), sequences.draft, output, request)
     return 0
 

@@ -257,9 +257,9 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
     return loaded, Path(running.resume), ModelGroup(**model_then) if model == ModelGroup() else model
 
 
-def _metrics(said: list[str] | None) -> tuple[str, ...]:
+def _metrics(options: list[str] | None) -> tuple[str, ...]:
     """Return the names of all `--metric`."""
-    return tuple(name.strip() for one in said or () for name in one.split(",") if name.strip())
+    return tuple(name.strip() for one in options or () for name in one.split(",") if name.strip())
 
 
 def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, measure: Measure | None) -> Evaluation:

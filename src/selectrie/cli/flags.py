@@ -88,16 +88,16 @@ def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
     if error.slot is not None or not flags or not own or not text.endswith(own):
         return text
     if isinstance(error, _WITH_TEXT):
-        said = _in_flags(own, flags)
+        message = _in_flags(own, flags)
     elif isinstance(error, OptionError):
-        said = _option(error, flags)
+        message = _option(error, flags)
     else:
         return text
-    return text.removesuffix(own) + said
+    return text.removesuffix(own) + message
 
 
 def _option(error: OptionError, flags: Mapping[str, str]) -> str:
-    name, _, place = error.name.partition("[")
+    name, _, key = error.name.partition("[")
     flag = _flag(name, flags, error.value)
     if flag is None:
         return str(error.args[0])
@@ -105,9 +105,9 @@ def _option(error: OptionError, flags: Mapping[str, str]) -> str:
     allowed = _NONE.sub("", _in_flags(error.allowed, flags).replace("None unless", "nothing unless"))
     if error.value is None:
         return f"{flag} is not given; give {allowed}"
-    is_pair = place and name == "logit_bias"
+    is_pair = key and name == "logit_bias"
     values = error.value if isinstance(error.value, tuple | list) else (error.value,)
-    value = f"{place.removesuffix(']')}={error.value!r}" if is_pair else ", ".join(map(of_value, values))
+    value = f"{key.removesuffix(']')}={error.value!r}" if is_pair else ", ".join(map(of_value, values))
     return f"{flag}: expected {allowed}" if is_switch else f"{flag} {value}: expected {allowed}"
 
 
@@ -117,19 +117,19 @@ def _in_flags(text: str, flags: Mapping[str, str]) -> str:
     Quoted parts stay as they are.
     """
 
-    def written(found: re.Match[str]) -> str:
-        name: str | None = found["name"] or found["code"] or found["word"]
+    def replacement(match: re.Match[str]) -> str:
+        name: str | None = match["name"] or match["code"] or match["word"]
         if name is None:
-            return found[0]
-        value = found["value"]
+            return match[0]
+        value = match["value"]
         flag = _flag(_SWITCHES.get((name, value), name), flags, value)
         if flag is None:
-            return found[0]
+            return match[0]
         if value is None or value == "True" or (name, value) in _SWITCHES or "/" in flags.get(name, ""):
             return flag
         return f"no {flag}" if value == "False" else f"{flag} {value.strip(chr(39))}"
 
-    return _WORD.sub(written, text)
+    return _WORD.sub(replacement, text)
 
 
 def _flag(name: str, flags: Mapping[str, str], value: object = None) -> str | None:

@@ -34,7 +34,7 @@ def check(
 
     Args:
         allowed: The only allowed texts, as choices or a grammar.
-        wanted: The records of the request.
+        params: The records of the request.
     """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:

@@ -128,12 +128,12 @@ def check(grammar: GrammarGroup, output: CheckOutput) -> int:
     """
     from selectrie.cli.report.grammar import grammar_lines
 
-    found = open_grammar(grammar.grammar)
-    report = found.check(seed=output.seed)
+    rules = open_grammar(grammar.grammar)
+    report = rules.check(seed=output.seed)
     if output.json:
-        _write_json({"grammar": found.name, **report.to_dict()})
+        _write_json({"grammar": rules.name, **report.to_dict()})
     else:
-        write("\n".join(grammar_lines(found.name, report)), sys.stdout)
+        write("\n".join(grammar_lines(rules.name, report)), sys.stdout)
     if output.strict and not report.sound:
         tell("unsound", "the grammar has problems (--strict)")
         return UNSOUND
@@ -152,12 +152,12 @@ def accepts(grammar: GrammarGroup, text: TriedTextGroup, output: JsonOutput) -> 
     """
     from selectrie.cli.report.grammar import verdict_lines
 
-    given = _tried(text)
-    verdict = open_grammar(grammar.grammar).accepts(given)
+    candidate = _tried(text)
+    verdict = open_grammar(grammar.grammar).accepts(candidate)
     if output.json:
         _write_json({"verdict": verdict.verdict, "at": verdict.at, "expected": [*verdict.expected]})
     else:
-        write("\n".join(verdict_lines(given, verdict)), sys.stdout)
+        write("\n".join(verdict_lines(candidate, verdict)), sys.stdout)
     return 0 if verdict else NOT_ACCEPTED
 
 
@@ -173,10 +173,10 @@ def expand(grammar: GrammarGroup, output: ExpandOutput) -> int:
     """
     from selectrie.cli.report.formats import escaped
 
-    found = open_grammar(grammar.grammar)
-    texts = found.expand(output.limit)
+    rules = open_grammar(grammar.grammar)
+    texts = rules.expand(output.limit)
     if output.json:
-        _write_json({"grammar": found.name, "texts": [*texts]})
+        _write_json({"grammar": rules.name, "texts": [*texts]})
         return 0
     for text in texts:
         write(escaped(text), sys.stdout)

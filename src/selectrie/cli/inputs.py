@@ -62,8 +62,8 @@ def read_text(path: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
-        raise InputFileError(path, found, line=line) from error
+        reason = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(path, reason, line=line) from error
 
 
 def read_prompts(path: str) -> list[str | list[int] | list[dict[str, object]]]:
@@ -99,8 +99,8 @@ def _json_prompt(path: str, value: Any, line: int) -> str | list[int] | list[dic
             path, f'expected a text, {{"prompt": …}} or {{"messages": …}}, not {_kind(value)}', line=line
         )
     if len(value) != 1 or not value.keys() <= {"prompt", "messages"}:
-        found = ", ".join(map(repr, value)) or "no key"
-        raise InputFileError(path, f"found {found}; expected one key, 'prompt' or 'messages'", line=line)
+        keys = ", ".join(map(repr, value)) or "no key"
+        raise InputFileError(path, f"found {keys}; expected one key, 'prompt' or 'messages'", line=line)
     if "messages" in value:
         return _messages(path, value["messages"], line=line)
     prompt = value["prompt"]
@@ -126,12 +126,12 @@ def _messages(path: str, messages: object, *, line: int | None = None) -> list[d
         )
     for at, message in enumerate(messages):
         if not isinstance(message, dict):
-            found = f"message {at} is {_kind(message)}, expected an object with role and content"
-            raise InputFileError(path, found, line=line)
+            reason = f"message {at} is {_kind(message)}, expected an object with role and content"
+            raise InputFileError(path, reason, line=line)
         for key in ("role", "content"):
             if not isinstance(message.get(key), str):
-                found = f"message {at}: {key!r} is {_kind(message.get(key))}, expected text"
-                raise InputFileError(path, found, line=line)
+                reason = f"message {at}: {key!r} is {_kind(message.get(key))}, expected text"
+                raise InputFileError(path, reason, line=line)
     return messages
 
 

@@ -136,8 +136,8 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
             raise IncompatibleOptionsError(name, f"`{other}`", "leave one of them out")
     if output.stream and values.rows is not None:
         raise IncompatibleOptionsError("stream", "`rows`", "the pages are made side by side; leave one of them out")
-    places = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
-    if places.count(inputs.STDIN) > 1:
+    sources = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
+    if sources.count(inputs.STDIN) > 1:
         raise OptionError("file", inputs.STDIN, "standard input for one of template, --var-file and --rows")
 
 

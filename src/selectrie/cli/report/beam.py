@@ -31,7 +31,7 @@ def beam_report(
     parts: list[RenderableType] = [facts_table([*beam_facts(result), *unnamed_model(unnamed)]), Text(), _table(result)]
     if explain:
         shown = result.shown
-        lines = tree_lines(result.trie(limit), lambda place: f"= {quoted(shown[place].text)}", root="(context)")
+        lines = tree_lines(result.trie(limit), lambda index: f"= {quoted(shown[index].text)}", root="(context)")
         parts += [Text(), Text(_LEGEND, _GREY), *lines]
     return Group(*parts)
 
@@ -109,16 +109,16 @@ def _table(result: BeamResult) -> Table:
     table.add_column("text", overflow="fold")
     for name in ("logp", *(["score"] if scored else []), "tokens", "paths", *(["group"] if grouped else [])):
         table.add_column(name, justify="right")
-    for place, one in enumerate((*result.hypotheses, *result.incomplete), start=1):
-        table.add_row(*_cells(place, one, scored=scored, grouped=grouped), style="" if one.complete else _GREY)
+    for rank, one in enumerate((*result.hypotheses, *result.incomplete), start=1):
+        table.add_row(*_cells(rank, one, scored=scored, grouped=grouped), style="" if one.complete else _GREY)
     return table
 
 
-def _cells(place: int, one: Hypothesis, *, scored: bool, grouped: bool) -> list[Text]:
+def _cells(rank: int, one: Hypothesis, *, scored: bool, grouped: bool) -> list[Text]:
     text = quoted(one.text) + ("" if one.complete else " …")
     score = [f"{one.score:.3f}"] if scored else []
     group = [str(one.group)] if grouped else []
     return [
         Text(cell)
-        for cell in (str(place), text, f"{one.logp:.3f}", *score, str(len(one.tokens)), str(one.n_paths), *group)
+        for cell in (str(rank), text, f"{one.logp:.3f}", *score, str(len(one.tokens)), str(one.n_paths), *group)
     ]

@@ -12,7 +12,7 @@ from rich.text import Text
 from selectrie.core.plain_text import count, escaped, thousands
 from selectrie.evaluation.report.numbers import between, number, p_value, signed, signed_interval
 
-_MOST_SUBSETS = 80
+_MAX_SUBSETS = 80
 
 
 def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
@@ -37,7 +37,7 @@ def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
 
 
 def _subsets(task: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return list(task["subsets"].items())[:_MOST_SUBSETS]
+    return list(task["subsets"].items())[:_MAX_SUBSETS]
 
 
 def _figures(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
@@ -64,7 +64,7 @@ def _notes(task: Mapping[str, Any]) -> Iterator[str]:
         first = task["problems"][0]
         name = escaped(str(first["id"] or first["index"]))
         yield f"{count(len(task['problems']), 'item')} could not be measured; the first: {name}: {first['problem']}"
-    more = len(task["subsets"]) - _MOST_SUBSETS
+    more = len(task["subsets"]) - _MAX_SUBSETS
     if more > 0:
         yield f"… and {count(more, 'more subset')} (--json shows all)"
 

@@ -9,8 +9,8 @@ from selectrie.grammar.acceptance import Verdict
 from selectrie.grammar.analysis import Report
 
 _LABEL_CELLS = 11
-_MOST_NAMES = 12
-_MOST_EXPECTED = 16
+_MAX_NAMES = 12
+_MAX_EXPECTED = 16
 _CONTEXT = 60
 _COUNTED = 10**12
 """The smallest number that is rounded."""
@@ -52,7 +52,7 @@ def verdict_lines(text: str, verdict: Verdict) -> list[str]:
     """
     if verdict:
         return ["yes"]
-    expected = " ".join(verdict.expected[:_MOST_EXPECTED]) + (" …" if len(verdict.expected) > _MOST_EXPECTED else "")
+    expected = " ".join(verdict.expected[:_MAX_EXPECTED]) + (" …" if len(verdict.expected) > _MAX_EXPECTED else "")
     if verdict.verdict == "unfinished":
         return [
             "unfinished: the text is allowed so far, and something must follow",
@@ -93,9 +93,7 @@ def _marked(text: str, at: int, expected: str) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_NAMES]) + (
-        f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    )
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
 def _line(label: str, value: str) -> str:

@@ -22,7 +22,7 @@ from selectrie.template.syntax.source_positions import line_and_column
 from selectrie.template.syntax.visitors import walk
 
 _BAR_CELLS = 16
-_LEAST_TEXT_CELLS = 8
+_MIN_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
@@ -129,7 +129,7 @@ class _Candidates:
         widths = [max(len(row[at]) for row in numbers) for at in range(3)]
         free = options.max_width - sum(widths) - 2 * 4  # for text and bar
         cells = _BAR_CELLS if free >= 2 * _BAR_CELLS else 0
-        text = max(_LEAST_TEXT_CELLS, free - cells)
+        text = max(_MIN_TEXT_CELLS, free - cells)
         text = min(text, max(cell_len(row[0]) for row in self._rows))
         table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         table.add_column("#", justify="right", width=widths[0])
@@ -138,14 +138,14 @@ class _Candidates:
             table.add_column("", width=cells, no_wrap=True)
         table.add_column("p", justify="right", width=widths[1], no_wrap=True)
         table.add_column("logp", justify="right", width=widths[2], no_wrap=True)
-        for (words, p, _), (place, share, logp) in zip(self._rows, numbers, strict=True):
-            line = [place, words, *([bar(p, cells)] if cells else []), share, logp]
-            table.add_row(*map(Text, line), style="bold green" if place == "1" else "")
+        for (words, p, _), (rank, share, logp) in zip(self._rows, numbers, strict=True):
+            line = [rank, words, *([bar(p, cells)] if cells else []), share, logp]
+            table.add_row(*map(Text, line), style="bold green" if rank == "1" else "")
         yield table
 
 
 @dataclass(frozen=True, slots=True)
-class SlotPlace:
+class SlotPosition:
     """A slot of a template, and where its tag is.
 
     Attributes:
@@ -162,7 +162,7 @@ class SlotPlace:
 
 def template_report(template: Template) -> RenderableType:
     """Return the values that the template needs, its slots, and its files."""
-    slots = slot_places(template)
+    slots = slot_positions(template)
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("slot", "kind", "place"):
         table.add_column(name, overflow="fold")
@@ -188,15 +188,17 @@ def template_fields(template: Template) -> dict[str, object]:
         "dialect": template.document.dialect,
         "needs": list(template.needs),
         "includes": sorted(template.documents),
-        "slots": [{field.name: getattr(slot, field.name) for field in fields(slot)} for slot in slot_places(template)],
+        "slots": [
+            {field.name: getattr(slot, field.name) for field in fields(slot)} for slot in slot_positions(template)
+        ],
     }
 
 
-def slot_places(template: Template) -> list[SlotPlace]:
+def slot_positions(template: Template) -> list[SlotPosition]:
     """Return every slot of the template and its includes, in the order written."""
     documents = [template.document, *(template.documents[path] for path in sorted(template.documents))]
     return [
-        SlotPlace(
+        SlotPosition(
             segment.name,
             segment.kind if isinstance(segment, Slot) else "geneach",
             document.name,

@@ -163,10 +163,10 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
         warnings.append(("! not proved", _open(selection.certificate)))
     warnings += [("! note", note) for note in selection.notes]
     if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
-        wanted = ", ".join(
+        expected = ", ".join(
             f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.top_tokens[:5]
         )
-        instead = f"It expects {wanted}. " if wanted else ""
+        instead = f"It expects {expected}. " if expected else ""
         cause = PAGE_CAUSE if on_page else SPACE_CAUSE if _lacks_space(selection) else CAUSES
         behind = " with the text after them" if on_page and selection.terminator == "text" else ""
         warnings.append(
@@ -184,8 +184,8 @@ def _lacks_space(selection: Selection) -> bool:
 
 
 def _coverage(selection: Selection) -> str:
-    least = "at least " if selection.certificate.open_mass > 0 else ""
-    return f"{least}{probability(selection.coverage)} of the model's belief is in the set"
+    prefix = "at least " if selection.certificate.open_mass > 0 else ""
+    return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
 
 
 def _greedy(selection: Selection) -> str:

@@ -19,7 +19,7 @@ from selectrie.core.plain_text import count, interval, probability, quoted, quot
 from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
 
 _BAR_CELLS = 24
-_LEAST_BAR_CELLS = 5
+_MIN_BAR_CELLS = 5
 _PARTS = " ▏▎▍▌▋▊▉"
 _GREY = "bright_black"
 _WARNING = "bold yellow"
@@ -122,13 +122,13 @@ class Ranking:
         self._scored = selection.rule != "joint" or any(c.score != c.logp for c in self._shown)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows = [self._cells(place, choice) for place, choice in enumerate(self._shown, start=1)]
+        rows = [self._cells(rank, choice) for rank, choice in enumerate(self._shown, start=1)]
         head = ["#", "choice", "p", "logp", *(["score"] if self._scored else []), "margin"]
         widths = [max(cell_len(row[at]) for row in [head, *rows]) for at in range(len(head))]
         free = options.max_width - sum(widths) - 2 * len(head) + widths[1]  # for text and bar
         widths[1] = min(widths[1], max(8, free - (10 if free >= 40 else 0)))
         cells = min(_BAR_CELLS, free - widths[1])
-        cells = cells if cells >= _LEAST_BAR_CELLS else 0
+        cells = cells if cells >= _MIN_BAR_CELLS else 0
         table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for at, name in enumerate(head):
             text = at == 1
@@ -148,17 +148,17 @@ class Ranking:
         if rest:
             yield Text(f"… {count(rest, 'more choice')}", _GREY)
 
-    def _cells(self, place: int, choice: ChoiceScore) -> list[str]:
+    def _cells(self, rank: int, choice: ChoiceScore) -> list[str]:
         twins = self._selection.choices.duplicates(choice.index)
         text = quoted(choice.text) + (f" (also {', '.join(map(str, twins[1:]))})" if len(twins) > 1 else "")
         if choice.score is None or choice.logp is None or choice.probability is None:
             score = [""] if self._scored else []
-            return [str(place), text, "pruned", f"≤ {choice.logp_upper:.3f}", *score, ""]
+            return [str(rank), text, "pruned", f"≤ {choice.logp_upper:.3f}", *score, ""]
         p = interval(choice.probability_low, choice.probability_high)
         score = [f"{choice.score:.3f}"] if self._scored else []
         behind = self._selection.score - choice.score
         margin = "" if choice.index == self._selection.index else f"{-behind:.3f}" if behind else "tie"
-        return [str(place), text, p, f"{choice.logp:.3f}", *score, margin]
+        return [str(rank), text, p, f"{choice.logp:.3f}", *score, margin]
 
 
 def bar(p: float, cells: int) -> str:
