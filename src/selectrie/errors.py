@@ -368,7 +368,7 @@ class MemoryBudgetError(CapacityError):
         super().__init__("bytes of memory", needed=needed, available=available)
         self.name, self.budget, self.held = name, budget, dict(held)
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
-        reason = f"{_mib(available)} are available, the rest is in use by {holders}; leave one of them, or wait for it"
+        reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
             reason = "that is more than all of it; raise the budget, or lower n_ctx or n_batch"
         self.args = (f"the model {name!r} needs {_mib(needed)} of a budget of {_mib(budget)}: {reason}",)

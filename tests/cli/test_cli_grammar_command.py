@@ -132,7 +132,7 @@ def test_accepts_reads_files_as_they_are(tmp_path: Path):
     for words in ([], ["stop", "--text-file", str(path)]):
         result = run("accepts", "move", *words)
         assert result.exit_code == 2
-        assert "a TEXT or --text-file, one of them" in result.stderr
+        assert "either TEXT or --text-file" in result.stderr
     assert "byte 0xff is not UTF-8" in run("accepts", "move", "--text-file", "-", stdin=b"a\xff").stderr
     assert "No such file" in run("accepts", "move", "--text-file", str(tmp_path / "none")).stderr
 

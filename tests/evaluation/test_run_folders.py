@@ -99,18 +99,18 @@ FORGED = {
     "another plan": ({"plan": "0" * 32}, "its plan is 0+, this run's is"),
     "a unit beyond the plan": ({"unit": 99}, "the plan has no unit 99"),
     "a unit below": ({"unit": -1}, "the plan has no unit -1"),
-    "no number": ({"unit": False}, "of another kind"),
-    "a number as text": ({"unit": "0"}, "of another kind"),
-    "a plan as number": ({"plan": 0}, "of another kind"),
-    "rows as text": ({"rows_evaluated": "7"}, "of another kind"),
+    "no number": ({"unit": False}, "has the wrong type"),
+    "a number as text": ({"unit": "0"}, "has the wrong type"),
+    "a plan as number": ({"plan": 0}, "has the wrong type"),
+    "rows as text": ({"rows_evaluated": "7"}, "has the wrong type"),
     "too many rows": ({"rows_evaluated": 1 << 40}, "rows_evaluated is 1099511627776"),
     "fewer rows than none": ({"rows_evaluated": -1}, "rows_evaluated is -1"),
     "nothing measured": ({"logp": []}, "logp has 0 values for the 6 sequences of unit 0"),
     "nothing greedy": ({"is_greedy": []}, "is_greedy has 0 values"),
-    "no probability": ({"logp": [0.5] * 6}, "of another kind"),
-    "not a number": ({"logp": ["nan"] * 6}, "of another kind"),
-    "a number that is none": ({"logp": [float("nan")] * 6}, "of another kind"),
-    "whole numbers": ({"logp": [-1] * 6}, "of another kind"),
+    "no probability": ({"logp": [0.5] * 6}, "has the wrong type"),
+    "not a number": ({"logp": ["nan"] * 6}, "has the wrong type"),
+    "a number that is none": ({"logp": [float("nan")] * 6}, "has the wrong type"),
+    "whole numbers": ({"logp": [-1] * 6}, "has the wrong type"),
     "numbers for truths": ({"is_greedy": [0] * 6}, "neither true nor false"),
     "no list": ({"logp": None}, "it holds no unit"),
     "a further key": ({"records": []}, "not written as a run writes it"),
@@ -393,7 +393,7 @@ def test_a_log_without_a_beginning_is_left_alone(finished, tmp_path):
     """Its lines could be of any run; an empty log is what a process leaves that died
     at once."""
     (tmp_path / LOG).write_bytes((finished / LOG).read_bytes())
-    with pytest.raises(OptionError, match=r"a new folder.*there are a log\.jsonl and no run\.json"):
+    with pytest.raises(OptionError, match=r"a new folder.*there is a log\.jsonl but no run\.json"):
         kill_points.whole(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [LOG]
     (tmp_path / LOG).write_bytes(b"")
@@ -442,7 +442,7 @@ def test_a_part_of_another_kind_is_said(name, value, finished, tmp_path):
     """Of the beginning of a run, which file and which part."""
     begun = json.loads((finished / RUN).read_text())
     (tmp_path / RUN).write_text(json.dumps({**begun, name: value}))
-    with pytest.raises(InputFileError, match=rf"run\.json: not the beginning of a run: '{name}' is of another kind"):
+    with pytest.raises(InputFileError, match=rf"run\.json: not the description of a run: '{name}' has the wrong type"):
         began_with(tmp_path)
 
 
@@ -453,5 +453,5 @@ def test_later_formats_and_deep_ones_are_refused(finished, tmp_path):
     with pytest.raises(InputFileError, match="a run of format 3; this version reads 1 and 2"):
         read_run(tmp_path)
     (tmp_path / RUN).write_text("[" * 100_000)
-    with pytest.raises(InputFileError, match="not the beginning of a run"):
+    with pytest.raises(InputFileError, match="not the description of a run"):
         read_run(tmp_path)

@@ -244,7 +244,7 @@ def test_what_is_no_run_is_said(finished, tmp_path):
     with pytest.raises(InputFileError, match=r"items.jsonl:1: not a record"):
         read_run(tmp_path)
     (tmp_path / RUN).write_text("{")
-    with pytest.raises(InputFileError, match="not the beginning of a run"):
+    with pytest.raises(InputFileError, match="not the description of a run"):
         read_run(tmp_path)
 
 

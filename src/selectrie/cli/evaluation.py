@@ -233,7 +233,7 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
     from selectrie.evaluation.runner import began_with
 
     if running.actors is not None and running.ray is None:
-        raise OptionError("actors", running.actors, "--ray with it")
+        raise OptionError("actors", running.actors, "--ray too, which starts the actors")
     if running.resume is None:
         configuration = Configuration(
             data=tuple(data.data or ()),
@@ -250,7 +250,7 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
             check_folder(out, loaded.to_dict(), loaded.tasks)
         return loaded, out, model
     if running.out is not None or data != DataGroup():
-        raise OptionError("resume", running.resume, "alone: the run's folder says what is run")
+        raise OptionError("resume", running.resume, "no DATA, --out or option of the data: the run's folder has them")
     configuration_then, model_then = began_with(Path(running.resume))
     loaded = reload(configuration_then, running.resume)
     check_kinds(model_then, get_type_hints(ModelGroup), running.resume)

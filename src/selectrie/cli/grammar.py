@@ -223,7 +223,7 @@ def list(output: JsonOutput) -> int:
 def _tried(group: TriedTextGroup) -> str:
     """Return the text from where it was given; a file is read unchanged."""
     if (group.text is None) == (group.text_file is None):
-        raise OptionError("text", group.text, "a TEXT or --text-file, one of them")
+        raise OptionError("text", group.text, "either TEXT or --text-file")
     return group.text or "" if group.text_file is None else inputs.read_text(group.text_file)
 
 

@@ -138,8 +138,8 @@ def _messages(path: str, messages: object, *, line: int | None = None) -> list[d
 def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     """Return prior probabilities from a JSON object from choice to a number.
 
-    No number may be negative. A key that is no choice raises, because it is a misspelt
-    choice (often without its leading space).
+    No number may be negative. A key that is not a choice raises, because it is a
+    misspelt choice (often without its leading space).
     """
     prior = _json(path, read_text(path))
     if not isinstance(prior, dict):

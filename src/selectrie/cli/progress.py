@@ -19,7 +19,7 @@ OnProgress = Callable[[int, int], None]
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[OnProgress | None]:
     """Yield a callback (done, total) that draws a bar after `PATIENCE_S`.
 
-    Yields None if stderr is no terminal.
+    Yields None if stderr is not a terminal.
     """
     if not is_terminal(sys.stderr):
         yield None

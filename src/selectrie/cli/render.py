@@ -138,7 +138,7 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
         raise IncompatibleOptionsError("stream", "`rows`", "the pages are made side by side; leave one of them out")
     sources = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
     if sources.count(inputs.STDIN) > 1:
-        raise OptionError("file", inputs.STDIN, "standard input for one of template, --var-file and --rows")
+        raise OptionError("file", inputs.STDIN, "standard input for only one of template, --var-file and --rows")
 
 
 def _read_values(group: ValuesGroup) -> tuple[Values, list[Values] | None]:

@@ -51,7 +51,7 @@ class Configuration:
         at_least("shots", self.n_shots, 0, optional=False)
         at_least("limit", self.limit, 1)
         if self.shots_file is not None and not self.n_shots:
-            raise OptionError("shots_file", self.shots_file, "a number of --shots with it")
+            raise OptionError("shots_file", self.shots_file, "a number of --shots too")
 
     def read(self) -> Loaded:
         """Read every file and task, before any model is loaded.
@@ -122,14 +122,14 @@ def check_kinds(mapping: object, kinds: Mapping[Any, Any], where: str) -> None:
         where: The run that it comes from.
     """
     if not isinstance(mapping, dict):
-        raise InputFileError(where, "not the beginning of a run: a part of it is of another kind")
+        raise InputFileError(where, "not the description of a run: a part of it has the wrong type")
     for name, value in mapping.items():
         if name not in kinds:
             raise InputFileError(where, f"{name!r} is not known to this version; go on with the one that began the run")
         kind = kinds[name]
         is_flag = isinstance(value, bool) and bool not in (kind, *get_args(kind))
         if is_flag or not isinstance(value, kind):
-            raise InputFileError(where, f"not the beginning of a run: {name!r} is of another kind")
+            raise InputFileError(where, f"not the description of a run: {name!r} has the wrong type")
 
 
 def reload(described: Mapping[str, Any], where: str) -> Loaded:

@@ -214,8 +214,8 @@ class Preparation:
     def apply(self, value: Any) -> Any:
         """Return the value after its steps.
 
-        Raises `FieldError` for a value that is no text, a step that fails, and a text
-        that grows too much.
+        Raises `FieldError` for a value that is not a text, a step that fails, and a
+        text that grows too much.
         """
         return self._apply(value, 0)[0] if self.steps else value
 

@@ -98,7 +98,7 @@ class LogRecord:
             line = _line_of(json.loads(body))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"it holds no unit ({error!r})") from error
-        # Other keys, another order, or numbers that are no floats.
+        # Other keys, another order, or numbers that are not floats.
         if line.to_json() != text:
             raise ValueError("it is not written as a run writes it")
         return line
@@ -137,7 +137,7 @@ def _line_of(own: dict[str, Any]) -> LogRecord:
     line = LogRecord(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
     whole = type(line.plan) is str and type(line.unit) is int and type(line.rows_evaluated) is int
     if not whole or not all(type(value) is float and value <= 0 for value in logp):
-        raise ValueError("plan, unit, rows_evaluated or a value of logp is of another kind")
+        raise ValueError("plan, unit, rows_evaluated or a value of logp has the wrong type")
     if not all(type(value) is bool for value in line.is_greedy):
         raise ValueError("is_greedy has a value that is neither true nor false")
     return line
@@ -249,7 +249,7 @@ class Log:
             os.fsync(self._file)
 
     def _lines(self) -> Iterator[tuple[str, int]]:
-        """Yield lines up to the first one without an end or that is no text.
+        """Yield lines up to the first one without an end or that is not text.
 
         Each comes with the offset of the byte after it.
         """

@@ -136,7 +136,7 @@ def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool
                 path.unlink()
         if run_json is None:
             if not log.is_empty():
-                raise _no_new_folder(out, f"there are a {LOG} and no {RUN}")
+                raise _no_new_folder(out, f"there is a {LOG} but no {RUN}")
             write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
     return run_json or described
 
@@ -180,7 +180,7 @@ def _with_metrics_of(out: Path, run_json: Mapping[str, Any], tasks: Sequence[Tas
     try:
         known = {one["task"]: tuple(one["metrics"]) for one in run_json["tasks"]}
     except (KeyError, TypeError) as error:
-        raise InputFileError(str(out / RUN), f"not the beginning of a run: {error}") from error
+        raise InputFileError(str(out / RUN), f"not the description of a run: {error}") from error
     own = tuple(replace(task, metrics=known.get(task.task, task.metrics)) for task in tasks)
     for task in own:
         named(task.metrics)
@@ -262,15 +262,15 @@ def read_described(out: Path) -> dict[str, Any]:
             raise InputFileError(str(path), f"a run of format {described['format']}; this version reads {read}")
         for name, kind in _PARTS.items():
             if name not in described:
-                raise InputFileError(str(path), f"not the beginning of a run: it has no {name!r}")
+                raise InputFileError(str(path), f"not the description of a run: it has no {name!r}")
             if not isinstance(described[name], kind):
-                raise InputFileError(str(path), f"not the beginning of a run: {name!r} is of another kind")
+                raise InputFileError(str(path), f"not the description of a run: {name!r} has the wrong type")
     except FileNotFoundError:
         raise InputFileError(str(out), f"it holds no run: there is no {RUN}") from None
     except OSError as error:
-        raise InputFileError(str(path), f"not the beginning of a run: {error.strerror}") from error
+        raise InputFileError(str(path), f"not the description of a run: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputFileError(str(path), f"not the beginning of a run: {error}") from error
+        raise InputFileError(str(path), f"not the description of a run: {error}") from error
     return described
 
 

@@ -248,7 +248,7 @@ def open_weights(source: object, options: LlamaOptions) -> Weights:
     elif isinstance(source, llama_cpp.Llama):
         weights = _borrow(source, options)
     else:
-        raise OptionError("model", source, "a path of a GGUF file or a llama_cpp.Llama")
+        raise OptionError("model", source, "the path of a GGUF file, or a llama_cpp.Llama")
     weights.acquire()
     try:
         _require_causal(weights)

@@ -264,8 +264,8 @@ class ModelThread:
         """Run a function on the model's thread, between two steps.
 
         The function must be repeatable: a stray interrupt runs it again. Ctrl-C stops
-        it, even in the middle of a decode of this model or of one made by `Model.solo`,
-        and is raised again when the function has ended.
+        it, even in the middle of a decode of this model or of one made by
+        `Model.new_context`, and is raised again when the function has ended.
         """
         call = _Call(function)
         with self.using():

@@ -92,7 +92,7 @@ class Interpreter:
         """Say whether the loop of the last `Continue` has another turn."""
         frame = self._frames[-1]
         if frame.loop is None or self._pending_loop is not frame.loop:
-            raise InternalError("no loop asked whether it goes on")
+            raise InternalError("no loop is waiting for its next turn")
         self._pending_loop = None
         if more:
             self._begin_turn(frame, frame.loop)
