@@ -36,7 +36,7 @@ class BeamGroup:
         DEFAULT_BEAM.width
     )
     n: Annotated[int, Option("-n", metavar="N", help="Texts to give.")] = DEFAULT_BEAM.n
-    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a text.")] = DEFAULT_BEAM.max_tokens
+    max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a text.")] = DEFAULT_BEAM.max_tokens
     length_penalty: Annotated[
         float, Option(metavar="X", help="Divide log-probabilities by tokens to the power of X.")
     ] = DEFAULT_BEAM.length_penalty
@@ -55,7 +55,7 @@ class BeamGroup:
     ] = DEFAULT_BEAM.terminator
     exact: Annotated[bool, Option("--exact", help="The best ones for certain, by best-first search.")] = False
     budget_nodes: Annotated[
-        int | None, Option("--budget", metavar="N", help="Most nodes to evaluate; then the best so far.")
+        int | None, Option("--budget", metavar="N", help="Evaluate at most N nodes, then give the best so far.")
     ] = None
     incomplete: Annotated[bool, Option("--incomplete", help="Give what was broken off too.")] = False
 

@@ -36,7 +36,7 @@ class SearchedGrammarGroup(ConstraintGroup):
     """Grammar instead of choices (at most one of them)."""
 
     max_tokens: Annotated[
-        int, Option(metavar="N", help="Most tokens of a text, where a grammar's texts are too many to list.")
+        int, Option(metavar="N", help="At most N tokens in a text, where a grammar has too many texts to list.")
     ] = DEFAULT_SEARCH.max_tokens
     any_path: Annotated[
         bool, Option("--any-path", help="Count every token path there, not the tokenizer's own alone.")

@@ -69,7 +69,7 @@ class CheckOutput:
 class ExpandOutput:
     """Output."""
 
-    limit: Annotated[int | None, Option(metavar="N", min=0, help="Most texts to list. [default: all of them]")] = None
+    limit: Annotated[int | None, Option(metavar="N", min=0, help="List at most N texts. [default: all of them]")] = None
     json: Json = False
 
 

@@ -45,7 +45,7 @@ class ModelGroup:
         int | None,
         Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, at most 8192]"),
     ] = None
-    n_batch: Annotated[int, Option("--n-batch", metavar="N", help="Most rows a model call evaluates.")] = 512
+    n_batch: Annotated[int, Option("--n-batch", metavar="N", help="At most N rows in a model call.")] = 512
     threads: Annotated[
         int | None, Option(metavar="N", help="Threads. [default: one a core; one below 20 M weights]")
     ] = None
@@ -176,7 +176,7 @@ class SearchGroup:
     ] = "best"
     mass: Annotated[float, Option(metavar="P", help="Probability that --stop mass has to know.")] = 0.99
     budget_nodes: Annotated[
-        int | None, Option("--budget", metavar="N", help="Most trie nodes to evaluate; then the best so far.")
+        int | None, Option("--budget", metavar="N", help="Evaluate at most N trie nodes, then give the best so far.")
     ] = None
     width: Annotated[int, Option(metavar="N", help="Nodes a model call of best_first takes.")] = 16
 
@@ -294,7 +294,9 @@ class SamplingGroup:
 class StoppingGroup:
     """What ends a sequence."""
 
-    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a sequence.")] = DEFAULT_STOPPING.max_tokens
+    max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a sequence.")] = (
+        DEFAULT_STOPPING.max_tokens
+    )
     stop: Annotated[list[str] | None, Option(metavar="TEXT", help="Text that ends it. Repeatable."), WITH_ESCAPES] = (
         None
     )

@@ -71,7 +71,7 @@ class RenderingGroup:
             "(0.008 nats on the embedded model) may differ when other work runs. [default: random]",
         ),
     ] = None
-    max_tokens: Annotated[int, Option(metavar="N", help="Most tokens of a gen that sets no maximum.")] = (
+    max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a gen that sets no maximum.")] = (
         DEFAULT_RENDERING.max_tokens
     )
     template_arg: TemplateArgs = None
