@@ -199,7 +199,7 @@ def test_what_is_no_configuration_is_told(lost, files):
         described[lost.split()[0]] = "x"
     else:
         del described[lost]
-    with pytest.raises((InputFileError, OptionError), match=r"not the (configuration|beginning) of a run|shots"):
+    with pytest.raises((InputFileError, OptionError), match=r"not the (configuration|description) of a run|shots"):
         reload(described, "run")
 
 
