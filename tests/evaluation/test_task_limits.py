@@ -38,8 +38,8 @@ def test_a_pattern_that_is_large_when_written_out_is_refused(pattern):
 
 def test_the_largest_pattern_is_read():
     """Ten thousand characters written out, and not one more."""
-    assert prepared(("sub", "a{10000}", "b")).done_to("a" * 10_001) == "ba"
-    assert prepared(("sub", "(ab{0}){5000}", "c")).done_to("a" * 5_000) == "c"
+    assert prepared(("sub", "a{10000}", "b")).apply("a" * 10_001) == "ba"
+    assert prepared(("sub", "(ab{0}){5000}", "c")).apply("a" * 5_000) == "c"
     for pattern in ("a{10001}", "(ab{0}){5001}"):
         with pytest.raises(InputFileError, match="more than 10000 characters"):
             prepared(("sub", pattern, ""))
