@@ -161,7 +161,7 @@ def test_what_a_self_check_says_is_plausible(tiny_model):
 def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch):
     """A granule of 0 and a tolerance that settles nothing: both are measured again, and kept."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("selectrie.engine.precision_check.MOST_ROWS_FLOAT", 80)
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
     kept = tmp_path / ".cache" / "selectrie" / "selfcheck.json"
     found = []
     for change in ({}, {"granule": 0}, {"tolerance": 1e9}):

@@ -454,7 +454,7 @@ def test_pages_are_bounded(fake, monkeypatch):
 
     with pytest.raises(TemplateError, match=f"more than the {MAX_TURNS}|{MAX_TURNS}"):
         render(fake, "<<#each items>>a<</each>>", {"items": range(MAX_TURNS + 1)})
-    monkeypatch.setattr(page_writer, "MOST_PAGE_BYTES", 100)
+    monkeypatch.setattr(page_writer, "MAX_PAGE_BYTES", 100)
     with pytest.raises(TemplateError, match=r"<template>:1:16: the page grows beyond"):
         render(fake, "<<#each items>>a cat s.<</each>>", {"items": range(30)})
     monkeypatch.setattr(segment_counts, "MAX_STEPS", 50)

@@ -24,7 +24,7 @@ from selectrie.options import (
     StopParams,
 )
 from selectrie.template.syntax import ast
-from selectrie.template.syntax.source_positions import error_at, positioned_errors
+from selectrie.template.syntax.source_positions import error_at, reported_at
 from selectrie.template.values.arguments import UNLISTED_TERMINATORS, Grammars, rule_of, weights_of
 from selectrie.template.values.scope import Scope
 from selectrie.template.values.tag_checks import check_form
@@ -161,7 +161,7 @@ class SlotArguments:
 
     def reporting(self, name: str) -> AbstractContextManager[None]:
         """Report errors in the block at this argument."""
-        return positioned_errors(self.document, self._spans[name])
+        return reported_at(self.document, self._spans[name])
 
     def error(self, reason: str, name: str | None = None) -> TemplateError:
         """Return an error at an argument, or at the slot."""

@@ -61,7 +61,7 @@ def error_at(document: Document, span: Span, reason: str) -> TemplateError:
 
 
 @contextmanager
-def positioned_errors(document: Document, span: Span) -> Iterator[None]:
+def reported_at(document: Document, span: Span) -> Iterator[None]:
     """Report errors raised inside the block at this span.
 
     Errors that have a position already keep it.

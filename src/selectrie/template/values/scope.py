@@ -11,7 +11,7 @@ from typing import TypeAlias, final
 
 from selectrie.errors import TemplateError
 from selectrie.template.syntax.ast import Compare, Constant, Document, Expression, ListOf, Logical, Not, Path
-from selectrie.template.syntax.source_positions import error_at, positioned_errors
+from selectrie.template.syntax.source_positions import error_at, reported_at
 from selectrie.template.values.values import contains, did_you_mean, items_of, order, part, same, shown, text_of, truth
 
 MAX_NESTING = 100
@@ -201,11 +201,11 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
     if isinstance(expression, Compare):
         left = _operand(expression.left, scope, document, room - 1)
         right = _operand(expression.right, scope, document, room - 1)
-        with positioned_errors(document, expression.span):
+        with reported_at(document, expression.span):
             return _COMPARISONS[expression.operator](left, right)
     if isinstance(expression, Not):
         value = _value(expression.operand, scope, document, room - 1)
-        with positioned_errors(document, expression.operand.span):
+        with reported_at(document, expression.operand.span):
             return not truth(value)
     return _logical(expression, scope, document, room)
 
@@ -225,7 +225,7 @@ def _operand(expression: Expression, scope: Scope, document: Document, room: int
 
 def _at_path(path: Path, scope: Scope, document: Document, room: int) -> object:
     steps = [step if isinstance(step, str | int) else _value(step, scope, document, room - 1) for step in path.steps]
-    with positioned_errors(document, path.span):
+    with reported_at(document, path.span):
         return scope.get(path.name, *steps)
 
 
@@ -233,7 +233,7 @@ def _logical(expression: Logical, scope: Scope, document: Document, room: int) -
     decides = expression.operator == "or"
     for operand in expression.operands:
         value = _value(operand, scope, document, room - 1)
-        with positioned_errors(document, operand.span):
+        with reported_at(document, operand.span):
             if truth(value) is decides:
                 return decides
     return not decides
@@ -256,14 +256,14 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
     """Return an expression's value as text, as `<<name>>` puts it on the page."""
     value = evaluate(expression, scope, document)
-    with positioned_errors(document, expression.span):
+    with reported_at(document, expression.span):
         return text_of(value)
 
 
 def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
     """Return whether a condition holds."""
     value = evaluate(expression, scope, document)
-    with positioned_errors(document, expression.span):
+    with reported_at(document, expression.span):
         return truth(value)
 
 
@@ -273,5 +273,5 @@ def items_at(expression: Expression, scope: Scope, document: Document) -> list[t
     They are (index, item) of a list or (key, value) of a mapping.
     """
     value = evaluate(expression, scope, document)
-    with positioned_errors(document, expression.span):
+    with reported_at(document, expression.span):
         return items_of(value)

@@ -19,7 +19,7 @@ from selectrie.template.syntax.ast import (
     Segment,
     Slot,
 )
-from selectrie.template.syntax.source_positions import error_at, positioned_errors
+from selectrie.template.syntax.source_positions import error_at, reported_at
 from selectrie.template.syntax.visitors import expressions_of, parts_of, paths_in
 from selectrie.template.values.arguments import Grammars, check_argument, kind_of_tag, weights_of
 from selectrie.template.values.scope import UNKNOWN, Scope, Undecided, evaluate, text_at
@@ -57,7 +57,7 @@ def known_values(segment: Segment, scope: Scope, document: Document, grammars: G
         options = options_of(values["options"]) if values.get("prior") is not None and "options" in values else None
         options = options if segment.choices is None else choices_at(segment, scope, document)
         if options is not None and values.get("prior") is not None:
-            with positioned_errors(document, dict(segment.arguments)["prior"].span):
+            with reported_at(document, dict(segment.arguments)["prior"].span):
                 weights_of(values["prior"], options)
     return values
 
@@ -88,7 +88,7 @@ def _fitting(
 ) -> object:
     """Return the value if the tag can take it, else raise `TemplateError`."""
     (name, expression), kind = named, kind_of_tag(segment)
-    with positioned_errors(document, expression.span):
+    with reported_at(document, expression.span):
         if name == "items":
             items_of(value)
         elif isinstance(segment, Output):
@@ -141,7 +141,7 @@ def _choice(body: Body, scope: Scope, document: Document) -> Option:
     parts = [part for part in body if not isinstance(part, Comment)]
     if len(parts) == 1 and isinstance(parts[0], Output):
         value = evaluate(parts[0].value, scope, document)
-        with positioned_errors(document, parts[0].value.span):
+        with reported_at(document, parts[0].value.span):
             return option_of(value)
     texts = (
         part.text if isinstance(part, Literal) else text_at(part.value, scope, document)
@@ -167,5 +167,5 @@ def _check_listed(name: str, expression: Expression, document: Document) -> None
         return
     fixed = [item for item in expression.items if not any(paths_in(item))]
     if fixed:
-        with positioned_errors(document, expression.span):
+        with reported_at(document, expression.span):
             options_of([evaluate(item, UNKNOWN, document) for item in fixed])
