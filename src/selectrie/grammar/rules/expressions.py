@@ -94,7 +94,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Between `least` and `most` repetitions; unbounded if `most` is None."""
+    """Repeats an item `least` to `most` times; None means no maximum."""
 
     item: Expression
     least: int
