@@ -251,7 +251,7 @@ def _leftmost(expression: Expression, known: Facts) -> list[str]:
         elif isinstance(part, Alternatives):
             work += reversed(part.options)
         elif isinstance(part, Repeat):
-            work += [part.item] if part.most != 0 else []
+            work += [part.item] if part.max_count != 0 else []
         elif isinstance(part, Sequence):
             for item in part.items:
                 work.append(item)
@@ -270,7 +270,7 @@ def _may_be_empty(expression: Expression, known: Facts) -> bool:
     if isinstance(expression, Reference):
         return expression.name in known.nullable
     if isinstance(expression, Repeat):
-        return expression.least == 0 or _may_be_empty(expression.item, known)
+        return expression.min_count == 0 or _may_be_empty(expression.item, known)
     if isinstance(expression, Sequence):
         return all(_may_be_empty(item, known) for item in expression.items)
     return isinstance(expression, Alternatives) and any(_may_be_empty(option, known) for option in expression.options)

@@ -73,7 +73,7 @@ def _has_texts(expression: Expression) -> bool:
         isinstance(part, TokenSet)
         or (isinstance(part, Characters) and not part.ranges)
         or (isinstance(part, Alternatives) and not part.options)
-        or (isinstance(part, Repeat) and part.most == 0)
+        or (isinstance(part, Repeat) and part.max_count == 0)
         for part in walk(expression)
     )
 

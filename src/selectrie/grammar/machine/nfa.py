@@ -195,7 +195,7 @@ class Nfa:
         work += zip(part.items, places, places[1:], strict=False)
 
     def _repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
-        least, most = part.least, part.most
+        least, most = part.min_count, part.max_count
         if least < 0 or (most is not None and most < least):
             raise GrammarError(f"{self.what} repeats from {least} to {most} times; the bounds must ascend, from 0 on")
         if (least if most is None else most) + len(self.edges) > self.most_states:

@@ -83,7 +83,7 @@ def _needs_for_a_text(part: Expression) -> int:
     if isinstance(part, TokenSet):
         return 0 if part.negated or part.tokens else NEVER
     if isinstance(part, Repeat):
-        return 0 if part.least == 0 or part.most == 0 else 1
+        return 0 if part.min_count == 0 or part.max_count == 0 else 1
     return len(part.items) if isinstance(part, Sequence) else 1
 
 
@@ -97,7 +97,7 @@ def _needs_for_another(part: Expression) -> int:
     if isinstance(part, Text):
         return 0 if part.value else NEVER
     if isinstance(part, Sequence | Repeat):
-        return NEVER if isinstance(part, Repeat) and part.most == 0 else 1
+        return NEVER if isinstance(part, Repeat) and part.max_count == 0 else 1
     return _needs_for_a_text(part)
 
 

@@ -125,7 +125,7 @@ def _check(source: Source, rules: dict[str, Expression], span: Span, expression:
             start = span.start if node.span is None else node.span.start
             raise source.refused(start, f"the rule {node.name!r} is not defined; define it, or correct its name")
         if isinstance(node, Repeat):
-            copies *= max(node.most or node.least, 1)
+            copies *= max(node.max_count or node.min_count, 1)
             if copies > MOST_COPIES:
                 reason = f"the counts of nested repetitions multiply to more than {MOST_COPIES}; reduce them"
                 raise source.refused(span.start, reason)

@@ -11,7 +11,7 @@ from lark.lexer import Lexer
 
 from selectrie.grammar.readers.symbols import MOST_SYMBOLS, SymbolError, start_of
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters, Text, TokenSet
-from selectrie.grammar.rules.gbnf_limits import MOST_REPEATED
+from selectrie.grammar.rules.gbnf_limits import MAX_REPEATED
 
 MOST_DEPTH = 100
 """Maximum nesting of parentheses and operators; deeper nesting is refused."""
@@ -159,8 +159,8 @@ def counts_of(token: Token) -> tuple[int, int | None]:
     most = least if not comma else _number(second.strip(), start_of(token)) if second.strip() else None
     if most is not None and most < least:
         raise SymbolError(start_of(token), f"the lower count {least} exceeds the upper count {most}; swap them")
-    if least > MOST_REPEATED:
-        raise SymbolError(start_of(token), f"the lower count {least} exceeds the limit of {MOST_REPEATED}; reduce it")
+    if least > MAX_REPEATED:
+        raise SymbolError(start_of(token), f"the lower count {least} exceeds the limit of {MAX_REPEATED}; reduce it")
     return least, most
 
 

@@ -99,11 +99,11 @@ class _Chart:
         """
         self._user = key
         expression = self._expression[key]
-        found = self._computed(expression, key[1])
-        if found != self._ends[key]:
-            self._ends[key] = found
+        ends = self._computed(expression, key[1])
+        if ends != self._ends[key]:
+            self._ends[key] = ends
             self.waiting.update(dict.fromkeys(self._users[key]))
-        return 1 + len(parts_of(expression)) + (expression.least if isinstance(expression, Repeat) else 0)
+        return 1 + len(parts_of(expression)) + (expression.min_count if isinstance(expression, Repeat) else 0)
 
     def _computed(self, expression: Expression, start: int) -> Ends:
         if isinstance(expression, Text):
@@ -139,10 +139,10 @@ class _Chart:
 
     def _repeated(self, expression: Repeat, start: int) -> Ends:
         ways = {start: 1}
-        for _ in range(expression.least):
+        for _ in range(expression.min_count):
             ways = self._then(ways, expression.item)
-        total, times = dict(ways), expression.least
-        while ways and (expression.most is None or times < expression.most):
+        total, times = dict(ways), expression.min_count
+        while ways and (expression.max_count is None or times < expression.max_count):
             ways, times = self._then(ways, expression.item, moving=True), times + 1
             _add(total, ways)
         return total

@@ -94,11 +94,11 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Repeats an item `least` to `most` times; None means no maximum."""
+    """Repeats an item `min_count` to `max_count` times; None means no maximum."""
 
     item: Expression
-    least: int
-    most: int | None
+    min_count: int
+    max_count: int | None
 
 
 Expression: TypeAlias = Text | Characters | TokenSet | Reference | Sequence | Alternatives | Repeat

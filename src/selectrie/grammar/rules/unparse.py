@@ -22,7 +22,7 @@ from selectrie.grammar.rules.expressions import (
     Text,
     TokenSet,
 )
-from selectrie.grammar.rules.gbnf_limits import ANY, MOST_REPEATED
+from selectrie.grammar.rules.gbnf_limits import ANY, MAX_REPEATED
 from selectrie.grammar.rules.quoting import clipped
 
 NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
@@ -92,7 +92,7 @@ def printed(expression: Expression, names: Mapping[str, str], *, total: bool = F
             pieces.append(top)
             continue
         part, level = top
-        if isinstance(part, Repeat) and part.least > MOST_REPEATED:
+        if isinstance(part, Repeat) and part.min_count > MAX_REPEATED:
             part = _in_two(part)
         if _level_of(part) > level:
             work += [")", (part, _ALTERNATIVES), "("]
@@ -135,17 +135,17 @@ def _in_two(part: Repeat) -> Sequence:
     The first item repeats the maximum count as often as it fits; the second is the
     rest.
     """
-    n_full, rest = divmod(part.least, MOST_REPEATED)
-    full = Repeat(Repeat(part.item, MOST_REPEATED, MOST_REPEATED), n_full, n_full)
-    most = None if part.most is None else part.most - n_full * MOST_REPEATED
-    return Sequence((full, Repeat(part.item, rest, most)))
+    n_full, rest = divmod(part.min_count, MAX_REPEATED)
+    full = Repeat(Repeat(part.item, MAX_REPEATED, MAX_REPEATED), n_full, n_full)
+    max_count = None if part.max_count is None else part.max_count - n_full * MAX_REPEATED
+    return Sequence((full, Repeat(part.item, rest, max_count)))
 
 
 def _times(part: Repeat) -> str:
-    if part.least == part.most:
-        return f"{{{part.least}}}"
-    most = "" if part.most is None else part.most
-    return _TIMES.get((part.least, part.most)) or f"{{{part.least},{most}}}"
+    if part.min_count == part.max_count:
+        return f"{{{part.min_count}}}"
+    max_count = "" if part.max_count is None else part.max_count
+    return _TIMES.get((part.min_count, part.max_count)) or f"{{{part.min_count},{max_count}}}"
 
 
 def _symbol(part: Expression, names: Mapping[str, str], *, total: bool) -> str:
