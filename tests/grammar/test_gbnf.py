@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.gbnf import read_gbnf
-from selectrie.grammar.readers.gbnf_symbols import MOST_DEPTH
-from selectrie.grammar.readers.symbols import MOST_SYMBOLS
+from selectrie.grammar.readers.gbnf_symbols import MAX_DEPTH
+from selectrie.grammar.readers.symbols import MAX_SYMBOLS
 from selectrie.grammar.rules.expressions import (
     EMPTY,
     Alternatives,
@@ -188,9 +188,9 @@ def test_a_root_that_is_not_there_is_told():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("(" * 1_000_000, f"nested more than {MOST_DEPTH} levels deep"),
-        ('"a"' + "*" * 1_000, f"nested more than {MOST_DEPTH} levels deep"),
-        ("root " * (MOST_SYMBOLS + 1), f"more than {MOST_SYMBOLS} symbols"),
+        ("(" * 1_000_000, f"nested more than {MAX_DEPTH} levels deep"),
+        ('"a"' + "*" * 1_000, f"nested more than {MAX_DEPTH} levels deep"),
+        ("root " * (MAX_SYMBOLS + 1), f"more than {MAX_SYMBOLS} symbols"),
         ('"' + "a" * 1_000_000, "not closed"),
         ("[" * 1_000_000, "not closed"),
         ('"a"' + "{ " * 500_000, "not a repetition"),
@@ -203,7 +203,7 @@ def test_a_megabyte_of_anything_is_read_or_refused(text, reason):
         read_gbnf("root ::= " + text)
 
 
-@pytest.mark.parametrize(("depth", "fits"), [(MOST_DEPTH, True), (MOST_DEPTH + 1, False)])
+@pytest.mark.parametrize(("depth", "fits"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
 def test_parentheses_nest_up_to_a_bound(depth, fits):
     """Redundant ones leave no trace."""
     text = "root ::= " + "(" * depth + '"a"' + ")" * depth

@@ -13,7 +13,7 @@ from lark.exceptions import LarkError
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.lark_reader import read_lark
-from selectrie.grammar.readers.lark_syntax import MOST_DEPTH
+from selectrie.grammar.readers.lark_syntax import MAX_DEPTH
 from selectrie.grammar.rules.expressions import Reference, RuleSet
 from tests.support.machines import compile_rules
 from tests.support.slow_language import accepts
@@ -268,7 +268,7 @@ def test_a_megabyte_of_anything_ends_in_an_error(grammar):
 
 def test_nesting_up_to_the_bound_is_read():
     """The deepest grammar that is allowed, and a chain of terminals far longer than Python's stack."""
-    deep = "start: " + "(" * MOST_DEPTH + '"a"' + ")?" * MOST_DEPTH
+    deep = "start: " + "(" * MAX_DEPTH + '"a"' + ")?" * MAX_DEPTH
     assert ours(read_lark(deep), ["a", "", "aa"]) == ["a", ""]
     chain = "start: T0\n" + "".join(f"T{i}: T{i + 1}\n" for i in range(3_000)) + 'T3000: "x"'
     assert read_lark(chain.replace("T", "T_")).rules["T_2999"] == Reference("T_3000")

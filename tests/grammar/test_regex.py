@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError
-from selectrie.grammar.readers.regex import MOST_DEPTH, read_regex
+from selectrie.grammar.readers.regex import MAX_DEPTH, read_regex
 from selectrie.grammar.readers.regex_sets import case_variants, category
 from selectrie.grammar.rules.expressions import EMPTY, Characters, RuleSet, Text
 from tests.support.machines import compile_rules
@@ -330,4 +330,4 @@ def test_a_megabyte_of_anything_ends_in_an_error(pattern):
 def test_a_long_literal_is_no_problem():
     """A megabyte of plain characters is one text, and groups may be nested up to the bound."""
     assert read_regex("a" * MEGABYTE).rules["root"] == Text(b"a" * MEGABYTE)
-    assert accepts(read_regex("(?:a" * MOST_DEPTH + ")?" * MOST_DEPTH), "a" * 5)
+    assert accepts(read_regex("(?:a" * MAX_DEPTH + ")?" * MAX_DEPTH), "a" * 5)

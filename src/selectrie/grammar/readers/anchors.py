@@ -41,9 +41,9 @@ _LEFT = frozenset({START, LINE_START})
 _RIGHT = frozenset({STOP, LINE_STOP, LAST})
 
 
-MOST_MORE = 5_000
+MAX_MORE = 5_000
 """Number of nodes that resolving may add to a small pattern."""
-MOST_WORK_PER_NODE = 30
+MAX_WORK_PER_NODE = 30
 
 
 class _Beyond(Enum):
@@ -84,13 +84,13 @@ class _Pass:
         self._names, self._refuse = names, refuse
         self._anchored: dict[int, tuple[Expression, bool]] = {}  # the expression is stored so that its id is not reused
         self._sizes: dict[int, tuple[Expression, int]] = {}
-        self._most = self._left = 0
+        self._max_size = self._left = 0
         self.first: int | None = None
 
     def resolved(self, expression: Expression) -> Expression:
         """Return the whole pattern rewritten; nothing lies beyond it."""
-        self._most = MOST_MORE + 4 * self._size(expression)
-        self._left = MOST_WORK_PER_NODE * self._most
+        self._max_size = MAX_MORE + 4 * self._size(expression)
+        self._left = MAX_WORK_PER_NODE * self._max_size
         return self.beside(expression, _Beyond.NOTHING)
 
     def _has_anchor(self, expression: Expression) -> bool:
@@ -101,24 +101,24 @@ class _Pass:
                 case Reference(name, span):
                     if span is not None:
                         self.first = span.start if self.first is None else min(self.first, span.start)
-                    found = name in self._names
+                    has_anchor = name in self._names
                 case _:
-                    found = sum(self._has_anchor(part) for part in parts_of(expression)) > 0
-            known = self._anchored[id(expression)] = expression, found
+                    has_anchor = sum(self._has_anchor(part) for part in parts_of(expression)) > 0
+            known = self._anchored[id(expression)] = expression, has_anchor
         return known[1]
 
     def beside(self, expression: Expression, beyond: _Beyond) -> Expression:
         """Return the expression rewritten for what lies beyond it."""
         if not self._has_anchor(expression):
             return expression
-        found = self._beside(expression, beyond)
-        size = self._size(found)
+        result = self._beside(expression, beyond)
+        size = self._size(result)
         self._left -= size
-        if size > self._most or self._left < 0:
+        if size > self._max_size or self._left < 0:
             offset = self.first or 0
             reason = "resolving the anchors inside the pattern takes too many cases; move them to its ends"
             raise self._refuse(offset, reason)
-        return found
+        return result
 
     def _beside(self, expression: Expression, beyond: _Beyond) -> Expression:
         match expression:
@@ -130,8 +130,8 @@ class _Pass:
                 return (
                     self._right_to_left(items, beyond) if self._names is _RIGHT else self._left_to_right(items, beyond)
                 )
-            case Repeat(item, least, most):
-                return self._repeated(item, least, most, beyond)
+            case Repeat(item, min_count, max_count):
+                return self._repeated(item, min_count, max_count, beyond)
         return expression
 
     def _size(self, expression: Expression) -> int:
@@ -147,19 +147,19 @@ class _Pass:
             waiting += missing
         return self._sizes[id(expression)][1]
 
-    def _holds(self, found: Reference, beyond: _Beyond) -> bool:
+    def _holds(self, anchor: Reference, beyond: _Beyond) -> bool:
         if beyond is _Beyond.NOTHING:
             return True
-        if found.name in {START, LAST}:
+        if anchor.name in {START, LAST}:
             return False
         if beyond is _Beyond.LINE_FEED:
             return True
-        if found.name == STOP:
+        if anchor.name == STOP:
             return False
-        offset = found.span.start if found.span else 0
+        offset = anchor.span.start if anchor.span else 0
         raise self._refuse(
             offset,
-            f"{found.name[-1]!r} with the multi-line flag is not supported inside the pattern; write "
+            f"{anchor.name[-1]!r} with the multi-line flag is not supported inside the pattern; write "
             "the line feeds out, or remove the flag",
         )
 
@@ -218,35 +218,37 @@ class _Pass:
                 grown.setdefault(_Beyond.MORE, []).append(sequence([rest, tail]))
         return {beyond: alternatives(parts) for beyond, parts in grown.items()}
 
-    def _repeated(self, item: Expression, least: int, most: int | None, beyond: _Beyond) -> Expression:
+    def _repeated(self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond) -> Expression:
         """Rewrite a repetition.
 
         Only the outermost round that has characters is affected by the edge.
         """
         if beyond is not _Beyond.NOTHING and self._names is _LEFT:
-            return repeat(self.beside(item, beyond), least, most)
+            return repeat(self.beside(item, beyond), min_count, max_count)
         if self._names is _RIGHT:
-            return self._repeated_from_right(item, least, most, beyond)
+            return self._repeated_from_right(item, min_count, max_count, beyond)
         first, later = self.beside(item, beyond), self.beside(item, _Beyond.MORE)
         empty = self._plain(empty_part(first))
-        rounds = 0 if empty == EMPTY else max(least - 1, 0)
-        full = sequence([full_part(first), repeat(later, rounds, None if most is None else most - 1)])
-        return alternatives([EMPTY if least == 0 else empty, full])
+        rounds = 0 if empty == EMPTY else max(min_count - 1, 0)
+        full = sequence([full_part(first), repeat(later, rounds, None if max_count is None else max_count - 1)])
+        return alternatives([EMPTY if min_count == 0 else empty, full])
 
-    def _repeated_from_right(self, item: Expression, least: int, most: int | None, beyond: _Beyond) -> Expression:
+    def _repeated_from_right(
+        self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond
+    ) -> Expression:
         """Rewrite a repetition from the right, as `_repeated` does from the left.
 
         If the last round may be a line feed, the round before it may still be at an
         edge.
         """
         if beyond is _Beyond.MORE:
-            return repeat(self.beside(item, beyond), least, most)
+            return repeat(self.beside(item, beyond), min_count, max_count)
         here = self.beside(item, beyond)
         empty = empty_part(here)
-        rounds = 0 if empty == EMPTY else max(least - 1, 0)
-        more = None if most is None else most - 1
+        rounds = 0 if empty == EMPTY else max(min_count - 1, 0)
+        more = None if max_count is None else max_count - 1
         before = repeat(self.beside(item, _Beyond.MORE), rounds, more)
-        options = [EMPTY if least == 0 else empty]
+        options = [EMPTY if min_count == 0 else empty]
         if beyond is _Beyond.LINE_FEED or not is_line_feed(here):
             return alternatives([*options, sequence([before, full_part(here)])])
         options.append(sequence([before, long_part(here)]))

@@ -72,25 +72,25 @@ def constraints_of(said: object) -> dict[str, Any] | None:
         fields = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
     else:
         fields = dict(getattr(said, "__dict__", {"": said}))
-    given = {
+    constraints = {
         name: value
         for name, value in fields.items()
         if value is not None and value is not False and name not in _NOTHING
     }
-    if given.pop("strip_whitespace", False):
-        given["trimmed"] = True
-    if type(said).__name__ in ("MinLen", "Len") and given.get("min_length") == 0:
-        del given["min_length"]
-    return given if given.keys() <= _CONSTRAINTS | {"trimmed"} else None
+    if constraints.pop("strip_whitespace", False):
+        constraints["trimmed"] = True
+    if type(said).__name__ in ("MinLen", "Len") and constraints.get("min_length") == 0:
+        del constraints["min_length"]
+    return constraints if constraints.keys() <= _CONSTRAINTS | {"trimmed"} else None
 
 
-def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+def _together(pieces: list[dict[str, Any] | None]) -> dict[str, Any] | None:
     """Merge constraints into one mapping.
 
     Returns None if one of them is unknown or if two contradict each other.
     """
     every: dict[str, Any] = {}
-    for one in found:
+    for one in pieces:
         if one is None or any(every.get(name, value) != value for name, value in one.items()):
             return None
         every |= one
@@ -98,7 +98,7 @@ def _together(found: list[dict[str, Any] | None]) -> dict[str, Any] | None:
 
 
 def constrained(
-    schema: dict[str, Any], given: Mapping[str, Any], unknown: Callable[[], GrammarError]
+    schema: dict[str, Any], constraints: Mapping[str, Any], unknown: Callable[[], GrammarError]
 ) -> dict[str, Any]:
     """Return the schema with the keywords for these constraints.
 
@@ -106,14 +106,14 @@ def constrained(
     part of a union receives all constraints; the null type ignores them.
     """
     if "anyOf" in schema:
-        return {**schema, "anyOf": [constrained(part, given, unknown) for part in schema["anyOf"]]}
+        return {**schema, "anyOf": [constrained(part, constraints, unknown) for part in schema["anyOf"]]}
     kind = schema.get("type")
-    if kind == "null" or not given:
+    if kind == "null" or not constraints:
         return schema
     keywords = _KEYWORDS.get(kind, {}) if isinstance(kind, str) else {}
     made = dict(schema)
-    patterns = [TRIMMED] if given.get("trimmed") and kind == "string" else []
-    for name, value in given.items():
+    patterns = [TRIMMED] if constraints.get("trimmed") and kind == "string" else []
+    for name, value in constraints.items():
         if name == "trimmed" and kind == "string":
             continue
         if name not in keywords:

@@ -76,7 +76,7 @@ _URI = rf"[A-Za-z][A-Za-z0-9+\-.]*:(?:{_AUTHORITY}|{_ABSOLUTE}|{_PATH_CHARACTER}
 _REFERENCE = f"{_URI}|(?:{_AUTHORITY}|{_ABSOLUTE}|{_SEGMENT}{_PATH})?{_TAIL}"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _LOCAL = "|".join(
-    rf"(?:{_ATOM}{{1,{most}}}\.){{0,{n - 1}}}{_ATOM}{{1,{most}}}" for n, most in ((3, 20), (6, 9), (16, 3))
+    rf"(?:{_ATOM}{{1,{length}}}\.){{0,{n - 1}}}{_ATOM}{{1,{length}}}" for n, length in ((3, 20), (6, 9), (16, 3))
 )
 """The local part of a mail address: atoms of at most 64 characters together."""
 _MAIL = f"(?:{_LOCAL})@{_HOST}"

@@ -18,7 +18,7 @@ from lark import Token, Transformer, UnexpectedToken
 
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.gbnf_symbols import (
-    MOST_DEPTH,
+    MAX_DEPTH,
     WORDS,
     Scanner,
     class_of,
@@ -45,7 +45,7 @@ from selectrie.grammar.rules.gbnf_limits import ANY
 from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
-MOST_COPIES = 1_000_000
+MAX_COPIES = 1_000_000
 """Maximum product of the counts of nested repetitions."""
 
 _SYMBOLS = ("NAME", "LITERAL", "CLASS", "_OPEN", "ANY", "TOKEN")
@@ -56,7 +56,7 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
 
     Runs in linear time. Raises `GrammarError` with the place and what was expected
     there. Also raises it for a rule that is used but not defined, for more than
-    `MOST_SYMBOLS` symbols, and for nesting beyond `MOST_DEPTH`.
+    `MAX_SYMBOLS` symbols, and for nesting beyond `MAX_DEPTH`.
     """
     source = Source(text)
     if "\0" in text:
@@ -110,8 +110,8 @@ class _Builder(Transformer[Token, Any]):
         return token_of(children[0])
 
     def repeated(self, children: list[Any]) -> Repeat:
-        least, most = counts_of(children[1])
-        return Repeat(children[0], least, most)
+        min_count, max_count = counts_of(children[1])
+        return Repeat(children[0], min_count, max_count)
 
 
 def _check(source: Source, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
@@ -119,15 +119,15 @@ def _check(source: Source, rules: dict[str, Expression], span: Span, expression:
     pending = [(expression, 0, 1)]
     while pending:
         node, depth, copies = pending.pop()
-        if depth > MOST_DEPTH:
-            raise source.refused(span.start, f"the rule is nested more than {MOST_DEPTH} levels deep; split it up")
+        if depth > MAX_DEPTH:
+            raise source.refused(span.start, f"the rule is nested more than {MAX_DEPTH} levels deep; split it up")
         if isinstance(node, Reference) and node.name not in rules:
             start = span.start if node.span is None else node.span.start
             raise source.refused(start, f"the rule {node.name!r} is not defined; define it, or correct its name")
         if isinstance(node, Repeat):
             copies *= max(node.max_count or node.min_count, 1)
-            if copies > MOST_COPIES:
-                reason = f"the counts of nested repetitions multiply to more than {MOST_COPIES}; reduce them"
+            if copies > MAX_COPIES:
+                reason = f"the counts of nested repetitions multiply to more than {MAX_COPIES}; reduce them"
                 raise source.refused(span.start, reason)
         pending.extend((part, depth + 1, copies) for part in parts_of(node))
 

@@ -9,11 +9,11 @@ from lark import Token
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.grammar.readers.symbols import MOST_SYMBOLS, SymbolError, start_of
+from selectrie.grammar.readers.symbols import MAX_SYMBOLS, SymbolError, start_of
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Characters, Text, TokenSet
 from selectrie.grammar.rules.gbnf_limits import MAX_REPEATED
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Maximum nesting of parentheses and operators; deeper nesting is refused."""
 _CHARACTER = re.compile(
     r"\\x([0-9a-fA-F]{2})|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\([nrt\"\[\]\\-])|([^\\])", re.DOTALL
@@ -69,14 +69,14 @@ class Scanner(Lexer):
                 continue
             start = match.start()
             n_symbols += 1
-            if n_symbols > MOST_SYMBOLS:
-                raise SymbolError(start, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
+            if n_symbols > MAX_SYMBOLS:
+                raise SymbolError(start, f"the grammar has more than {MAX_SYMBOLS} symbols; make it smaller")
             if kind == "_OPEN":
                 depth += 1
-                if depth > MOST_DEPTH:
+                if depth > MAX_DEPTH:
                     raise SymbolError(
                         start,
-                        f"nested more than {MOST_DEPTH} levels deep; make rules of inner parts",
+                        f"nested more than {MAX_DEPTH} levels deep; make rules of inner parts",
                     )
             elif kind == "_CLOSE":
                 depth = max(depth - 1, 0)
@@ -132,7 +132,7 @@ def _characters(token: Token, start: int) -> list[tuple[int, str]]:
 
     Reads from `start` up to the closing delimiter.
     """
-    found = []
+    characters = []
     stop = len(token) - 1
     while start < stop:
         match = _CHARACTER.match(token, start, stop)
@@ -145,9 +145,9 @@ def _characters(token: Token, start: int) -> list[tuple[int, str]]:
             raise SymbolError(
                 start_of(token) + start, f"U+{code:X} is not a character; the last one is U+{LAST_CODE_POINT:X}"
             )
-        found.append((code, match[0]))
+        characters.append((code, match[0]))
         start = match.end()
-    return found
+    return characters
 
 
 def counts_of(token: Token) -> tuple[int, int | None]:
@@ -155,13 +155,17 @@ def counts_of(token: Token) -> tuple[int, int | None]:
     if token in _COUNTS:
         return _COUNTS[token]
     first, comma, second = token.strip("{}").partition(",")
-    least = _number(first.strip(), start_of(token))
-    most = least if not comma else _number(second.strip(), start_of(token)) if second.strip() else None
-    if most is not None and most < least:
-        raise SymbolError(start_of(token), f"the lower count {least} exceeds the upper count {most}; swap them")
-    if least > MAX_REPEATED:
-        raise SymbolError(start_of(token), f"the lower count {least} exceeds the limit of {MAX_REPEATED}; reduce it")
-    return least, most
+    min_count = _number(first.strip(), start_of(token))
+    max_count = min_count if not comma else _number(second.strip(), start_of(token)) if second.strip() else None
+    if max_count is not None and max_count < min_count:
+        raise SymbolError(
+            start_of(token), f"the lower count {min_count} exceeds the upper count {max_count}; swap them"
+        )
+    if min_count > MAX_REPEATED:
+        raise SymbolError(
+            start_of(token), f"the lower count {min_count} exceeds the limit of {MAX_REPEATED}; reduce it"
+        )
+    return min_count, max_count
 
 
 def _number(digits: str, offset: int) -> int:

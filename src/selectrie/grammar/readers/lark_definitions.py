@@ -16,7 +16,7 @@ from selectrie.grammar.rules.source_positions import Source
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-MOST_FILES = 64
+MAX_FILES = 64
 IGNORED = "ignored-text"
 """A name that cannot clash, since names in Lark have no '-'."""
 _OURS = "lark_exact.lark"
@@ -30,12 +30,12 @@ class Scope:
 
     Attributes:
         prefix: Prefix of other names, made from the path of the import.
-        given: Aliases of explicitly imported names, in the outer scope.
+        aliases: Aliases of explicitly imported names, in the outer scope.
         outer: Scope of the importing text; None for the top level.
     """
 
     prefix: str = ""
-    given: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     outer: Scope | None = None
 
     def whole(self, name: str) -> str:
@@ -43,7 +43,7 @@ class Scope:
         if self.outer is None:
             return name
         hidden = name.startswith("_")
-        return self.outer.whole(self.given.get(name, f"{'_' * hidden}{self.prefix}__{name[hidden:]}"))
+        return self.outer.whole(self.aliases.get(name, f"{'_' * hidden}{self.prefix}__{name[hidden:]}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +105,16 @@ class Definitions:
             case "rule" | "terminal":
                 self._define(self._definition(statement, source, scope))
             case "override":
-                found = self._definition(statement, source, scope)
-                self._known(found)
-                self.by_name[found.name] = found
+                definition = self._definition(statement, source, scope)
+                self._known(definition)
+                self.by_name[definition.name] = definition
             case "extend":
-                found = self._definition(statement, source, scope)
-                before = self._known(found)
-                if not before.bodies or before.parameters != found.parameters:
+                definition = self._definition(statement, source, scope)
+                before = self._known(definition)
+                if not before.bodies or before.parameters != definition.parameters:
                     why = "it is only declared, or has other parameters; use %override"
                     raise source.refused(statement.span.start, f"{clipped(statement.name)} cannot be extended: {why}")
-                self.by_name[found.name] = replace(before, bodies=(*before.bodies, *found.bodies))
+                self.by_name[definition.name] = replace(before, bodies=(*before.bodies, *definition.bodies))
             case "declare":
                 for name, _ in statement.names:
                     kind = _is_terminal(name)
@@ -124,24 +124,28 @@ class Definitions:
                 self.ignored.append(name)
                 self._define(replace(self._definition(statement, source, scope), name=name, is_terminal=True))
 
-    def _definition(self, found: Statement, source: Source, scope: Scope) -> Definition:
-        parameters = tuple(name for name, _ in found.names)
+    def _definition(self, statement: Statement, source: Source, scope: Scope) -> Definition:
+        parameters = tuple(name for name, _ in statement.names)
         if len(set(parameters)) < len(parameters):
-            raise source.refused(found.span.start, f"{clipped(found.name)} has two parameters of one name; rename one")
-        name = scope.whole(found.name)
-        body = Body(found.body, source, scope)
-        return Definition(name, _is_terminal(found.name), (body,), parameters, source, found.span)
+            raise source.refused(
+                statement.span.start, f"{clipped(statement.name)} has two parameters of one name; rename one"
+            )
+        name = scope.whole(statement.name)
+        body = Body(statement.body, source, scope)
+        return Definition(name, _is_terminal(statement.name), (body,), parameters, source, statement.span)
 
-    def _define(self, found: Definition) -> None:
-        if found.name in self.by_name:
-            reason = f"{clipped(found.name)} is defined twice; remove one definition, or use %override or %extend"
-            raise found.source.refused(found.span.start, reason)
-        self.by_name[found.name] = found
+    def _define(self, definition: Definition) -> None:
+        if definition.name in self.by_name:
+            reason = f"{clipped(definition.name)} is defined twice; remove one definition, or use %override or %extend"
+            raise definition.source.refused(definition.span.start, reason)
+        self.by_name[definition.name] = definition
 
-    def _known(self, found: Definition) -> Definition:
-        if found.name not in self.by_name:
-            raise found.source.refused(found.span.start, f"{clipped(found.name)} is not defined yet; define it before")
-        return self.by_name[found.name]
+    def _known(self, definition: Definition) -> Definition:
+        if definition.name not in self.by_name:
+            raise definition.source.refused(
+                definition.span.start, f"{clipped(definition.name)} is not defined yet; define it before"
+            )
+        return self.by_name[definition.name]
 
     def _import(
         self, group: list[Statement], source: Source, scope: Scope, folder: Traversable | None, within: tuple[str, ...]
@@ -151,31 +155,31 @@ class Definitions:
             if other.relative != first.relative:
                 reason = f"{'.'.join(first.path)} is imported both with and without a leading dot; use one form"
                 raise source.refused(other.span.start, reason)
-        given = {name: alias for statement in group for name, alias in statement.names}
-        for name, alias in given.items():
+        aliases = {name: alias for statement in group for name, alias in statement.names}
+        for name, alias in aliases.items():
             if _is_terminal(name) != _is_terminal(alias):
                 raise source.refused(
                     first.span.start,
                     f"{name} is imported as {alias}, but one is a rule and the other a terminal; keep the case",
                 )
-        text, found_in, name = self._file(first, source, folder)
+        text, inner_folder, name = self._file(first, source, folder)
         self.n_files += 1
-        if name in within or self.n_files > MOST_FILES:
-            why = "imports itself" if name in within else f"is one of more than {MOST_FILES} files"
+        if name in within or self.n_files > MAX_FILES:
+            why = "imports itself" if name in within else f"is one of more than {MAX_FILES} files"
             raise source.refused(first.span.start, f"{name} {why}; remove this import")
-        inner = Scope("__".join(first.path), given, scope)
-        self._load(Source(text, name), inner, found_in, (*within, name))
+        inner = Scope("__".join(first.path), aliases, scope)
+        self._load(Source(text, name), inner, inner_folder, (*within, name))
         if name == "lark:common.lark":
             self._load_ours(inner)
-        missing = [name for name in given if inner.whole(name) not in self.by_name]
+        missing = [name for name in aliases if inner.whole(name) not in self.by_name]
         if missing:
             raise source.refused(first.span.start, f"{name} does not define {clipped(missing[0])}; correct the name")
 
     def _load_ours(self, scope: Scope) -> None:
         source = Source(files("selectrie.grammar.readers").joinpath(_OURS).read_text(encoding="utf-8"), _OURS)
         for statement in read_statements(source):
-            found = self._definition(statement, source, scope)
-            self.by_name[found.name] = found
+            definition = self._definition(statement, source, scope)
+            self.by_name[definition.name] = definition
 
     def _file(
         self, statement: Statement, source: Source, folder: Traversable | None

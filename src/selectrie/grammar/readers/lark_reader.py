@@ -28,7 +28,7 @@ from types import MappingProxyType
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.lark_definitions import IGNORED, Body, Definition, Definitions
 from selectrie.grammar.readers.lark_syntax import Node
-from selectrie.grammar.readers.regex import MOST_COUNT, read_pattern
+from selectrie.grammar.readers.regex import MAX_COUNT, read_pattern
 from selectrie.grammar.readers.regex_sets import SetMaker, case_variants
 from selectrie.grammar.readers.shapes import alternatives, repeat, sequence
 from selectrie.grammar.rules.expressions import (
@@ -46,7 +46,7 @@ from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 WHOLE = "whole-text"
-MOST_INSTANCES = 10_000
+MAX_INSTANCES = 10_000
 _ESCAPE = re.compile(r'\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([nrtf"\\]))')
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
@@ -107,7 +107,9 @@ class _Converter:
         first = self._definitions.get(start)
         if first is None or first.is_terminal or first.parameters:
             names = [
-                name for name, found in self._definitions.items() if not found.is_terminal and not found.parameters
+                name
+                for name, candidate in self._definitions.items()
+                if not candidate.is_terminal and not candidate.parameters
             ]
             shown = ", ".join(map(clipped, names[:5])) or "none"
             raise GrammarError(f"there is no rule {start!r} to start with; the rules are: {shown}")
@@ -126,8 +128,8 @@ class _Converter:
             rules[name] = alternatives([self._expression(context.body.node, context) for context in contexts])
         rules.update({name: expression for expression, name in self._arguments.items()})
         self._check_terminals()
-        found = {name: self._definitions[name] for name in rules if name in self._definitions}
-        spans = {name: one.span for name, one in found.items() if one.source.text is self._text}
+        definitions = {name: self._definitions[name] for name in rules if name in self._definitions}
+        spans = {name: one.span for name, one in definitions.items() if one.source.text is self._text}
         root = WHOLE if self._ignored else start
         return RuleSet(MappingProxyType(rules), root, self._text, MappingProxyType(spans))
 
@@ -163,11 +165,11 @@ class _Converter:
     def _around(self, item: Expression, node: Node, context: _Context) -> Expression:
         """Convert an item with an alias, or a repeated item."""
         if node.kind == "repeated":
-            if max(node.least, node.most or 0) > MOST_COUNT:
+            if max(node.min_count, node.max_count or 0) > MAX_COUNT:
                 raise context.source.refused(
-                    node.offset, f"the count {node.most or node.least} exceeds the limit of {MOST_COUNT}"
+                    node.offset, f"the count {node.max_count or node.min_count} exceeds the limit of {MAX_COUNT}"
                 )
-            return repeat(item, node.least, node.most)
+            return repeat(item, node.min_count, node.max_count)
         if context.definition.is_terminal:
             raise context.source.refused(node.offset, "a terminal cannot have an alias; remove '->' and the name")
         return item
@@ -180,33 +182,33 @@ class _Converter:
         value = context.values.get(node.word)
         if value is not None:
             return value
-        found = self._found(node, context)
-        if found.parameters:
+        definition = self._definition(node, context)
+        if definition.parameters:
             reason = f"the template {clipped(node.word)} is used without arguments; write them in braces"
             raise context.source.refused(node.offset, reason)
         if context.definition.is_terminal:
-            self._terminals_in.setdefault(context.definition.name, set()).add(found.name)
+            self._terminals_in.setdefault(context.definition.name, set()).add(definition.name)
         own = context.source.text is self._text
-        reference = self._name(found, Span(node.offset, node.offset + len(node.word)) if own else None)
-        return self._with_ignored(reference, context) if found.is_terminal else reference
+        reference = self._name(definition, Span(node.offset, node.offset + len(node.word)) if own else None)
+        return self._with_ignored(reference, context) if definition.is_terminal else reference
 
     def _known(self, node: Node, context: _Context) -> Definition:
-        found = self._definitions.get(context.body.scope.whole(node.word))
-        if found is None:
+        definition = self._definitions.get(context.body.scope.whole(node.word))
+        if definition is None:
             reason = f"{clipped(node.word)} is not defined; define it, or correct the name"
             raise context.source.refused(node.offset, reason)
-        return found
+        return definition
 
-    def _found(self, node: Node, context: _Context) -> Definition:
-        found = self._known(node, context)
-        if not found.bodies:
+    def _definition(self, node: Node, context: _Context) -> Definition:
+        definition = self._known(node, context)
+        if not definition.bodies:
             reason = f"{clipped(node.word)} is only declared, which is not supported; define it"
             raise context.source.refused(node.offset, reason)
-        if context.definition.is_terminal and not found.is_terminal:
+        if context.definition.is_terminal and not definition.is_terminal:
             raise context.source.refused(
                 node.offset, f"a terminal contains the rule {clipped(node.word)}; make it a terminal"
             )
-        return found
+        return definition
 
     def _of_template(self, node: Node, context: _Context) -> Expression:
         """Return a reference to an instance of a template.
@@ -216,20 +218,20 @@ class _Converter:
         """
         if node.word in context.values:
             raise context.source.refused(node.offset, "a template cannot be the argument of another one; write it out")
-        found = self._found(node, context)
-        if len(found.parameters) != len(node.parts):
-            reason = f"{clipped(node.word)} takes {len(found.parameters)} arguments, not {len(node.parts)}"
+        definition = self._definition(node, context)
+        if len(definition.parameters) != len(node.parts):
+            reason = f"{clipped(node.word)} takes {len(definition.parameters)} arguments, not {len(node.parts)}"
             raise context.source.refused(node.offset, reason)
         values = tuple(self._argument(self._expression(part, context)) for part in node.parts)
-        name = self._instances.get((found.name, values))
+        name = self._instances.get((definition.name, values))
         if name is None:
-            name = f"{found.name}-{len(self._instances) + 1}"
-            if len(self._instances) >= MOST_INSTANCES:
+            name = f"{definition.name}-{len(self._instances) + 1}"
+            if len(self._instances) >= MAX_INSTANCES:
                 raise context.source.refused(
-                    node.offset, f"there are more than {MOST_INSTANCES} uses of templates; use fewer"
+                    node.offset, f"there are more than {MAX_INSTANCES} uses of templates; use fewer"
                 )
-            self._instances[found.name, values] = name
-            self._waiting.append((name, found, values))
+            self._instances[definition.name, values] = name
+            self._waiting.append((name, definition, values))
         return Reference(name)
 
     def _argument(self, value: Expression) -> Expression:
@@ -239,23 +241,23 @@ class _Converter:
 
     def _check_names(self) -> None:
         """Check that every name in the top-level text is defined, even if unneeded."""
-        for found in self._definitions.values():
-            for body in found.bodies:
+        for definition in self._definitions.values():
+            for body in definition.bodies:
                 waiting = [body.node] if body.source.text is self._text else []
                 while waiting:
                     node = waiting.pop()
                     waiting += node.parts
-                    if node.kind in {"name", "usage"} and node.word not in found.parameters:
-                        self._known(node, _Context(found, body))
+                    if node.kind in {"name", "usage"} and node.word not in definition.parameters:
+                        self._known(node, _Context(definition, body))
 
     def _check_terminals(self) -> None:
         try:
             TopologicalSorter(self._terminals_in).prepare()
         except CycleError as error:
             cycle = " -> ".join(error.args[1][::-1])
-            found = self._definitions[error.args[1][0]]
+            definition = self._definitions[error.args[1][0]]
             reason = f"a terminal contains itself: {cycle}; only rules may be recursive"
-            raise found.source.refused(found.span.start, reason) from None
+            raise definition.source.refused(definition.span.start, reason) from None
 
 
 def _of_literal(node: Node, source: Source, sets: SetMaker) -> Expression:
@@ -294,13 +296,13 @@ def _string(word: str, offset: int, source: Source) -> str:
     As in lark, a backslash before any other character is a literal backslash.
     """
 
-    def read(found: re.Match[str]) -> str:
-        digits = found[1] or found[2] or found[3]
+    def read(match: re.Match[str]) -> str:
+        digits = match[1] or match[2] or match[3]
         if not digits:
-            return _ESCAPED.get(found[4], found[4])
+            return _ESCAPED.get(match[4], match[4])
         code = int(digits, 16)
         if code > LAST_CODE_POINT:
-            raise source.refused(offset, f"{found[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
+            raise source.refused(offset, f"{match[0]} is not a character; the last one is U+{LAST_CODE_POINT:X}")
         return chr(code)
 
     text = _ESCAPE.sub(read, word[1 : word.rindex('"')])

@@ -15,12 +15,12 @@ from lark import Token, Transformer, UnexpectedToken
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
-from selectrie.grammar.readers.symbols import MOST_SYMBOLS, SymbolError, parsed, parser_of, span_of, start_of
+from selectrie.grammar.readers.symbols import MAX_SYMBOLS, SymbolError, parsed, parser_of, span_of, start_of
 from selectrie.grammar.rules.expressions import Span
 from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Maximum nesting of brackets, so that expressions can be walked by recursion."""
 
 _SCANNED = re.compile(
@@ -77,8 +77,8 @@ class Node:
         word: The name, the literal, or the first end of the range, as written.
         last: The last end of the range, as written.
         offset: Offset of the node.
-        least: Minimum number of repetitions.
-        most: Maximum number of repetitions; None for no limit.
+        min_count: Minimum number of repetitions.
+        max_count: Maximum number of repetitions; None for no limit.
     """
 
     kind: str
@@ -86,8 +86,8 @@ class Node:
     word: str = ""
     last: str = ""
     offset: int = field(default=0, compare=False)
-    least: int = 0
-    most: int | None = None
+    min_count: int = 0
+    max_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +139,25 @@ class Scanner(Lexer):
         depth = n_symbols = 0
         line_end: int | None = None
         began = False
-        for found in _SCANNED.finditer(text):
-            kind, offset = found.lastgroup or "", found.start()
+        for match in _SCANNED.finditer(text):
+            kind, offset = match.lastgroup or "", match.start()
             if kind == "BLANK":
                 continue
             if kind == "LINES":
-                line_end = offset if began and "\n" in found[0] else line_end
+                line_end = offset if began and "\n" in match[0] else line_end
                 continue
             n_symbols += 1
-            if n_symbols > MOST_SYMBOLS:
-                raise SymbolError(offset, f"the grammar has more than {MOST_SYMBOLS} symbols; make it smaller")
+            if n_symbols > MAX_SYMBOLS:
+                raise SymbolError(offset, f"the grammar has more than {MAX_SYMBOLS} symbols; make it smaller")
             if kind == "BROKEN":
-                raise SymbolError(offset, _BROKEN.get(found[0], f"{found[0]!r} is not allowed here"))
+                raise SymbolError(offset, _BROKEN.get(match[0], f"{match[0]!r} is not allowed here"))
             if line_end is not None and kind != "_OR":
                 yield Token("_NL", "\n", line_end)
             line_end, began = None, True
             depth += (kind in _OPENING) - (kind in _CLOSING)
-            if depth > MOST_DEPTH:
-                raise SymbolError(offset, f"nested more than {MOST_DEPTH} levels deep; make rules of the inner parts")
-            yield Token(kind, found[0], offset)
+            if depth > MAX_DEPTH:
+                raise SymbolError(offset, f"nested more than {MAX_DEPTH} levels deep; make rules of the inner parts")
+            yield Token(kind, match[0], offset)
         if began:
             yield Token("_NL", "\n", len(text))
 
@@ -182,18 +182,18 @@ class _Builder(Transformer[Token, Any]):
     def repeated(self, children: list[Any]) -> Node:
         item, count = children[0], children[1]
         if count.type == "OP":
-            least, most = int(count == "+"), (1 if count == "?" else None)
+            min_count, max_count = int(count == "+"), (1 if count == "?" else None)
         else:
-            least, most = _number(count), _number(children[-1])
-            if not 0 <= least <= most:
+            min_count, max_count = _number(count), _number(children[-1])
+            if not 0 <= min_count <= max_count:
                 raise SymbolError(
                     start_of(count),
                     f"the counts {count} to {children[-1]} are not a range; write the lower one first",
                 )
-        return Node("repeated", (item,), offset=item.offset, least=least, most=most)
+        return Node("repeated", (item,), offset=item.offset, min_count=min_count, max_count=max_count)
 
     def optional(self, children: list[Node]) -> Node:
-        return Node("repeated", (children[0],), offset=children[0].offset, most=1)
+        return Node("repeated", (children[0],), offset=children[0].offset, max_count=1)
 
     def name(self, children: list[Token]) -> Node:
         return Node("name", word=str(children[0]), offset=start_of(children[0]))

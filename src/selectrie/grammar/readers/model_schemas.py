@@ -18,7 +18,7 @@ from selectrie.grammar.readers.constraints import pattern_text
 from selectrie.grammar.readers.scalar_types import PATTERNS, schema_of_written
 
 REFERENCE = "#/$defs/"
-MOST_MEMBERS = 10
+MAX_MEMBERS = 10
 """Maximum number of members of a set type that is listed, giving 1 024 sets.
 
 The members of each set are in the order of their type.
@@ -66,8 +66,8 @@ def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
         items = definitions.get(str(items.get("$ref", "")).removeprefix(REFERENCE), items)
         every = [items["const"]] if "const" in items else [True, False] if items.get("type") == "boolean" else []
         members = items.get("enum", every)
-        if 0 < len(members) <= MOST_MEMBERS:
-            sizes = range(schema.get("minItems", 0), min(schema.get("maxItems", MOST_MEMBERS), len(members)) + 1)
+        if 0 < len(members) <= MAX_MEMBERS:
+            sizes = range(schema.get("minItems", 0), min(schema.get("maxItems", MAX_MEMBERS), len(members)) + 1)
             return {"enum": [list(chosen) for size in sizes for chosen in combinations(members, size)]}
     return _with_parts(schema, lambda one, _: with_listed_sets(one, definitions))
 

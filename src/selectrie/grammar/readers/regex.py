@@ -15,16 +15,16 @@ from dataclasses import replace
 from selectrie.grammar.readers import anchors
 from selectrie.grammar.readers.regex_escapes import EscapeReader
 from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
-from selectrie.grammar.readers.regex_sets import MOST_RANGES, SetMaker, any_character, case_variants, category
+from selectrie.grammar.readers.regex_sets import MAX_RANGES, SetMaker, any_character, case_variants, category
 from selectrie.grammar.readers.shapes import NOTHING, alternatives, first_characters, repeat
 from selectrie.grammar.rules.expressions import Characters, Expression, RuleSet, Span, Text
 from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Maximum nesting of groups, so that expressions can be walked by recursion."""
-MOST_ITEMS = 50_000
-MOST_COUNT = 100_000
+MAX_ITEMS = 50_000
+MAX_COUNT = 100_000
 _PLAIN = re.compile(r"[^\\.^$*+?{\[|()]+")
 _PLAIN_VERBOSE = re.compile(r"[^\\.^$*+?{\[|()#\s]+")
 _SKIPPED = re.compile(r"(?:[ \t\n\r\v\f]+|#[^\n]*)+")
@@ -148,8 +148,8 @@ class _Reader:
     def _add(self, item: Expression, offset: int, last: Last = Last.OTHER) -> None:
         frame = self._frames[-1]
         self._n_items += 1
-        if self._n_items > MOST_ITEMS:
-            raise self._refused(offset, f"the pattern has more than {MOST_ITEMS} items; split it into rules")
+        if self._n_items > MAX_ITEMS:
+            raise self._refused(offset, f"the pattern has more than {MAX_ITEMS} items; split it into rules")
         self._watch.check(frame, item)
         frame.items.append(item)
         frame.last, frame.last_offset = last, offset
@@ -185,10 +185,10 @@ class _Reader:
 
     def _set(self, offset: int) -> None:
         flags = self._frames[-1].flags
-        found, self._offset = self._escapes.set_at(offset)
-        whole = self._sets.made(found, ascii_only="a" in flags, ignore_case="i" in flags)
+        parsed_set, self._offset = self._escapes.set_at(offset)
+        whole = self._sets.made(parsed_set, ascii_only="a" in flags, ignore_case="i" in flags)
         if whole is None:
-            raise self._refused(offset, f"the sets have more than {MOST_RANGES} ranges in total; use fewer sets")
+            raise self._refused(offset, f"the sets have more than {MAX_RANGES} ranges in total; use fewer sets")
         self._add(whole if whole.ranges else NOTHING, offset)
 
     def _anchor(self, name: str, offset: int) -> None:
@@ -196,21 +196,21 @@ class _Reader:
         self.has_anchors = True
 
     def _count(self, offset: int) -> None:
-        found = _COUNT.match(self._source, offset, self._stop)
-        if found is None:
+        match = _COUNT.match(self._source, offset, self._stop)
+        if match is None:
             self._literal("{", offset)
             return
-        low, comma, high = found.groups()
-        if max(len(low), len(high or "")) > len(str(MOST_COUNT)) or max(int(low or 0), int(high or 0)) > MOST_COUNT:
-            raise self._refused(offset, f"the count {clipped(found[0])} exceeds the limit of {MOST_COUNT}")
-        least = int(low or 0)
-        most = (int(high) if high else None) if comma else least
-        if most is not None and most < least:
-            raise self._refused(offset, f"the count {found[0]} ends below its beginning; swap the bounds")
-        self._offset = found.end()
-        self._repeat(least, most, offset)
+        low, comma, high = match.groups()
+        if max(len(low), len(high or "")) > len(str(MAX_COUNT)) or max(int(low or 0), int(high or 0)) > MAX_COUNT:
+            raise self._refused(offset, f"the count {clipped(match[0])} exceeds the limit of {MAX_COUNT}")
+        min_count = int(low or 0)
+        max_count = (int(high) if high else None) if comma else min_count
+        if max_count is not None and max_count < min_count:
+            raise self._refused(offset, f"the count {match[0]} ends below its beginning; swap the bounds")
+        self._offset = match.end()
+        self._repeat(min_count, max_count, offset)
 
-    def _repeat(self, least: int, most: int | None, offset: int) -> None:
+    def _repeat(self, min_count: int, max_count: int | None, offset: int) -> None:
         frame = self._frames[-1]
         if frame.last in {Last.NONE, Last.ANCHOR}:
             raise self._refused(offset, "there is nothing to repeat here; write '\\' before the sign to match it")
@@ -224,11 +224,13 @@ class _Reader:
             item = Text(text[-1].encode())
             frame.last_offset = offset - 1
         inside = [held for held in frame.held if held.offset >= frame.last_offset]
-        if most != 1 and inside:
+        if max_count != 1 and inside:
             raise self._refused(inside[0].offset, f"a {inside[0].what} count must not end a repeated part")
         if suffix == "+" or (suffix == "?" and not self._lazy_as_greedy):
-            self._watch.hold(frame, item, Held(offset, first_characters(item), suffix == "?"), is_fixed=least == most)
-        frame.items.append(repeat(item, least, most))
+            self._watch.hold(
+                frame, item, Held(offset, first_characters(item), suffix == "?"), is_fixed=min_count == max_count
+            )
+        frame.items.append(repeat(item, min_count, max_count))
         frame.last = Last.REPEATED
 
     def _end_option(self, _offset: int) -> None:
@@ -264,16 +266,16 @@ class _Reader:
         elif comment := _COMMENT.match(source, offset, stop):
             self._offset = comment.end()
             return
-        elif (found := _FLAGS.match(source, offset, stop)) and found[0] != "(?)":
-            flags = self._flags(found, offset)
-            self._offset = found.end()
-            if found[3] == ")":
+        elif (match := _FLAGS.match(source, offset, stop)) and match[0] != "(?)":
+            flags = self._flags(match, offset)
+            self._offset = match.end()
+            if match[3] == ")":
                 self._set_global(flags, offset)
                 return
         else:
             raise self._refused(offset, self._why_not(offset))
-        if len(self._frames) > MOST_DEPTH:
-            raise self._refused(offset, f"groups are nested more than {MOST_DEPTH} levels deep")
+        if len(self._frames) > MAX_DEPTH:
+            raise self._refused(offset, f"groups are nested more than {MAX_DEPTH} levels deep")
         self._frames.append(Frame(flags, offset))
 
     def _name(self, name: str, offset: int) -> None:
@@ -288,16 +290,16 @@ class _Reader:
                 return f"{what} '{opening}…' is not supported; write out the texts that it allows"
         return f"{clipped(self._source[offset : min(offset + 4, self._stop)])} is not a group of Python's syntax"
 
-    def _flags(self, found: re.Match[str], offset: int) -> frozenset[str]:
+    def _flags(self, match: re.Match[str], offset: int) -> frozenset[str]:
         """Return the flags inside a group, or after it if they apply to the whole."""
-        on, off, last = found.groups()
+        on, off, last = match.groups()
         before = self._frames[-1].flags
         if "L" in on:
             raise self._refused(offset, "the flag L applies to bytes only; remove it")
         if "a" in on and "u" in on:
             raise self._refused(offset, "the flags a and u exclude each other; remove one")
         if off is not None and (last == ")" or not off or set(off) - set("imsx") or set(off) & set(on)):
-            raise self._refused(offset, f"the flags {found[0]} cannot be switched off; only i, m, s, x can, before ':'")
+            raise self._refused(offset, f"the flags {match[0]} cannot be switched off; only i, m, s, x can, before ':'")
         after = before | set(on) - {"u"}
         return frozenset(after - set(off or "") - ({"a"} if "u" in on else set()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from selectrie.grammar.readers.regex_sets import FoundSet
+from selectrie.grammar.readers.regex_sets import ParsedSet
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT
 from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
@@ -15,7 +15,7 @@ _HEX = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))"
 _OCTAL = re.compile(r"\\(0[0-7]{0,2}|[0-7]{3})")
 _OCTAL_IN_SET = re.compile(r"\\([0-7]{1,3})")
 _NAMED = re.compile(r"\\N\{([^}]+)\}")
-_MOST_OCTAL = 0o377
+_MAX_OCTAL = 0o377
 
 
 class EscapeReader:
@@ -28,13 +28,13 @@ class EscapeReader:
     def outside_set(self, offset: int) -> tuple[int, int]:
         """Return the code point of the escape at a backslash, and where it ends."""
         letter = self._letter(offset)
-        if found := _OCTAL.match(self._source, offset, self._stop):
-            return self._octal(found, offset)
+        if match := _OCTAL.match(self._source, offset, self._stop):
+            return self._octal(match, offset)
         if letter.isdecimal() and letter.isascii():
             raise self._refused(offset, f"the back-reference '\\{letter}' is not supported; write out the text")
         return self._common(offset, letter, {key: code for key, code in _LETTERS.items() if key != "b"})
 
-    def set_at(self, offset: int) -> tuple[FoundSet, int]:
+    def set_at(self, offset: int) -> tuple[ParsedSet, int]:
         """Return the set at a bracket, and where it ends."""
         source, start, stop = self._source, offset, self._stop
         offset += 1
@@ -45,7 +45,7 @@ class EscapeReader:
         first = offset
         while offset < stop:
             if source[offset] == "]" and offset > first:
-                return FoundSet(tuple(ranges), frozenset(categories), negated), offset + 1
+                return ParsedSet(tuple(ranges), frozenset(categories), negated), offset + 1
             low, after = self._member(offset, categories)
             if source.startswith("-", after, stop) and after + 1 < stop and source[after + 1] != "]":
                 high, end = self._member(after + 1, categories)
@@ -79,29 +79,29 @@ class EscapeReader:
             raise self._refused(offset, "nothing follows this backslash; write '\\\\' for the character")
         return self._source[offset + 1]
 
-    def _octal(self, found: re.Match[str], offset: int) -> tuple[int, int]:
-        code = int(found[1], 8)
-        if code > _MOST_OCTAL:
-            raise self._refused(offset, f"the octal escape {found[0]} is above \\377; write \\uNNNN")
-        return code, found.end()
+    def _octal(self, match: re.Match[str], offset: int) -> tuple[int, int]:
+        code = int(match[1], 8)
+        if code > _MAX_OCTAL:
+            raise self._refused(offset, f"the octal escape {match[0]} is above \\377; write \\uNNNN")
+        return code, match.end()
 
     def _common(self, offset: int, letter: str, letters: dict[str, int]) -> tuple[int, int]:
         """Return the code point of an escape with one meaning inside and outside sets.
 
         Also returns where it ends.
         """
-        if found := _HEX.match(self._source, offset, self._stop):
-            code = int(found[1] or found[2] or found[3], 16)
+        if match := _HEX.match(self._source, offset, self._stop):
+            code = int(match[1] or match[2] or match[3], 16)
             if code <= LAST_CODE_POINT:
-                return code, found.end()
-        if found := _NAMED.match(self._source, offset, self._stop):
+                return code, match.end()
+        if match := _NAMED.match(self._source, offset, self._stop):
             try:
-                name = unicodedata.lookup(found[1])
+                name = unicodedata.lookup(match[1])
             except KeyError:
                 name = ""
             if len(name) == 1:
-                return ord(name), found.end()
-            raise self._refused(offset, f"{clipped(found[1])} is not the name of a character")
+                return ord(name), match.end()
+            raise self._refused(offset, f"{clipped(match[1])} is not the name of a character")
         if letter in letters:
             return letters[letter], offset + 2
         if letter.isascii() and letter.isalnum():

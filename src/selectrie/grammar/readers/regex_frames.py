@@ -14,7 +14,7 @@ from selectrie.grammar.readers.shapes import NOTHING, empty_part, first_characte
 from selectrie.grammar.rules.expressions import Characters, Expression, Text
 
 REMEDY = "; use a greedy count of a smaller set"
-MOST_WORK = 200_000
+MAX_WORK = 200_000
 """Maximum number of ranges compared for one pattern, taking about half a second."""
 
 
@@ -96,7 +96,7 @@ class Watch:
 
     def __init__(self, refuse: Callable[[int, str], GrammarError]) -> None:
         self._refuse = refuse
-        self._left = MOST_WORK
+        self._left = MAX_WORK
 
     def hold(self, frame: Frame, item: Expression, held: Held, *, is_fixed: bool) -> None:
         """Record a count, to check later that none of its characters can follow.

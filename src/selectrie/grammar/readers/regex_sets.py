@@ -21,7 +21,7 @@ _ASCII_CATEGORIES: dict[str, Ranges] = {
     "s": ((9, 13), (32, 32)),
     "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
 }
-MOST_RANGES = 400_000
+MAX_RANGES = 400_000
 """Maximum number of ranges of all sets of a grammar text together.
 
 Sorting them takes about half a second.
@@ -46,7 +46,7 @@ def any_character(*, line_feed: bool) -> Characters:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSet:
+class ParsedSet:
     r"""A set as written.
 
     Attributes:
@@ -63,25 +63,25 @@ class FoundSet:
 class SetMaker:
     """Builds the characters of each distinct set once.
 
-    All sets together have at most `MOST_RANGES` ranges.
+    All sets together have at most `MAX_RANGES` ranges.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[FoundSet, bool, bool], Characters] = {}
-        self._left = MOST_RANGES
+        self._made: dict[tuple[ParsedSet, bool, bool], Characters] = {}
+        self._left = MAX_RANGES
 
-    def made(self, found: FoundSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
+    def made(self, parsed_set: ParsedSet, *, ascii_only: bool, ignore_case: bool) -> Characters | None:
         """Return the characters of a set, or None if they exceed the ranges left."""
-        key = found, ascii_only, ignore_case
+        key = parsed_set, ascii_only, ignore_case
         known = self._made.get(key)
         if known is None:
-            ranges = ignoring_case(found.ranges, ascii_only=ascii_only) if ignore_case else list(found.ranges)
-            for letter in found.categories:
+            ranges = ignoring_case(parsed_set.ranges, ascii_only=ascii_only) if ignore_case else list(parsed_set.ranges)
+            for letter in parsed_set.categories:
                 ranges += category(letter, ascii_only=ascii_only).ranges
             self._left -= len(ranges)
             if self._left < 0:
                 return None
-            known = self._made[key] = Characters.of(ranges, negated=found.negated)
+            known = self._made[key] = Characters.of(ranges, negated=parsed_set.negated)
         return known
 
 

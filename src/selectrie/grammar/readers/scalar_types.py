@@ -34,7 +34,7 @@ PATTERNS = MappingProxyType(
 For durations, this is the ISO 8601 form that pydantic writes. Zones are optional, as
 Python has times without one.
 """
-MOST_DECIMAL = 10**15
+MAX_DECIMAL = 10**15
 """Decimals are between minus this number and this number.
 
 The bounds exclude exponents, which a reader might turn into infinity.
@@ -47,7 +47,7 @@ def schema_of_written(kind: Any) -> dict[str, Any] | None:
     if pattern is not None:
         return {"type": "string", "pattern": f"^(?:{pattern})$"}
     if kind is Decimal:
-        return {"type": "number", "minimum": -MOST_DECIMAL, "maximum": MOST_DECIMAL}
+        return {"type": "number", "minimum": -MAX_DECIMAL, "maximum": MAX_DECIMAL}
     return {"type": "string"} if is_text(kind) else None
 
 

@@ -22,7 +22,7 @@ from selectrie.grammar.readers.scalar_types import schema_of_written
 from selectrie.grammar.readers.type_sizes import check_size
 from selectrie.grammar.rules.quoting import clipped
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Maximum nesting of types; inside a class, the count starts again."""
 
 _SIMPLE: dict[Any, str] = {
@@ -80,19 +80,19 @@ def parts_of_union(kind: Any) -> list[Any]:
 
     Metadata that is only documentation is removed.
     """
-    found, waiting = [], deque([(kind, 0)])
+    parts, waiting = [], deque([(kind, 0)])
     while waiting:
         part, depth = waiting.popleft()
-        if depth > MOST_DEPTH:
-            raise GrammarError(f"types are nested more than {MOST_DEPTH} levels deep; make classes of the inner ones")
+        if depth > MAX_DEPTH:
+            raise GrammarError(f"types are nested more than {MAX_DEPTH} levels deep; make classes of the inner ones")
         bare = _bare(part)
         if get_origin(bare) in {Union, types.UnionType}:
             waiting.extendleft([(one, depth + 1) for one in reversed(get_args(bare))])
         elif bare is not part:
             waiting.appendleft((bare, depth + 1))
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def members_of(kind: Any) -> list[Any] | None:
@@ -145,8 +145,8 @@ class _Builder:
 
     def schema(self, kind: Any, depth: int) -> dict[str, Any]:
         """Return the schema for a use of a type inside `depth` other types."""
-        if depth > MOST_DEPTH:
-            raise GrammarError(f"types are nested more than {MOST_DEPTH} levels deep; make classes of the inner ones")
+        if depth > MAX_DEPTH:
+            raise GrammarError(f"types are nested more than {MAX_DEPTH} levels deep; make classes of the inner ones")
         parts = parts_of_union(kind)
         if len(parts) > 1:
             return {"anyOf": [self.schema(part, depth + 1) for part in parts]}
@@ -155,9 +155,9 @@ class _Builder:
             return self._annotated(part, depth)
         if isinstance(part, TypeVar):
             return self.schema(_of_variable(part), depth + 1)
-        found = _schema_of_simple(part)
-        if found is not None:
-            return found
+        schema = _schema_of_simple(part)
+        if schema is not None:
+            return schema
         if is_hashable(part) and _is_class(get_origin(part) or part):
             return self._reference(part)
         return self._container(part, depth)
@@ -166,14 +166,14 @@ class _Builder:
         """Return the schema of a type with constraints."""
         schema = self.schema(kind.__origin__, depth + 1)
         for said in kind.__metadata__:
-            given = constraints_of(said)
+            constraints = constraints_of(said)
 
             def unknown(said: object = said) -> GrammarError:
                 return unknown_constraint(shown(kind), said)
 
-            if given is None:
+            if constraints is None:
                 raise unknown()
-            schema = constrained(schema, given, unknown)
+            schema = constrained(schema, constraints, unknown)
         return schema
 
     def _reference(self, kind: Any) -> dict[str, Any]:
@@ -263,14 +263,14 @@ class _Builder:
         name = self._names[kind]
         template = f"{REFERENCE}{name}.{{model}}"
         if hasattr(kind, "model_json_schema"):
-            found = kind.model_json_schema(ref_template=template, **generator(kind.model_json_schema))
+            whole = kind.model_json_schema(ref_template=template, **generator(kind.model_json_schema))
         else:
             adapter = sys.modules["pydantic"].TypeAdapter(kind)
-            found = adapter.json_schema(ref_template=template, **generator(adapter.json_schema))
-        found = dict(closed(found))
-        for inner, schema in found.pop("$defs", {}).items():
+            whole = adapter.json_schema(ref_template=template, **generator(adapter.json_schema))
+        whole = dict(closed(whole))
+        for inner, schema in whole.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
-        return found
+        return whole
 
 
 def _schema_of_simple(part: Any) -> dict[str, Any] | None:
@@ -292,14 +292,14 @@ def _class_name(kind: Any) -> str:
 def _variables(kind: Any) -> dict[Any, Any]:
     """Return the values of the type variables of a generic class and its bases."""
     origin = get_origin(kind) or kind
-    found = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
+    values = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
     for base in getattr(origin, "__orig_bases__", ()):
         if get_origin(base) not in (None, Generic, Protocol):
             for variable, value in _variables(base).items():
-                own = _substituted(value, found)
-                if found.setdefault(variable, own) != own:
+                own = _substituted(value, values)
+                if values.setdefault(variable, own) != own:
                     raise GrammarError(f"{shown(kind)} uses {variable} for several types; rename that of its base")
-    return found
+    return values
 
 
 def _substituted(hint: Any, variables: Mapping[Any, Any]) -> Any:
@@ -327,7 +327,8 @@ def _bare(kind: Any) -> Any:
         said = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
         return (
             kind
-            if any(given is None or given for given in said.values()) or len(said) < len(kind.__metadata__)
+            if any(constraints is None or constraints for constraints in said.values())
+            or len(said) < len(kind.__metadata__)
             else kind.__origin__
         )
     if _last_name(origin) in _MARKS:

@@ -22,7 +22,7 @@ from selectrie.grammar.rules.expressions import (
 )
 
 NOTHING = Alternatives(())
-MOST_OPTIONAL = 64
+MAX_OPTIONAL = 64
 _LINE_FEED = b"\n"
 _LINE_FEED_CODE = 10
 
@@ -58,14 +58,14 @@ def alternatives(options: Iterable[Expression]) -> Expression:
     return kept[0] if len(kept) == 1 else Alternatives(tuple(kept))
 
 
-def repeat(item: Expression, least: int, most: int | None) -> Expression:
+def repeat(item: Expression, min_count: int, max_count: int | None) -> Expression:
     """Return a repetition.
 
     At most 0 repetitions are the empty string, and exactly one is the item.
     """
-    if most == 0 or (item == NOTHING and least == 0):
+    if max_count == 0 or (item == NOTHING and min_count == 0):
         return EMPTY
-    return item if (least, most) == (1, 1) or item == NOTHING else Repeat(item, least, most)
+    return item if (min_count, max_count) == (1, 1) or item == NOTHING else Repeat(item, min_count, max_count)
 
 
 def empty_part(expression: Expression) -> Expression:
@@ -83,8 +83,8 @@ def empty_part(expression: Expression) -> Expression:
             return sequence(map(empty_part, items))
         case Alternatives(options):
             return alternatives(dict.fromkeys(part for option in options if (part := empty_part(option)) != NOTHING))
-        case Repeat(item, least, _):
-            return empty_part(item) if least else EMPTY
+        case Repeat(item, min_count, _):
+            return empty_part(item) if min_count else EMPTY
     return NOTHING
 
 
@@ -99,8 +99,10 @@ def full_part(expression: Expression) -> Expression:
             return alternatives(_first_full(items))
         case Alternatives(options):
             return alternatives(map(full_part, options))
-        case Repeat(item, least, most):
-            return sequence([full_part(item), repeat(item, max(least - 1, 0), None if most is None else most - 1)])
+        case Repeat(item, min_count, max_count):
+            return sequence(
+                [full_part(item), repeat(item, max(min_count - 1, 0), None if max_count is None else max_count - 1)]
+            )
     return expression
 
 
@@ -119,17 +121,17 @@ def long_part(expression: Expression) -> Expression:
             return expression if _at_least_two(items) else alternatives(_first_long(items))
         case Alternatives(options):
             return alternatives(map(long_part, options))
-        case Repeat(item, least, most):
-            return _long_repeat(item, least, most)
+        case Repeat(item, min_count, max_count):
+            return _long_repeat(item, min_count, max_count)
     return NOTHING
 
 
-def _long_repeat(item: Expression, least: int, most: int | None) -> Expression:
+def _long_repeat(item: Expression, min_count: int, max_count: int | None) -> Expression:
     """Return one long round, or two rounds that are not empty and further ones."""
-    one = long_part(item) if least <= 1 or empty_part(item) == EMPTY else NOTHING
-    if most == 1:
+    one = long_part(item) if min_count <= 1 or empty_part(item) == EMPTY else NOTHING
+    if max_count == 1:
         return one
-    more = repeat(item, max(least - 2, 0), None if most is None else most - 2)
+    more = repeat(item, max(min_count - 2, 0), None if max_count is None else max_count - 2)
     return alternatives([one, sequence([full_part(item), full_part(item), more])])
 
 
@@ -145,8 +147,8 @@ def is_line_feed(expression: Expression) -> bool:
             return any(is_line_feed(item) for item in items) if not full else len(full) == 1 and is_line_feed(full[0])
         case Alternatives(options):
             return any(map(is_line_feed, options))
-        case Repeat(item, least, _):
-            return is_line_feed(item) and (least <= 1 or empty_part(item) != NOTHING)
+        case Repeat(item, min_count, _):
+            return is_line_feed(item) and (min_count <= 1 or empty_part(item) != NOTHING)
     return False
 
 
@@ -194,9 +196,9 @@ def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
 def _checked(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
     """Return the items, or raise an error if there are too many cases to write out."""
     leading = next((index for index, item in enumerate(items) if empty_part(item) == NOTHING), len(items))
-    if leading > MOST_OPTIONAL:
+    if leading > MAX_OPTIONAL:
         raise GrammarError(
-            f"{leading} consecutive items beside an anchor may be empty, but at most {MOST_OPTIONAL} "
+            f"{leading} consecutive items beside an anchor may be empty, but at most {MAX_OPTIONAL} "
             "are supported; move the anchor to an end of the pattern"
         )
     return items

@@ -14,7 +14,7 @@ from selectrie.grammar.rules.expressions import Span
 from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
-MOST_SYMBOLS = 100_000
+MAX_SYMBOLS = 100_000
 """Maximum number of symbols of a grammar text: names, literals, brackets, operators.
 
 This many are read in about a second, and compiled within 2 s in total.
@@ -52,10 +52,10 @@ def parsed(parser: Lark, source: Source, expected: Callable[[UnexpectedToken], t
     except UnexpectedToken as error:
         token = error.token
         at_end = token.type == "$END" or start_of(token) >= len(source.text)
-        found = "the end" if at_end else "a new line" if token.type in _LINE_ENDS else clipped(str(token))
+        symbol = "the end" if at_end else "a new line" if token.type in _LINE_ENDS else clipped(str(token))
         start = len(source.text) if at_end else start_of(token)
         words, remedy = expected(error)
-        raise source.refused(start, f"expected {' or '.join(words)}, found {found}{remedy}") from None
+        raise source.refused(start, f"expected {' or '.join(words)}, found {symbol}{remedy}") from None
     except SymbolError as error:
         raise source.refused(error.offset, error.reason) from None
 

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 from selectrie.errors import GrammarError
 
-MOST_TYPES = 100_000
+MAX_TYPES = 100_000
 """Maximum number of types inside a type; each occurrence counts."""
-_MOST_FOLLOWED = 200
+_MAX_DEPTH = 200
 """Maximum depth that is inspected; readers stop before."""
 
 
@@ -18,9 +18,9 @@ def check_size(kind: Any) -> None:
     This has to come before anything compares the type: even hashing it would not
     finish.
     """
-    if _n_types(kind, {}, 0) > MOST_TYPES:
+    if _n_types(kind, {}, 0) > MAX_TYPES:
         raise GrammarError(
-            f"the type contains more than {MOST_TYPES} types, counting each occurrence; make classes "
+            f"the type contains more than {MAX_TYPES} types, counting each occurrence; make classes "
             "of those that occur several times"
         )
 
@@ -32,7 +32,7 @@ def _n_types(kind: Any, known: dict[int, tuple[Any, int]], depth: int) -> int:
     types, so that identities are not reused.
     """
     parts = get_args(kind)
-    if not parts or depth > _MOST_FOLLOWED:
+    if not parts or depth > _MAX_DEPTH:
         return 1
     if id(kind) not in known:
         known[id(kind)] = kind, 1 + sum(_n_types(part, known, depth + 1) for part in parts)

@@ -78,10 +78,10 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
     check_size(type)
     options: list[Expression] = []
     for part in parts_of_union(type):
-        found = _plain(part)
-        if found is None:
+        expression = _plain(part)
+        if expression is None:
             return schema_of_type(type)
-        options.append(found)
+        options.append(expression)
     whole = alternatives(options)
     parts = whole.options if isinstance(whole, Alternatives) else (whole,)
     texts = [part.value.decode() for part in parts if isinstance(part, Text)]
