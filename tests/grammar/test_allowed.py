@@ -432,12 +432,12 @@ def test_looking_for_what_may_follow_is_bounded():
     """Each look has its steps; reading byte by byte asks for few at a time, so it goes on."""
     grammar = "root ::= [a-c] (root | [b-d] root [a-c]) [a-d] | [a-b]"
     vocabulary = make_vocabulary([bytes(one) for n in range(1, 5) for one in itertools.product(b"abcd", repeat=n)])
-    machine = compile_rules(read_gbnf(grammar), GrammarLimits(most_at_once=700))
+    machine = compile_rules(read_gbnf(grammar), GrammarLimits(max_steps=700))
     with pytest.raises(GrammarError, match="takes more than 700 steps"):
         GrammarAutomaton(machine, vocabulary).allowed(machine.start)
     assert machine.walk(machine.start, b"abc" * 10) != DEAD
     assert machine.n_spent > 700
-    roomy = compile_rules(read_gbnf(grammar), GrammarLimits(most_at_once=100_000))
+    roomy = compile_rules(read_gbnf(grammar), GrammarLimits(max_steps=100_000))
     automaton = GrammarAutomaton(roomy, vocabulary)
     state = automaton.start()
     while roomy.n_spent < 100_000:

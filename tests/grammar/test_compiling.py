@@ -258,7 +258,7 @@ def test_an_undefined_rule_behind_an_unused_one_is_no_matter():
 def test_tight_limits_are_kept():
     """Without any steps nothing is made deterministic; the texts stay the same."""
     rules = grammar(root=alt(seq("root", lit("+"), "root"), Repeat(alt(lit("a"), lit("aa")), 1, 3)))
-    quick, slow = compile_rules(rules), compile_rules(rules, GrammarLimits(most_work=0, most_inlined=0))
+    quick, slow = compile_rules(rules), compile_rules(rules, GrammarLimits(max_work=0, max_inlined=0))
     for n in range(7):
         for text in itertools.product(b"a+", repeat=n):
             ends = [machine.walk(machine.start, bytes(text)) for machine in (quick, slow)]

@@ -115,7 +115,7 @@ def test_a_long_text_is_read_in_linear_time():
 def test_what_a_list_takes_is_bounded_and_told():
     """The message says how long the list is, and what to do; what was read before stays."""
     texts = [text.encode() for text in sorted(made_words(2_000, n_each=2))]
-    machine = ListMachine(texts, GrammarLimits(most_bytes=200_000))
+    machine = ListMachine(texts, GrammarLimits(max_bytes=200_000))
     with pytest.raises(GrammarError, match=r"the list of 2000 texts led to \d+ prefixes.*use `select` to choose"):
         sum(machine.walk(machine.start, text) for text in texts)
     assert machine.can_end(machine.walk(machine.start, texts[0]))

@@ -106,7 +106,7 @@ def words(twin: Twin, most: int, seed: int) -> list[tuple[tuple[int | TokenSet, 
     return found
 
 
-LIMITS = (GrammarLimits(), GrammarLimits(most_inlined=0), GrammarLimits(most_inlined=0, most_work=0))
+LIMITS = (GrammarLimits(), GrammarLimits(max_inlined=0), GrammarLimits(max_inlined=0, max_work=0))
 """As it is; every rule called, none put in place; and none made deterministic either."""
 
 
@@ -343,7 +343,7 @@ def test_right_recursion_opens_nothing():
     assert machine.n_configurations <= 2
 
 
-TIGHT = GrammarLimits(most_alternatives=50, most_configurations=500, most_stacks=300)
+TIGHT = GrammarLimits(max_alternatives=50, max_configurations=500, max_stacks=300)
 
 
 @pytest.mark.parametrize(

@@ -52,15 +52,15 @@ class Characterwise:
 
         Neighbouring ranges that lead to different configurations are kept apart.
         """
-        found = self._choices.get(configuration)
-        if found is None:
-            found = []
+        choices = self._choices.get(configuration)
+        if choices is None:
+            choices = []
             for low, high, n_more in LEADS:
                 for first, last, target in self._bytes(configuration, low, high):
                     base = (first - STRIPPED[n_more]) << 6 * n_more
-                    found += self._spread(base, last - first + 1, n_more, target)
-            found = self._choices[configuration] = joined_runs(found)
-        return found
+                    choices += self._spread(base, last - first + 1, n_more, target)
+            choices = self._choices[configuration] = joined_runs(choices)
+        return choices
 
     def continuations(self, configuration: int) -> list[Choice]:
         """Return runs of the possible next bytes inside a character, 0x80 to 0xBF."""

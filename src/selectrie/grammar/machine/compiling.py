@@ -45,8 +45,8 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     """
     known = facts(rules.rules, rules.root)
     _check_names(rules, known)
-    if len(known.names) > limits.most_rules:
-        raise GrammarError(f"{rules.root!r} uses {len(known.names)} rules; the maximum is {limits.most_rules}")
+    if len(known.names) > limits.max_rules:
+        raise GrammarError(f"{rules.root!r} uses {len(known.names)} rules; the maximum is {limits.max_rules}")
     if rules.root not in known.productive:
         raise located(f"no text matches {rules.root!r}: each of its alternatives leads to itself or nowhere", rules)
     work = _Compiler(rules, limits, known, Work.of(limits))
@@ -131,7 +131,7 @@ class _Compiler:
         return self.number[name]
 
     def _automaton(self, expression: Expression, what: str) -> RuleAutomaton:
-        nfa = Nfa(self.limits.most_states - self.n_states, what)
+        nfa = Nfa(self.limits.max_states - self.n_states, what)
         nfa.build(expression, self._resolve)
         automaton = simplified(nfa, self.work)
         self.n_states += len(automaton.edges)
@@ -155,7 +155,7 @@ class _Compiler:
             return NOTHING if name in self.known.productive else None
         number = self.number[name]
         automaton = self.inlined.get(number)
-        if automaton is None or self.n_copied + len(automaton.edges) > self.limits.most_inlined:
+        if automaton is None or self.n_copied + len(automaton.edges) > self.limits.max_inlined:
             return call(number), name in self.known.nullable
         self.n_copied += len(automaton.edges)
         return automaton
@@ -167,7 +167,7 @@ class _Compiler:
         """
         if not part.ranges:
             return None
-        nfa = Nfa(self.limits.most_states - self.n_states, "a set of characters")
+        nfa = Nfa(self.limits.max_states - self.n_states, "a set of characters")
         nfa.characters(part)
         automaton = simplified(nfa, self.work)
         if len(automaton.edges) == 2 and len(automaton.edges[0]) == 1:
@@ -208,8 +208,8 @@ def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, b
         if number in ring_of:
             automaton = _rewritten(work, ring_of[number], number, plain)
         n_states += len(automaton.edges)
-        if n_states > work.limits.most_states:
-            raise GrammarError(f"the rules have more than {work.limits.most_states} states; split the grammar")
+        if n_states > work.limits.max_states:
+            raise GrammarError(f"the rules have more than {work.limits.max_states} states; split the grammar")
         done[number] = automaton, nullable[number]
         waiting += {called(label) for edges in automaton.edges for label, _ in edges if label < 0}
     return done
@@ -221,4 +221,4 @@ def _rewritten(work: _Compiler, ring: list[int], number: int, plain: dict[int, R
     work.work.edges -= RING_EDGE * sum(len(edges) for one in ring for edges in plain[one].edges)
     if work.work.edges < 0:
         raise GrammarError(f"{what} is too large to rewrite; reduce the number of rules that begin with each other")
-    return left_corner(ring, number, plain, Nfa(work.limits.most_states, what), work.work)
+    return left_corner(ring, number, plain, Nfa(work.limits.max_states, what), work.work)

@@ -14,33 +14,33 @@ class GrammarLimits:
     memory.
 
     Attributes:
-        most_rules: Rules reachable from the root.
-        most_states: States of all rules together, with repetitions unrolled.
-        most_work: Elementary steps spent on making rules deterministic. One rule may
+        max_rules: Rules reachable from the root.
+        max_states: States of all rules together, with repetitions unrolled.
+        max_work: Elementary steps spent on making rules deterministic. One rule may
             use a quarter of what is left; a rule that needs more stays
             nondeterministic, which is slower to read.
-        most_edges: Edges of rules that stay nondeterministic, and edges of
+        max_edges: Edges of rules that stay nondeterministic, and edges of
             left-recursive rules together with their copies.
-        most_inlined: States copied in place of calls, in total; beyond that, calls stay
+        max_inlined: States copied in place of calls, in total; beyond that, calls stay
             calls.
-        most_alternatives: Ways to read one text that are followed at once.
-        most_at_once: Elementary steps, of about 0.4 µs, between two calls of
+        max_alternatives: Ways to read one text that are followed at once.
+        max_steps: Elementary steps, of about 0.4 µs, between two calls of
             `Machine.begin`.
-        most_configurations: Different configurations in a machine's life.
-        most_stacks: Different sets of open rules in a machine's life.
-        most_bytes: Memory of configurations and stacks together.
+        max_configurations: Different configurations in a machine's life.
+        max_stacks: Different sets of open rules in a machine's life.
+        max_bytes: Memory of configurations and stacks together.
     """
 
-    most_rules: int = 20_000
-    most_states: int = 150_000
-    most_work: int = 240_000
-    most_edges: int = 400_000
-    most_inlined: int = 30_000
-    most_alternatives: int = 5_000
-    most_at_once: int = 2_000_000
-    most_configurations: int = 400_000
-    most_stacks: int = 400_000
-    most_bytes: int = 160 << 20
+    max_rules: int = 20_000
+    max_states: int = 150_000
+    max_work: int = 240_000
+    max_edges: int = 400_000
+    max_inlined: int = 30_000
+    max_alternatives: int = 5_000
+    max_steps: int = 2_000_000
+    max_configurations: int = 400_000
+    max_stacks: int = 400_000
+    max_bytes: int = 160 << 20
 
 
 DEFAULT_LIMITS = GrammarLimits()

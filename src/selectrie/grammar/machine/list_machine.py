@@ -78,9 +78,9 @@ class ListMachine:
 
     def step(self, configuration: int, byte: int) -> int:
         """Return the configuration after one more byte, or `DEAD` if it is refused."""
-        found = int(self._table[configuration, self._class_of[byte]])
-        if found != UNKNOWN:
-            return found
+        target = int(self._table[configuration, self._class_of[byte]])
+        if target != UNKNOWN:
+            return target
         self._look_at(configuration)
         return int(self._table[configuration, self._class_of[byte]])
 
@@ -134,7 +134,7 @@ class ListMachine:
         return number
 
     def _grow(self) -> None:
-        if self.n_bytes + self._table.nbytes > self._limits.most_bytes:
+        if self.n_bytes + self._table.nbytes > self._limits.max_bytes:
             raise GrammarError(
                 f"reading the list of {len(self._texts)} texts led to {len(self._spans)} prefixes in "
                 f"{self.n_bytes >> 20} MiB, which exceeds the limit; use `select` to choose among the "

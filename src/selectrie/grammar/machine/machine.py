@@ -57,7 +57,7 @@ class Machine:
         self._items: list[Items] = []
         self._items_bytes = 0
         self._can_end: dict[int, bool] = {}
-        self._n_steps = self._begun = 0
+        self._n_steps = self._n_spent_at_begin = 0
         self._after_terminal: dict[tuple[int, int], int] = {}
         self._table: IntArray = np.full((64, self.n_classes), UNKNOWN, np.int32)
         self.start = self._interned(dict.fromkeys(program.starts, NOTHING_OPEN))
@@ -95,12 +95,12 @@ class Machine:
     def step(self, configuration: int, byte: int) -> int:
         """Return the configuration after one more byte, or `DEAD` if it is refused."""
         kind = self.program.class_of[byte]
-        found = int(self._table[configuration, kind])
-        if found == UNKNOWN:
+        target = int(self._table[configuration, kind])
+        if target == UNKNOWN:
             self.begin()
-            found = self._after(self._closed(configuration), kind)
-            self._table[configuration, kind] = found
-        return found
+            target = self._after(self._closed(configuration), kind)
+            self._table[configuration, kind] = target
+        return target
 
     def walk(self, configuration: int, text: bytes) -> int:
         """Return the configuration after a text, or `DEAD` if it is refused."""
@@ -113,22 +113,22 @@ class Machine:
     def begin(self) -> None:
         """Reset the step count at the beginning of a walk.
 
-        From here on, `fill` may take `most_at_once` steps before it raises an error.
+        From here on, `fill` may take `max_steps` steps before it raises an error.
         """
-        self._begun = self.n_spent
+        self._n_spent_at_begin = self.n_spent
 
     @property
     def n_spent(self) -> int:
         """Return the number of elementary steps in this machine's life.
 
-        `GrammarLimits.most_at_once` counts the same steps.
+        `GrammarLimits.max_steps` counts the same steps.
         """
         return self._n_steps + self._plans.n_steps + self._stacks.n_steps
 
     def _check_spent(self) -> None:
-        if self.n_spent - self._begun > self._limits.most_at_once:
+        if self.n_spent - self._n_spent_at_begin > self._limits.max_steps:
             raise GrammarError(
-                f"finding what may follow takes more than {self._limits.most_at_once} steps; the grammar "
+                f"finding what may follow takes more than {self._limits.max_steps} steps; the grammar "
                 "is too ambiguous, or too many of its rules begin with each other"
             )
 
@@ -142,27 +142,27 @@ class Machine:
             return
         pairs = np.unique(configurations[unknown].astype(np.int64) * self.n_classes + classes[unknown])
         rows, columns = pairs // self.n_classes, pairs % self.n_classes
-        found: list[int] = []
+        targets: list[int] = []
         before = DEAD
         closed: Items = ()
         try:
             for configuration, kind in zip(rows.tolist(), columns.tolist(), strict=True):
                 if configuration != before:
                     before, closed = configuration, self._closed(configuration)
-                found.append(self._after(closed, kind))
+                targets.append(self._after(closed, kind))
                 self._check_spent()
         finally:
-            self._table[rows[: len(found)], columns[: len(found)]] = found
+            self._table[rows[: len(targets)], columns[: len(targets)]] = targets
 
     def can_end(self, configuration: int) -> bool:
         """Return whether the text may end here."""
-        found = self._can_end.get(configuration)
-        if found is None:
+        can_end = self._can_end.get(configuration)
+        if can_end is None:
             final, ends = self.program.final, self._stacks.ends
             closed = self._closed(configuration)
-            found = any(final[state] and ends[stacks] for state, stacks in _pairs(closed))
-            self._can_end[configuration] = found
-        return found
+            can_end = any(final[state] and ends[stacks] for state, stacks in _pairs(closed))
+            self._can_end[configuration] = can_end
+        return can_end
 
     def token_terminals(self, configuration: int) -> tuple[int, ...]:
         """Return the indices into `token_sets` of the terminals that may come next.
@@ -171,32 +171,32 @@ class Machine:
         """
         if not self.token_sets:
             return ()
-        found: set[int] = set()
+        terminals: set[int] = set()
         for state, _ in _pairs(self._closed(configuration)):
-            found |= self._plans.terminals(state)
-        return tuple(sorted(found))
+            terminals |= self._plans.terminals(state)
+        return tuple(sorted(terminals))
 
     def take_terminal(self, configuration: int, terminal: int) -> int:
         """Return the configuration after a token of `token_sets[terminal]`.
 
         Returns `DEAD` if the terminal may not come here.
         """
-        found = self._after_terminal.get((configuration, terminal))
-        if found is None:
+        target = self._after_terminal.get((configuration, terminal))
+        if target is None:
             self.begin()
-            found = self._after(self._closed(configuration), self.n_classes + terminal)
-            self._after_terminal[configuration, terminal] = found
-        return found
+            target = self._after(self._closed(configuration), self.n_classes + terminal)
+            self._after_terminal[configuration, terminal] = target
+        return target
 
     def union(self, configurations: Sequence[int]) -> int:
         """Return the configuration that accepts what any of these does.
 
         Returns `DEAD` for an empty sequence.
         """
-        found: dict[int, int] = {}
+        stacks_of: dict[int, int] = {}
         for configuration in configurations:
-            self._merge(found, _pairs(self._items[configuration]))
-        return self._interned(found)
+            self._merge(stacks_of, _pairs(self._items[configuration]))
+        return self._interned(stacks_of)
 
     def _closed(self, configuration: int) -> Items:
         """Return a configuration's items and those reached from complete rules.
@@ -207,28 +207,28 @@ class Machine:
         final = self.program.final
         if len(items) == 2 and not final[items[0]]:
             return items
-        found: dict[int, int] = {}
-        self._merge(found, _pairs(items))
+        stacks_of: dict[int, int] = {}
+        self._merge(stacks_of, _pairs(items))
         for state, stacks in _pairs(items):
             if final[state]:
-                self._merge(found, self._stacks.returned(stacks).items())
-        return tuple([part for item in found.items() for part in item])
+                self._merge(stacks_of, self._stacks.returned(stacks).items())
+        return tuple([part for item in stacks_of.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:
         """Return the configuration after a class of bytes or a terminal.
 
         Returns `DEAD` if there is none.
         """
-        found: dict[int, int] = {}
+        stacks_of: dict[int, int] = {}
         self._n_steps += len(closed)
         push, join = self._stacks.push, self._stacks.join
         for i in range(0, len(closed), 2):
             stacks = closed[i + 1]
             plan = self._plans.plan(closed[i], symbol)
             for target in plan.targets:
-                known = found.setdefault(target, stacks)
+                known = stacks_of.setdefault(target, stacks)
                 if known != stacks:
-                    found[target] = join(known, stacks)
+                    stacks_of[target] = join(known, stacks)
             if plan.steps:
                 self._n_steps += len(plan.steps)
                 self._check_spent()
@@ -240,28 +240,28 @@ class Machine:
                         own = one if own < 0 else join(own, one)
                     opened.append(own)
                     for target in targets:
-                        known = found.setdefault(target, own)
+                        known = stacks_of.setdefault(target, own)
                         if known != own:
-                            found[target] = join(known, own)
-        return self._interned(found)
+                            stacks_of[target] = join(known, own)
+        return self._interned(stacks_of)
 
-    def _merge(self, found: dict[int, int], items: Iterable[tuple[int, int]]) -> None:
+    def _merge(self, stacks_of: dict[int, int], items: Iterable[tuple[int, int]]) -> None:
         for state, stacks in items:
-            known = found.setdefault(state, stacks)
+            known = stacks_of.setdefault(state, stacks)
             if known != stacks:
-                found[state] = self._stacks.join(known, stacks)
+                stacks_of[state] = self._stacks.join(known, stacks)
 
-    def _interned(self, found: dict[int, int]) -> int:
-        if not found:
+    def _interned(self, stacks_of: dict[int, int]) -> int:
+        if not stacks_of:
             return DEAD
-        if len(found) == 1:
-            return self._intern(*found.items())
-        if len(found) > self._limits.most_alternatives:
+        if len(stacks_of) == 1:
+            return self._intern(*stacks_of.items())
+        if len(stacks_of) > self._limits.max_alternatives:
             raise GrammarError(
-                f"a text can be read in {len(found)} ways at once, which exceeds the limit of "
-                f"{self._limits.most_alternatives}; the grammar is too ambiguous"
+                f"a text can be read in {len(stacks_of)} ways at once, which exceeds the limit of "
+                f"{self._limits.max_alternatives}; the grammar is too ambiguous"
             )
-        return self._intern(tuple([part for item in sorted(found.items()) for part in item]))
+        return self._intern(tuple([part for item in sorted(stacks_of.items()) for part in item]))
 
     def _intern(self, items: Items) -> int:
         number = self._number.get(items)
@@ -271,7 +271,7 @@ class Machine:
         if number == len(self._table):
             self._grow()
         self._items_bytes += CONFIGURATION_BYTES + ITEM_BYTES * len(items)
-        if self._items_bytes > self._limits.most_bytes:
+        if self._items_bytes > self._limits.max_bytes:
             raise self._too_much()
         self._items.append(items)
         self._number[items] = number
@@ -279,7 +279,7 @@ class Machine:
 
     def _grow(self) -> None:
         limits, capacity = self._limits, 2 * len(self._table)
-        if len(self._items) >= limits.most_configurations or self.n_bytes + self._table.nbytes > limits.most_bytes:
+        if len(self._items) >= limits.max_configurations or self.n_bytes + self._table.nbytes > limits.max_bytes:
             raise self._too_much()
         table: IntArray = np.full((capacity, self.n_classes), UNKNOWN, np.int32)
         table[: len(self._table)] = self._table

@@ -31,7 +31,7 @@ class Work:
     @staticmethod
     def of(limits: GrammarLimits) -> Work:
         """Return the full budget."""
-        return Work(limits.most_work, limits.most_edges)
+        return Work(limits.max_work, limits.max_edges)
 
     def spend(self, n: int) -> bool:
         """Spend n steps and return whether the budget is still not exceeded."""
@@ -48,12 +48,12 @@ def simplified(nfa: Nfa, work: Work) -> RuleAutomaton:
     """
     trimmed = _useful(nfa) if nfa.has_dead_ends else nfa
     own = Work(work.steps // 4, 0)
-    found = _subsets(trimmed, own)
+    automaton = _subsets(trimmed, own)
     work.steps -= work.steps // 4 - max(own.steps, 0)
-    if found is None:
+    if automaton is None:
         return _without_jumps(trimmed, work)
-    block = _blocks_without_cycles(found)
-    return _merged(found, _blocks(found) if block is None else block)
+    block = _blocks_without_cycles(automaton)
+    return _merged(automaton, _blocks(automaton) if block is None else block)
 
 
 def _useful(nfa: Nfa) -> Nfa:
@@ -71,7 +71,7 @@ def _useful(nfa: Nfa) -> Nfa:
     kept = sorted((forward & _closure([1], backward)) | {0, 1})
     number = {old: new for new, old in enumerate(kept)}
     return Nfa(
-        nfa.most_states,
+        nfa.max_states,
         nfa.what,
         [[(label, number[target]) for label, target in nfa.edges[old] if target in number] for old in kept],
         [[number[target] for target in nfa.jumps[old] if target in number] for old in kept],
@@ -84,17 +84,17 @@ def _states(nfa: Nfa) -> Iterable[tuple[list[Edge], list[int]]]:
 
 def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
     """Return the states and everything that empty moves lead to."""
-    found = set(states)
-    work = [state for state in found if jumps[state]]
+    closure = set(states)
+    work = [state for state in closure if jumps[state]]
     if not work:
-        return found
+        return closure
     while work:
         for target in jumps[work.pop()]:
-            if target not in found:
-                found.add(target)
+            if target not in closure:
+                closure.add(target)
                 if jumps[target]:
                     work.append(target)
-    return found
+    return closure
 
 
 def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
@@ -252,12 +252,12 @@ def _split(
         moved = [list(rest)] if rest else []
         del parts[max(parts, key=lambda one: len(parts[one]))]
     moved += parts.values()
-    found = []
+    new_blocks = []
     for part in moved:
         members[number].difference_update(part)
         members.append(set(part))
-        found.append((len(members) - 1, part))
-    return found
+        new_blocks.append((len(members) - 1, part))
+    return new_blocks
 
 
 def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Label]]:

@@ -88,7 +88,7 @@ class Nfa:
     """A nondeterministic automaton with start state 0 and one final state, 1.
 
     Attributes:
-        most_states: Maximum number of states.
+        max_states: Maximum number of states.
         what: What is compiled, for error messages, such as "rule 'root'".
         edges: For each state, pairs (label, next state).
         jumps: For each state, the targets of moves that read nothing.
@@ -96,16 +96,16 @@ class Nfa:
             final state.
     """
 
-    most_states: int
+    max_states: int
     what: str
     edges: list[list[Edge]] = field(default_factory=lambda: [[], []])
     jumps: list[list[int]] = field(default_factory=lambda: [[], []])
     has_dead_ends: bool = False
 
     def state(self) -> int:
-        if len(self.edges) >= self.most_states:
+        if len(self.edges) >= self.max_states:
             raise GrammarError(
-                f"{self.what} expands to more than the {self.most_states} states left of the limit; "
+                f"{self.what} expands to more than the {self.max_states} states left of the limit; "
                 "reduce its repeat counts, or split it"
             )
         self.edges.append([])
@@ -148,13 +148,13 @@ class Nfa:
             for first, last, after in edges:
                 self.edges[state].append((bytes_between(first, last), 1 if after == END else own[after]))
 
-    def _leaf(self, found: Resolved, start: int, stop: int) -> None:
-        if isinstance(found, RuleAutomaton):
-            self.copy(found, start, stop)
-        elif found is None:
+    def _leaf(self, leaf: Resolved, start: int, stop: int) -> None:
+        if isinstance(leaf, RuleAutomaton):
+            self.copy(leaf, start, stop)
+        elif leaf is None:
             self.has_dead_ends = True
         else:
-            label, may_skip = found
+            label, may_skip = leaf
             self.edges[start].append((label, stop))
             if may_skip:
                 self.jumps[start].append(stop)
@@ -177,8 +177,8 @@ class Nfa:
                 self.jumps[start].append(stop)
                 continue
             n_shared, before = 0, texts[i - 1] if i else b""
-            most = min(len(before), len(text) - 1, len(path) - 1)
-            while n_shared < most and before[n_shared] == text[n_shared]:
+            max_shared = min(len(before), len(text) - 1, len(path) - 1)
+            while n_shared < max_shared and before[n_shared] == text[n_shared]:
                 n_shared += 1
             del path[n_shared + 1 :]
             for byte in text[n_shared:-1]:
@@ -191,30 +191,32 @@ class Nfa:
         if not part.items:
             self.jumps[start].append(stop)
             return
-        places = [start, *(self.state() for _ in part.items[1:]), stop]
-        work += zip(part.items, places, places[1:], strict=False)
+        states = [start, *(self.state() for _ in part.items[1:]), stop]
+        work += zip(part.items, states, states[1:], strict=False)
 
     def _repeat(self, part: Repeat, start: int, stop: int, work: list[tuple[Expression, int, int]]) -> None:
-        least, most = part.min_count, part.max_count
-        if least < 0 or (most is not None and most < least):
-            raise GrammarError(f"{self.what} repeats from {least} to {most} times; the bounds must ascend, from 0 on")
-        if (least if most is None else most) + len(self.edges) > self.most_states:
+        min_count, max_count = part.min_count, part.max_count
+        if min_count < 0 or (max_count is not None and max_count < min_count):
             raise GrammarError(
-                f"{self.what} repeats a part {most or least} times, beyond the limit of "
-                f"{self.most_states} states; reduce the count"
+                f"{self.what} repeats from {min_count} to {max_count} times; the bounds must ascend, from 0 on"
             )
-        for _ in range(least):
+        if (min_count if max_count is None else max_count) + len(self.edges) > self.max_states:
+            raise GrammarError(
+                f"{self.what} repeats a part {max_count or min_count} times, beyond the limit of "
+                f"{self.max_states} states; reduce the count"
+            )
+        for _ in range(min_count):
             after = self.state()
             work.append((part.item, start, after))
             start = after
-        if most is None:
+        if max_count is None:
             around = self.state()
             self.jumps[start].append(around)
             self.jumps[around].append(stop)
             work.append((part.item, around, around))
             return
         self.jumps[start].append(stop)
-        for _ in range(most - least):
+        for _ in range(max_count - min_count):
             after = self.state()
             work.append((part.item, start, after))
             self.jumps[after].append(stop)

@@ -10,9 +10,9 @@ from selectrie.grammar.machine.transitions import Plans
 
 END = -1
 """Marks the bottom of a stack: no rule is open below."""
-MOST_SETS = 2_000
-MOST_ITEMS = 60_000
-MOST_DEPTH = 12
+MAX_SETS = 2_000
+MAX_ITEMS = 60_000
+MAX_DEPTH = 12
 
 Item = tuple[int, tuple[int, ...]]
 """A state and its return states, the next one first.
@@ -53,12 +53,12 @@ def is_prefix_free(program: Program) -> bool:
     for items in sets:
         n_items += len(items)
         after = search.after(items)
-        if after is None or len(seen) > MOST_SETS or n_items > MOST_ITEMS:
+        if after is None or len(seen) > MAX_SETS or n_items > MAX_ITEMS:
             return False
-        for found in after:
-            if found not in seen:
-                seen.add(found)
-                sets.append(found)
+        for successor in after:
+            if successor not in seen:
+                seen.add(successor)
+                sets.append(successor)
     return True
 
 
@@ -94,15 +94,17 @@ class _Search:
             if END in backs and any(_leads_to(self._program, state) for state, _ in closed):
                 return None
             deeper = [frozenset((state, (*stack, back)) for state, stack in closed) for back in backs if back != END]
-            return None if any(len(stack) > MOST_DEPTH for _, stack in closed) else deeper
-        found = [self._common(read) for kind in range(self._program.n_classes) if (read := self._read(closed, kind))]
-        return None if any(len(stack) > MOST_DEPTH for one in found for _, stack in one) else found
+            return None if any(len(stack) > MAX_DEPTH for _, stack in closed) else deeper
+        successors = [
+            self._common(read) for kind in range(self._program.n_classes) if (read := self._read(closed, kind))
+        ]
+        return None if any(len(stack) > MAX_DEPTH for one in successors for _, stack in one) else successors
 
     def _read(self, closed: set[Item], kind: int) -> set[Item]:
-        found: set[Item] = set()
+        items: set[Item] = set()
         for state, stack in closed:
             plan = self._plans.plan(state, kind)
-            found.update((target, stack) for target in plan.targets)
+            items.update((target, stack) for target in plan.targets)
             opened: list[set[tuple[int, ...]]] = [{stack}]
             for callers, targets in plan.steps:
                 own = {
@@ -111,10 +113,10 @@ class _Search:
                     for above in opened[caller]
                 }
                 opened.append(own)
-                found.update((target, above) for target in targets for above in own)
-                if len(own) > MOST_SETS:
-                    return found | {(state, (state,) * (MOST_DEPTH + 1))}
-        return found
+                items.update((target, above) for target in targets for above in own)
+                if len(own) > MAX_SETS:
+                    return items | {(state, (state,) * (MAX_DEPTH + 1))}
+        return items
 
     def _common(self, items: set[Item]) -> frozenset[Item]:
         """Remove what lies below all items alike, if one rule was called there."""
@@ -133,20 +135,20 @@ class _Search:
 
         `END` is among those of the rule that the text begins with.
         """
-        found: dict[int, set[int]] = {first: set() for first in self._firsts}
-        found[self._program.starts[0]].add(END)
+        returns: dict[int, set[int]] = {first: set() for first in self._firsts}
+        returns[self._program.starts[0]].add(END)
         heirs: dict[int, set[int]] = {first: set() for first in self._firsts}
         for caller, calls in enumerate(self._program.calls):
             for callee, back in calls:
                 if back == NO_RETURN:
                     heirs[self._rule(caller)].add(callee)
                 else:
-                    found[callee].add(back)
-        work = list(found)
+                    returns[callee].add(back)
+        work = list(returns)
         while work:
             rule = work.pop()
             for heir in heirs[rule]:
-                if not found[rule] <= found[heir]:
-                    found[heir] |= found[rule]
+                if not returns[rule] <= returns[heir]:
+                    returns[heir] |= returns[rule]
                     work.append(heir)
-        return found
+        return returns

@@ -18,7 +18,7 @@ def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
     index: dict[Node, int] = {}  # the order in which a node was met
     low: dict[Node, int] = {}  # index of the first node met that the node's subtree leads back to
     path: dict[Node, None] = {}
-    found: list[list[Node]] = []
+    components: list[list[Node]] = []
     work: list[tuple[Node, Iterator[Node]]] = []
 
     def enter(node: Node) -> None:
@@ -43,8 +43,8 @@ def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
                     above = work[-1][0]
                     low[above] = min(low[above], low[node])
                 if low[node] == index[node]:
-                    found.append(_cut(path, node))
-    return found
+                    components.append(_cut(path, node))
+    return components
 
 
 def _cut(path: dict[Node, None], node: Node) -> list[Node]:

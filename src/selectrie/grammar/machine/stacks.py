@@ -51,10 +51,10 @@ class Stacks:
     def push(self, state: int, below: int) -> int:
         """Return the stacks of a set, each with one more return state on top."""
         link = (state, below)
-        found = self._pushed.get(link)
-        if found is None:
-            found = self._pushed[link] = self._add((link,), ends=False)
-        return found
+        number = self._pushed.get(link)
+        if number is None:
+            number = self._pushed[link] = self._add((link,), ends=False)
+        return number
 
     def join(self, one: int, other: int) -> int:
         """Return the union of two sets.
@@ -64,9 +64,9 @@ class Stacks:
         if one == other:
             return one
         first = (one, other) if one < other else (other, one)
-        found = self._joined.get(first)
-        if found is not None:
-            return found
+        union = self._joined.get(first)
+        if union is not None:
+            return union
         work = [first]
         while work:
             pair = work[-1]
@@ -101,13 +101,13 @@ class Stacks:
         known = self._returned.get(stacks)
         if known is not None:
             return known
-        found: dict[int, int] = {}
+        stacks_of: dict[int, int] = {}
         work = list(self.links[stacks])
         n_returns = 0
         while work:
             state, below = work.pop()
             self.n_steps += 4
-            if not self._add_to(found, state, below) or not self._final[state]:
+            if not self._add_to(stacks_of, state, below) or not self._final[state]:
                 continue
             n_returns += 1
             rest = self._returned.get(below)
@@ -115,29 +115,29 @@ class Stacks:
                 work += self.links[below]
             else:
                 for inner, deeper in rest.items():
-                    self._add_to(found, inner, deeper)
+                    self._add_to(stacks_of, inner, deeper)
         if n_returns > LONG_RETURN:
-            self._returned[stacks] = found
-        return found
+            self._returned[stacks] = stacks_of
+        return stacks_of
 
-    def _add_to(self, found: dict[int, int], state: int, stacks: int) -> bool:
+    def _add_to(self, stacks_of: dict[int, int], state: int, stacks: int) -> bool:
         """Join stacks to those of a state; return False if it had them all."""
-        known = found.setdefault(state, -1)
-        found[state] = stacks if known < 0 else self.join(known, stacks)
-        return found[state] != known
+        known = stacks_of.setdefault(state, -1)
+        stacks_of[state] = stacks if known < 0 else self.join(known, stacks)
+        return stacks_of[state] != known
 
     def _intern(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
         if not ends and len(links) == 1:
             return self.push(*links[0])
-        found = NOTHING_OPEN if not links else self._number.get((ends, links))
-        if found is None:
-            found = self._number[ends, links] = self._add(links, ends=ends)
-        return found
+        number = NOTHING_OPEN if not links else self._number.get((ends, links))
+        if number is None:
+            number = self._number[ends, links] = self._add(links, ends=ends)
+        return number
 
     def _add(self, links: tuple[tuple[int, int], ...], *, ends: bool) -> int:
-        if len(self.links) + len(self._joined) // 2 >= self._limits.most_stacks:
+        if len(self.links) + len(self._joined) // 2 >= self._limits.max_stacks:
             raise GrammarError(
-                f"reading texts has opened rules in more than {self._limits.most_stacks} different ways; "
+                f"reading texts has opened rules in more than {self._limits.max_stacks} different ways; "
                 "the grammar is too ambiguous, or the texts are nested too deeply"
             )
         self.n_steps += 8

@@ -51,22 +51,22 @@ class Plans:
     def plan(self, state: int, symbol: int) -> Plan:
         """Return the plan of a state for a class of bytes or n_classes + a terminal."""
         key = state * self._n_symbols + symbol
-        found = self._plans.get(key)
-        if found is None:
-            found = self._plans[key] = self._make(state, symbol)
-        return found
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._make(state, symbol)
+        return plan
 
     def terminals(self, state: int) -> frozenset[int]:
         """Return the terminals that may come next.
 
         These are the terminals of the state and of the rules that it calls.
         """
-        found = self._terminals.get(state)
-        if found is None:
+        terminals = self._terminals.get(state)
+        if terminals is None:
             tokens = self._program.tokens
-            found = frozenset(index for inner in self._order(state) for index, _ in tokens[inner])
-            self._terminals[state] = found
-        return found
+            terminals = frozenset(index for inner in self._order(state) for index, _ in tokens[inner])
+            self._terminals[state] = terminals
+        return terminals
 
     def _make(self, state: int, symbol: int) -> Plan:
         """Make a plan.
@@ -115,9 +115,9 @@ class Plans:
 
         Callers come before what they call.
         """
-        found = self._orders.get(state)
-        if found is not None:
-            return found
+        order = self._orders.get(state)
+        if order is not None:
+            return order
         calls = self._program.calls
         seen, done = {state}, []
         work = [(state, iter(calls[state]))]
@@ -131,5 +131,5 @@ class Plans:
             else:
                 work.pop()
                 done.append(node)
-        found = self._orders[state] = done[::-1]
-        return found
+        order = self._orders[state] = done[::-1]
+        return order
