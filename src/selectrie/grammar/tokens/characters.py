@@ -85,26 +85,26 @@ class Loops:
         self.group_of_byte: Groups = (machine.class_of % N_GROUPS).astype(np.uint64)
         self._every = np.bitwise_or.reduce(np.left_shift(np.uint64(1), self.group_of_byte))
         self._groups: Groups = np.zeros(64, dtype=np.uint64)
-        self._is_asked: BoolArray = np.zeros(64, dtype=np.bool_)
+        self._is_known: BoolArray = np.zeros(64, dtype=np.bool_)
 
     @property
     def n_bytes(self) -> int:
         """Return the memory held, in bytes."""
-        return self._groups.nbytes + self._is_asked.nbytes
+        return self._groups.nbytes + self._is_known.nbytes
 
     def of(self, configurations: NDArray[np.intp]) -> Groups:
         """Return uint64[n]: the known groups of each configuration."""
         self._grow()
-        found: Groups = self._groups[configurations]
-        return found
+        groups: Groups = self._groups[configurations]
+        return groups
 
     def ask(self, configuration: int) -> int:
         """Compute and return the groups of one configuration."""
         self._grow()
-        if not self._is_asked[configuration]:
-            found = self._leading_back(configuration)
+        if not self._is_known[configuration]:
+            groups = self._leading_back(configuration)
             self._grow()
-            self._groups[configuration], self._is_asked[configuration] = found, True
+            self._groups[configuration], self._is_known[configuration] = groups, True
         return int(self._groups[configuration])
 
     def _leading_back(self, configuration: int) -> np.uint64:
@@ -120,8 +120,8 @@ class Loops:
                 if self._all_lead_to(configuration, reached, following):
                     leads_back[first : last + 1] |= after[first : last + 1] == reached
         lost = np.left_shift(np.uint64(1), self.group_of_byte[~leads_back])
-        found: np.uint64 = self._every & ~np.bitwise_or.reduce(lost, initial=BROKEN_BIT)
-        return found
+        groups: np.uint64 = self._every & ~np.bitwise_or.reduce(lost, initial=BROKEN_BIT)
+        return groups
 
     def _all_lead_to(self, configuration: int, start: int, following: tuple[tuple[int, int], ...]) -> bool:
         """Return whether all these sequences lead from `start` to the configuration.
@@ -141,10 +141,10 @@ class Loops:
 
     def _grow(self) -> None:
         """Enlarge the arrays to the machine's current number of configurations."""
-        n, room = self._machine.n_configurations, len(self._groups)
-        if n > room:
-            self._groups = np.concatenate([self._groups, np.zeros(2 * n - room, dtype=np.uint64)])
-            self._is_asked = np.concatenate([self._is_asked, np.zeros(2 * n - room, dtype=np.bool_)])
+        n, capacity = self._machine.n_configurations, len(self._groups)
+        if n > capacity:
+            self._groups = np.concatenate([self._groups, np.zeros(2 * n - capacity, dtype=np.uint64)])
+            self._is_known = np.concatenate([self._is_known, np.zeros(2 * n - capacity, dtype=np.bool_)])
 
 
 def _below(trie: ByteTrie, own: Groups) -> Groups:

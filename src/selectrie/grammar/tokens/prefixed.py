@@ -38,11 +38,11 @@ class PrefixedAutomaton:
     def allowed(self, state: int) -> BoolArray | IntArray:
         if state >= len(self._prefix):
             return self._inner.allowed(state - len(self._prefix))
-        found = self._kept.get(state)
-        if found is None:
-            found = self._kept[state] = self._computed(self._prefix[state:])
-            found.setflags(write=False)
-        return found
+        allowed = self._kept.get(state)
+        if allowed is None:
+            allowed = self._kept[state] = self._computed(self._prefix[state:])
+            allowed.setflags(write=False)
+        return allowed
 
     def advance(self, state: int, token: int) -> int:
         n = len(self._prefix)

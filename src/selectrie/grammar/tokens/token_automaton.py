@@ -71,17 +71,17 @@ class GrammarAutomaton:
         With b"", the result is that of `allowed`, token terminals included. Type and
         cost of the result are those of `allowed`.
         """
-        found = self._kept.get((state, prefix))
-        if found is not None:
+        allowed = self._kept.get((state, prefix))
+        if allowed is not None:
             self._kept.move_to_end((state, prefix))
-            return found
-        found = self._computed(state, prefix)
-        found.setflags(write=False)
-        self._kept[state, prefix] = found
-        self._kept_bytes += found.nbytes + _ENTRY_BYTES
+            return allowed
+        allowed = self._computed(state, prefix)
+        allowed.setflags(write=False)
+        self._kept[state, prefix] = allowed
+        self._kept_bytes += allowed.nbytes + _ENTRY_BYTES
         while self._kept_bytes > self._cache_bytes and len(self._kept) > 1:
             self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes + _ENTRY_BYTES
-        return found
+        return allowed
 
     def advance(self, state: int, token: int) -> int:
         """Return the state after a token (see `Automaton.advance`).
@@ -162,8 +162,8 @@ def _ids(vocabulary: Vocabulary) -> dict[str, int]:
     If several tokens share a spelling, a control token wins, else the lowest id.
     """
     texts = vocabulary.texts
-    found = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
-    return found | {texts[token]: token for token in vocabulary.control.tolist()}
+    ids = dict(zip(reversed(texts), range(len(texts) - 1, -1, -1), strict=True))
+    return ids | {texts[token]: token for token in vocabulary.control.tolist()}
 
 
 def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
@@ -172,11 +172,11 @@ def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
         if not 0 <= spelling < vocabulary.n_tokens:
             raise GrammarError(f"token {spelling} does not exist: ids run from 0 to {vocabulary.n_tokens - 1}")
         return spelling
-    found = vocabulary.derived(_ids).get(spelling)
-    if found is None:
+    token_id = vocabulary.derived(_ids).get(spelling)
+    if token_id is None:
         control = [vocabulary.texts[token] for token in vocabulary.control.tolist()]
         raise GrammarError(_unknown(spelling, list(dict.fromkeys(control))))
-    return found
+    return token_id
 
 
 def _unknown(spelling: str, control: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ Indices = NDArray[np.intp]
 
 _HEAVY = 512
 """Minimum number of tokens below a configuration's nodes for `Loops.ask` to pay off."""
-_LEVELS_ASKED = 3
+_LEVELS_WITH_LOOPS = 3
 _LEAP = 8192
 """Minimum number of tokens below a configuration's nodes for a leap to pay off.
 
@@ -42,7 +42,7 @@ _MANY = 16
 
 
 @dataclass(slots=True)
-class _Found:
+class _WalkResult:
     """The result of a walk.
 
     Attributes:
@@ -82,37 +82,37 @@ class TrieWalk:
         """
         self._machine.begin()
         nodes, states = np.array([node], dtype=np.intp), np.array([configuration], dtype=np.intp)
-        found, below, level = _Found(), self._groups.below, 0
+        result, below, level = _WalkResult(), self._groups.below, 0
         while len(nodes):
             landed = [(nodes[:0], states[:0])]
-            if level < _LEVELS_ASKED:
+            if level < _LEVELS_WITH_LOOPS:
                 heavy = self._ask(nodes, states)
                 for each in heavy if level < _LEVELS_LEAPT else ():
-                    nodes, states, *there = self._leap(nodes, states, each, found)
+                    nodes, states, *there = self._leap(nodes, states, each, result)
                     landed.append((there[0], there[1]))
             level += 1
             open_groups = below[nodes] & ~self._loops.of(states)
             is_whole = open_groups == 0
             if is_whole.any():
-                found.wholes.append(nodes[is_whole])
+                result.wholes.append(nodes[is_whole])
                 nodes, states = nodes[~is_whole], states[~is_whole]
             landed.append(self._children(nodes, states))
             nodes, states = (np.concatenate(parts) for parts in zip(*landed, strict=True))
-            found.alive.append(nodes)
+            result.alive.append(nodes)
             has_more = np.flatnonzero(below[nodes])
             nodes, states = nodes[has_more], states[has_more]
-        return self._gathered(found)
+        return self._gathered(result)
 
     def _ask(self, nodes: Indices, states: Indices) -> list[int]:
         """Compute the loops of the configurations with many tokens below their nodes.
 
         Returns those configurations that have any.
         """
-        found, which = np.unique(states, return_inverse=True)
+        configurations, which = np.unique(states, return_inverse=True)
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
-        return [each for each in found[weights >= _HEAVY].tolist() if self._loops.ask(each)]
+        return [each for each in configurations[weights >= _HEAVY].tolist() if self._loops.ask(each)]
 
-    def _leap(self, nodes: Indices, states: Indices, configuration: int, found: _Found) -> tuple[Indices, ...]:
+    def _leap(self, nodes: Indices, states: Indices, configuration: int, result: _WalkResult) -> tuple[Indices, ...]:
         """Accept the tokens below a configuration's nodes that lead back to it.
 
         They are made only of characters that lead back to the configuration. Returns
@@ -139,7 +139,7 @@ class TrieWalk:
         first, before = first[before != DEAD], before[before != DEAD]
         accepted[-1] = False
         accepted[:-1] &= (groups.of_token & others) == 0
-        found.leapt = accepted if found.leapt is None else found.leapt | accepted
+        result.leapt = accepted if result.leapt is None else result.leapt | accepted
         return nodes[~is_own], states[~is_own], *self._alive(first, before)
 
     def _before(self, configuration: int, nodes: Indices) -> Indices:
@@ -151,11 +151,11 @@ class TrieWalk:
         trie = self._trie
         before = np.full(len(nodes), configuration, dtype=np.intp)
         for index in np.flatnonzero(trie.phase[trie.parent[nodes]] != BOUNDARY).tolist():
-            node, begun = int(trie.parent[nodes[index]]), b""
+            node, prefix = int(trie.parent[nodes[index]]), b""
             while trie.phase[node] != BOUNDARY:
-                begun = bytes([trie.byte[node]]) + begun
+                prefix = bytes([trie.byte[node]]) + prefix
                 node = int(trie.parent[node])
-            before[index] = self._machine.walk(configuration, begun)
+            before[index] = self._machine.walk(configuration, prefix)
         return before
 
     def _children(self, nodes: Indices, states: Indices) -> tuple[Indices, Indices]:
@@ -181,7 +181,7 @@ class TrieWalk:
         is_alive = np.flatnonzero(after != DEAD)
         return nodes[is_alive], after[is_alive].astype(np.intp)
 
-    def _gathered(self, found: _Found) -> tuple[Indices, None] | tuple[None, BoolArray]:
+    def _gathered(self, result: _WalkResult) -> tuple[Indices, None] | tuple[None, BoolArray]:
         """Return the accepted tokens as ranks or, if there are many, as flags.
 
         They are the tokens that end at live nodes, all tokens below whole nodes, and
@@ -189,19 +189,19 @@ class TrieWalk:
         """
         trie = self._trie
         n_ranks = len(trie.token)
-        nodes = np.concatenate([np.empty(0, dtype=np.intp), *found.alive])
+        nodes = np.concatenate([np.empty(0, dtype=np.intp), *result.alive])
         nodes = nodes[trie.own_rank[nodes] < n_ranks]
         own = trie.own_rank[nodes].astype(np.intp)
         if len(trie.repeats):
             own = _ranges(own, trie.own_stop[nodes] - own)
-        whole = np.concatenate([np.empty(0, dtype=np.intp), *found.wholes])
+        whole = np.concatenate([np.empty(0, dtype=np.intp), *result.wholes])
         starts, stops = trie.own_stop[whole], trie.last_rank[whole]
-        if found.leapt is None and (len(own) + int((stops - starts).sum())) * _MANY <= n_ranks:
+        if result.leapt is None and (len(own) + int((stops - starts).sum())) * _MANY <= n_ranks:
             return np.concatenate([own, _ranges(starts, stops - starts)]), None
-        if found.leapt is None:
+        if result.leapt is None:
             flags = _covered(n_ranks, starts, stops)
         else:
-            flags = found.leapt | _covered(n_ranks, starts, stops) if len(whole) else found.leapt
+            flags = result.leapt | _covered(n_ranks, starts, stops) if len(whole) else result.leapt
         flags[own] = True
         return None, flags
 
