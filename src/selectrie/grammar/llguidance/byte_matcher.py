@@ -11,7 +11,7 @@ from selectrie.grammar.machine.characters import LEADS, STRIPPED
 from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.rules.expressions import TokenSet
 
-MOST_LOOKED = 8
+MAX_READS = 8
 """Maximum number of bytes read to find the characters that begin with one byte."""
 
 
@@ -43,7 +43,7 @@ class GuidedBytes:
     def expected(self, configuration: int) -> tuple[str, ...]:
         """Return readable descriptions of what may come next.
 
-        Each path of bytes is a separate state here, so at most `MOST_LOOKED` bytes are
+        Each path of bytes is a separate state here, so at most `MAX_READS` bytes are
         read per lead byte. If that is not enough, the characters are represented by
         their first byte.
         """
@@ -54,11 +54,11 @@ class GuidedBytes:
             n_more = next((n for first, last, n in LEADS if first <= lead < last), None)
             if n_more is None:
                 continue
-            found = self._spread(configuration, lead, n_more, lead - STRIPPED[n_more])
-            if found is None:
+            ranges = self._spread(configuration, lead, n_more, lead - STRIPPED[n_more])
+            if ranges is None:
                 unread.append(lead)
             else:
-                characters += found
+                characters += ranges
         inside = [byte for byte in sorted(bytes_) if 0x80 <= byte < 0xC0]
         shown = shown_characters(characters) + shown_bytes((byte, byte) for byte in [*inside, *unread])
         return cut(shown, self.can_end(configuration))
@@ -70,20 +70,20 @@ class GuidedBytes:
         """
         if not n_more:
             return [(base, base)]
-        waiting, found = [(configuration, byte, n_more, base)], list[tuple[int, int]]()
-        n_looked = 0
+        waiting, ranges = [(configuration, byte, n_more, base)], list[tuple[int, int]]()
+        n_reads = 0
         while waiting:
             at, byte, n_more, base = waiting.pop()
-            n_looked += 1
-            if n_looked > MOST_LOOKED:
+            n_reads += 1
+            if n_reads > MAX_READS:
                 return None
             after = self.step(at, byte)
             nexts = sorted(one for one in self.following(after) if 0x80 <= one < 0xC0)
             if n_more == 1:
-                found += [((base << 6) + one - 0x80, (base << 6) + one - 0x80) for one in nexts]
+                ranges += [((base << 6) + one - 0x80, (base << 6) + one - 0x80) for one in nexts]
             else:
                 waiting += [(after, one, n_more - 1, (base << 6) + one - 0x80) for one in nexts]
-        return sorted(found)
+        return sorted(ranges)
 
     def can_end(self, configuration: int) -> bool:
         """Return whether the text may end here."""

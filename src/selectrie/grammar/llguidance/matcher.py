@@ -68,18 +68,18 @@ TOO_MANY = re.compile(r"(?:Parser Error: )?Current row has (\d+) items")
 """How llguidance's messages begin if `max_items_in_row` did not suffice."""
 
 NO_TEXT = "this vocabulary cannot spell any text of the grammar; check whether one of its rules never ends"
-MOST_CHARACTERS = 500_000
+MAX_CHARACTERS = 500_000
 """Maximum length of a grammar.
 
 llguidance reads about 0.4 MB a second of a rule with many symbols.
 """
-MOST_RULES = 1_000
+MAX_RULES = 1_000
 """Maximum number of Lark definitions and of places that JSON Schemas refer to.
 
 llguidance descends into them by recursion. It aborts the process if 8 MiB of stack are
 not enough, which happens from between 2 000 and 4 000 rules on.
 """
-MOST_SHOWN = 300
+MAX_SHOWN = 300
 """Characters kept at either end of llguidance's messages.
 
 They may repeat the whole grammar.
@@ -131,8 +131,8 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
     """
     import llguidance
 
-    if len(text) > MOST_CHARACTERS:
-        raise GrammarError(f"the grammar has {len(text)} characters; llguidance reads at most {MOST_CHARACTERS}")
+    if len(text) > MAX_CHARACTERS:
+        raise GrammarError(f"the grammar has {len(text)} characters; llguidance reads at most {MAX_CHARACTERS}")
     _check_characters(text)
     dialect = _dialect_of(text) if dialect == "auto" else dialect
     source = text
@@ -268,7 +268,7 @@ class GuidanceAutomaton:
         if node < 0:
             return np.empty(0, dtype=np.int32)
         matcher, first, n_tokens = self._matcher(state), len(prefix), self._n_tokens + 1
-        found: list[int] = []
+        tokens: list[int] = []
         refused: bytes | None = None
         for token in self._trie.token[self._trie.own_stop[node] : self._trie.last_rank[node]].tolist():
             piece = self._pieces[token]
@@ -276,12 +276,12 @@ class GuidanceAutomaton:
                 continue
             n_read = matcher.validate_tokens([n_tokens + byte for byte in piece[first:]])
             if n_read == len(piece) - first:
-                found.append(token)
+                tokens.append(token)
             else:
                 refused = piece[: first + n_read + 1]
         if refused is not None:
             _check_refused(matcher, [n_tokens + byte for byte in refused[first:]])
-        return np.sort(np.array(found, dtype=np.int32))
+        return np.sort(np.array(tokens, dtype=np.int32))
 
     def walk(self, state: int, text: bytes) -> int:
         """Return the state after bytes, however tokens cut them; -1 if refused."""
@@ -356,8 +356,8 @@ class _ByteLru(Generic[Key, Value]):
     The last value put in always stays.
     """
 
-    def __init__(self, most_bytes: int, size: Callable[[Value], int]) -> None:
-        self._most_bytes, self._size, self.n_bytes = most_bytes, size, 0
+    def __init__(self, max_bytes: int, size: Callable[[Value], int]) -> None:
+        self._max_bytes, self._size, self.n_bytes = max_bytes, size, 0
         self._values: OrderedDict[Key, Value] = OrderedDict()
 
     def get(self, key: Key) -> Value | None:
@@ -369,7 +369,7 @@ class _ByteLru(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> None:
         self._values[key] = value
         self.n_bytes += self._size(value)
-        while self.n_bytes > self._most_bytes and len(self._values) > 1:
+        while self.n_bytes > self._max_bytes and len(self._values) > 1:
             self.n_bytes -= self._size(self._values.popitem(last=False)[1])
 
 
@@ -384,7 +384,7 @@ def error_of(message: str, source: str = "") -> GrammarError:
     if message.startswith(GAVE_UP):
         return GrammarError(
             "llguidance gave up: a pattern or a count of characters has more states than it "
-            f"examines; simplify it, or reduce its counts ({message[:MOST_SHOWN]})"
+            f"examines; simplify it, or reduce its counts ({message[:MAX_SHOWN]})"
         )
     if too_many := TOO_MANY.match(message):
         return GrammarError(
@@ -394,7 +394,7 @@ def error_of(message: str, source: str = "") -> GrammarError:
         )
     position = _POSITION.match(message)
     reason = _CONTEXT.split(position[3] if position else message)[0].strip()
-    reason = reason if len(reason) <= 2 * MOST_SHOWN else f"{reason[:MOST_SHOWN]} … {reason[-MOST_SHOWN:]}"
+    reason = reason if len(reason) <= 2 * MAX_SHOWN else f"{reason[:MAX_SHOWN]} … {reason[-MAX_SHOWN:]}"
     lines = source.split("\n")
     if position and int(position[1]) <= len(lines) and source:
         line = int(position[1])
@@ -468,13 +468,13 @@ def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
         if schema is not None:
             references, depth = _references(schema)
             n_rules += len(references) * depth
-    if n_rules > MOST_RULES:
-        raise GrammarError(f"the grammar has {n_rules} rules; llguidance reads at most {MOST_RULES}; split the grammar")
+    if n_rules > MAX_RULES:
+        raise GrammarError(f"the grammar has {n_rules} rules; llguidance reads at most {MAX_RULES}; split the grammar")
 
 
 def _references(schema: object) -> tuple[set[str], int]:
     """Return what a schema refers to, and its depth."""
-    found: set[str] = set()
+    references: set[str] = set()
     deepest = 0
     waiting = [(schema, 0)]
     while waiting:
@@ -482,11 +482,11 @@ def _references(schema: object) -> tuple[set[str], int]:
         deepest = max(deepest, depth)
         if isinstance(part, dict):
             if isinstance(part.get("$ref"), str):
-                found.add(part["$ref"])
+                references.add(part["$ref"])
             waiting += [(value, depth + 1) for value in part.values()]
         elif isinstance(part, list):
             waiting += [(value, depth + 1) for value in part]
-    return found, deepest
+    return references, deepest
 
 
 class _Pieces:
