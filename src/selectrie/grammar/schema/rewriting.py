@@ -117,7 +117,7 @@ def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
 def counted(
     optional: Sequence[str], n_required: int, least: int, most: float, *, is_open: bool
 ) -> list[dict[str, Any]]:
-    """Return alternatives that give an object `least` to `most` properties.
+    """Return alternatives that limit how many properties an object has.
 
     An empty list means that every object satisfies the counts. llguidance counts
     properties with other names if it knows which of `properties` are present, but
