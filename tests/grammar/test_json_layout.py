@@ -172,8 +172,8 @@ def test_what_is_exact_in_a_list_alone_is_refused_elsewhere():
 
 def test_the_limit_is_of_values_and_of_characters():
     """One hundred thousand values are listed and one more is not; chains of references that double a value stay cheap."""
-    numbers = {"type": "integer", "minimum": 1, "maximum": finite.MOST_VALUES}
-    assert len(read_schema(numbers).texts) == finite.MOST_VALUES
+    numbers = {"type": "integer", "minimum": 1, "maximum": finite.MAX_VALUES}
+    assert len(read_schema(numbers).texts) == finite.MAX_VALUES
     assert not isinstance(read_schema({**numbers, "minimum": 0}), ListedSchema)
     twice = {
         f"d{i}": {"type": "array", "prefixItems": [{"$ref": f"#/$defs/d{i + 1}"}] * 2, "items": False, "minItems": 2}
@@ -233,7 +233,7 @@ def test_what_is_too_much_to_check_is_not_listed(monkeypatch):
     n = 50
     schema = {"allOf": [{"enum": [[i] for i in range(n)]}, {"items": {"anyOf": [{"const": i} for i in range(n)]}}]}
     assert len(finite.finite_texts(copy_schema(schema), (", ", ": "))) == n
-    monkeypatch.setattr(check, "MOST_LOOKS", n)
+    monkeypatch.setattr(check, "MAX_LOOKS", n)
     assert finite.finite_texts(copy_schema(schema), (", ", ": ")) is None
 
 

@@ -596,7 +596,7 @@ def test_a_pattern_of_names_without_some_characters(pattern):
     wrong = [
         name
         for name in SOME_NAMES
-        if check._found(name, found) != (odd.search(name) is None and check._found(name, plain.pattern))
+        if check._contains(name, found) != (odd.search(name) is None and check._contains(name, plain.pattern))
     ]
     assert wrong == []
 

@@ -8,7 +8,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers import type_sizes
 from selectrie.grammar.schema import finite, normalize
-from selectrie.grammar.schema.logic import MOST_LOOKS, Logic
+from selectrie.grammar.schema.logic import MAX_LOOKS, Logic
 
 DEPTH = 40
 
@@ -59,7 +59,7 @@ def test_definitions_that_refer_twice_are_read_once(make, last, text):
 
 def test_values_that_are_listed_over_and_over_are_not_listed(monkeypatch):
     """Three values through 2**40 ways are given up after so many, as an infinite schema is."""
-    monkeypatch.setattr(finite, "MOST_LISTED", 10_000)
+    monkeypatch.setattr(finite, "MAX_LISTED", 10_000)
     copy = normalize.copy_schema(chained(lambda one: {"allOf": [one, one]}, {"enum": [1, 2, 3]}))
     assert finite.finite_texts(copy, (", ", ": ")) is None
 
@@ -67,8 +67,8 @@ def test_values_that_are_listed_over_and_over_are_not_listed(monkeypatch):
 @pytest.mark.parametrize("key", ["oneOf", "allOf"])
 def test_logic_looks_at_so_many_pairs_and_no_more(key, monkeypatch):
     """What it has not looked at it claims nothing of."""
-    monkeypatch.setattr(normalize, "MOST_LOOKS", 2_000)
-    monkeypatch.setattr(normalize, "MOST_LOOKS_AT_A_PLACE", 500)
+    monkeypatch.setattr(normalize, "MAX_LOOKS", 2_000)
+    monkeypatch.setattr(normalize, "MAX_LOOKS_PER_POSITION", 500)
     made = chained(lambda one: {key: [one] * 10}, {"type": "string", "minLength": 3})
     schema = {"oneOf": [made.pop("$ref") and {"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}], **made}
     with pytest.raises(GrammarError):
@@ -79,13 +79,13 @@ def test_parts_of_all_of_are_bounded():
     """Sixteen levels of ten are not 10**16 parts."""
     definitions = {f"d{i}": {"allOf": [{"$ref": f"d{i + 1}"}] * 10} for i in range(20)}
     logic = Logic(lambda name: definitions.get(name, {"type": "string"}), 2020)
-    assert len(logic.parts({"$ref": "d0"}, 16)) <= 12 * MOST_LOOKS
+    assert len(logic.parts({"$ref": "d0"}, 16)) <= 12 * MAX_LOOKS
     assert logic.apart({"$ref": "d0"}, {"type": "number"}) is False
 
 
 def test_a_schema_that_grows_when_it_is_written_out_is_refused(monkeypatch):
     """`oneOf` that is written as choices of opposites copies what is inside it again at each level."""
-    monkeypatch.setattr(normalize, "MOST_SCHEMAS", 1_000)
+    monkeypatch.setattr(normalize, "MAX_SCHEMAS", 1_000)
     with pytest.raises(GrammarError, match="more than 1000 schemas"):
         Grammar.from_json_schema({"anyOf": [{"type": "string"}] * 1_001})
 

@@ -11,7 +11,7 @@ from typing import Any
 from selectrie.grammar.schema.keywords import key_of, kind_of
 from selectrie.grammar.schema.normalize import Schema, SchemaCopy
 
-MOST_LOOKS = 5_000_000
+MAX_LOOKS = 5_000_000
 """Maximum number of schemas visited for all values of one check, some seconds."""
 _HEXADECIMAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 
@@ -35,10 +35,10 @@ class Check:
         """Return whether a schema allows a value.
 
         Raises `UnknownKeywordError` if an unsupported keyword applies to the value's
-        type, and after `MOST_LOOKS` visits of schemas.
+        type, and after `MAX_LOOKS` visits of schemas.
         """
         self._n_looks += 1
-        if self._n_looks > MOST_LOOKS:
+        if self._n_looks > MAX_LOOKS:
             raise UnknownKeywordError("too much to look at")
         if isinstance(schema, bool):
             return schema
@@ -85,11 +85,13 @@ class Check:
                 self.allows(one, value[name])
                 for pattern, one in said.items()
                 for name in value
-                if _found(name, pattern)
+                if _contains(name, pattern)
             )
         patterns = schema.get("patternProperties", {})
         others = [name for name in value if name not in schema.get("properties", {})]
-        return all(self.allows(said, value[name]) for name in others if not any(_found(name, one) for one in patterns))
+        return all(
+            self.allows(said, value[name]) for name in others if not any(_contains(name, one) for one in patterns)
+        )
 
 
 _INSIDE = MappingProxyType(
@@ -105,7 +107,7 @@ def _is_of(value: Any, name: str) -> bool:
     return kind == name or (name == "integer" and kind == "number" and value == value // 1)
 
 
-def _found(text: str, pattern: str) -> bool:
+def _contains(text: str, pattern: str) -> bool:
     """Return whether a rewritten pattern is found in the text.
 
     Its only anchors are those of the whole text.
@@ -127,7 +129,7 @@ _PLAIN: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = MappingProxyType(
         "multipleOf": ("number", _is_multiple),
         "minLength": ("string", lambda value, said: len(value) >= said),
         "maxLength": ("string", lambda value, said: len(value) <= said),
-        "pattern": ("string", _found),
+        "pattern": ("string", _contains),
         "minItems": ("array", lambda value, said: len(value) >= said),
         "maxItems": ("array", lambda value, said: len(value) <= said),
         "minProperties": ("object", lambda value, said: len(value) >= said),

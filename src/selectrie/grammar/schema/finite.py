@@ -20,14 +20,14 @@ from typing import Any
 
 from selectrie.grammar.schema.check import Check, UnknownKeywordError
 from selectrie.grammar.schema.keywords import key_of, types_of
-from selectrie.grammar.schema.normalize import MOST_DEPTH, Schema, SchemaCopy
+from selectrie.grammar.schema.normalize import MAX_DEPTH, Schema, SchemaCopy
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """Maximum number of listed values; a larger schema is treated like an infinite one."""
-MOST_CHARACTERS = 20_000_000
+MAX_CHARACTERS = 20_000_000
 """Maximum number of characters of texts, and of values they are chosen from."""
 
-MOST_LISTED = 5_000_000
+MAX_LISTED = 5_000_000
 """Maximum number of values made of definitions, counted for each reference."""
 
 _ABSENT = object()
@@ -67,17 +67,17 @@ class _Values:
     """Finitely many values, made on demand. Duplicates are possible.
 
     Attributes:
-        most: Upper bound on the number of values.
+        max_values: Upper bound on the number of values.
         size: Approximate number of characters of their texts together.
         each: Makes the values.
     """
 
-    most: int
+    max_values: int
     size: int
     each: Callable[[], Iterable[Any]]
 
     def __post_init__(self) -> None:
-        if self.most > MOST_VALUES or self.size > MOST_CHARACTERS:
+        if self.max_values > MAX_VALUES or self.size > MAX_CHARACTERS:
             raise _UnlistedError
 
 
@@ -99,7 +99,7 @@ class _Reader:
         These are the smallest set of values left by any part of the schema, filtered by
         the other parts.
         """
-        if isinstance(schema, bool) or depth > MOST_DEPTH:
+        if isinstance(schema, bool) or depth > MAX_DEPTH:
             if schema is not False:
                 raise _UnlistedError
             return _constants([])
@@ -115,21 +115,21 @@ class _Reader:
 
     def _common(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
         """Return the values of the smallest schema, filtered by all other schemas."""
-        found: list[tuple[int, _Values]] = []
+        candidates: list[tuple[int, _Values]] = []
         for index, (listed, _) in enumerate(ways):
             with suppress(_UnlistedError):
-                found.append((index, listed()))
-        if not found:
+                candidates.append((index, listed()))
+        if not candidates:
             raise _UnlistedError
-        index, fewest = min(found, key=lambda one: one[1].most)
-        known = dict(found)
+        index, fewest = min(candidates, key=lambda one: one[1].max_values)
+        known = dict(candidates)
         others = [(known.get(i), test) for i, (_, test) in enumerate(ways) if i != index]
 
         def each() -> Iterator[Any]:
             tests = [self._test(values, schema) for values, schema in others]
             return (value for value in fewest.each() if all(allows(value) for allows in tests))
 
-        return _Values(fewest.most, fewest.size, each)
+        return _Values(fewest.max_values, fewest.size, each)
 
     def _test(self, values: _Values | None, schema: Schema) -> Callable[[Any], bool]:
         """Return a test whether a schema allows a value.
@@ -164,17 +164,17 @@ class _Reader:
         if name not in self._known:
             self._known[name] = None
             self._known[name] = self.values(self._definitions[name], depth + 1)
-        found = self._known[name]
-        if found is None:
+        values = self._known[name]
+        if values is None:
             raise _UnlistedError
 
         def each() -> Iterable[Any]:
-            self._n_listed += 1 + found.most
-            if self._n_listed > MOST_LISTED:
+            self._n_listed += 1 + values.max_values
+            if self._n_listed > MAX_LISTED:
                 raise _UnlistedError
-            return found.each()
+            return values.each()
 
-        return _Values(found.most, found.size, each)
+        return _Values(values.max_values, values.size, each)
 
     def _typed(self, schema: dict[str, Any], depth: int) -> _Values:
         """Return the values that a schema's types and their keywords allow."""
@@ -196,13 +196,13 @@ class _Reader:
 
     def _arrays(self, schema: dict[str, Any], depth: int) -> _Values:
         first, rest = schema.get("prefixItems", []), schema.get("items", True)
-        least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
-        most = min(most, len(first)) if rest is False else most
-        if most > MOST_VALUES:
+        min_items, max_items = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+        max_items = min(max_items, len(first)) if rest is False else max_items
+        if max_items > MAX_VALUES:
             raise _UnlistedError
-        items = [self.values(one, depth + 1) for one in first[:most]]
-        if most > len(items):
-            items += [self.values(rest, depth + 1)] * (most - len(items))
+        items = [self.values(one, depth + 1) for one in first[:max_items]]
+        if max_items > len(items):
+            items += [self.values(rest, depth + 1)] * (max_items - len(items))
         columns: list[list[Any]] = []
 
         def arrays(n: int) -> Iterator[list[Any]]:
@@ -211,9 +211,9 @@ class _Reader:
                 columns.append(columns[-1] if is_repeated else list(items[index].each()))
             return map(list, product(*columns[:n]))
 
-        sizes = list(_running(items, ["  "] * len(items)))[least:]
+        sizes = list(_running(items, ["  "] * len(items)))[min_items:]
         return _united(
-            [_Values(*size, partial(arrays, n) if size[0] else tuple) for n, size in enumerate(sizes, least)], iter
+            [_Values(*size, partial(arrays, n) if size[0] else tuple) for n, size in enumerate(sizes, min_items)], iter
         )
 
     def _objects(self, schema: dict[str, Any], depth: int) -> _Values:
@@ -227,14 +227,18 @@ class _Reader:
             one if name in required else _united([one, _constants([_ABSENT])], iter)
             for name, one in zip(properties, members, strict=True)
         ]
-        least, most = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
+        min_properties, max_properties = schema.get("minProperties", 0), schema.get("maxProperties", math.inf)
 
         def named(values: Sequence[Any]) -> dict[str, Any]:
             pairs = zip(properties, values, strict=True)
             return {name: value for name, value in pairs if value is not _ABSENT}
 
-        found = _products(members, [f'"{name}": , ' for name in properties], named)
-        return _Values(found.most, found.size, lambda: (one for one in found.each() if least <= len(one) <= most))
+        objects = _products(members, [f'"{name}": , ' for name in properties], named)
+        return _Values(
+            objects.max_values,
+            objects.size,
+            lambda: (one for one in objects.each() if min_properties <= len(one) <= max_properties),
+        )
 
 
 _APPLICATORS = ("const", "enum", "$ref", "anyOf", "oneOf")
@@ -265,9 +269,9 @@ def _whole_numbers(schema: dict[str, Any]) -> _Values:
     step = schema.get("multipleOf", 1)
     first = -(-math.ceil(schema["minimum"]) // step) * step
     numbers = range(first, math.floor(schema["maximum"]) + 1, step)
-    most = max(0, (numbers.stop - first + step - 1) // step)  # `len` fails beyond 2**63
+    n_numbers = max(0, (numbers.stop - first + step - 1) // step)  # `len` fails beyond 2**63
     longest = max(len(str(first)), len(str(schema["maximum"])))
-    return _Values(most, longest * most, lambda: numbers)
+    return _Values(n_numbers, longest * n_numbers, lambda: numbers)
 
 
 def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[Sequence[Any]], Any]) -> _Values:
@@ -278,28 +282,28 @@ def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[S
         around: The text beside the value of each part.
         make: Combines one value of each part.
     """
-    *_, (most, size) = _running(parts, around)
+    *_, (max_values, size) = _running(parts, around)
 
     def each() -> Iterator[Any]:
-        return map(make, product(*(list(part.each()) for part in parts))) if most else iter(())
+        return map(make, product(*(list(part.each()) for part in parts))) if max_values else iter(())
 
-    return _Values(most, size, each)
+    return _Values(max_values, size, each)
 
 
 def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the number and the size of the products of the first 0, 1, 2, … parts."""
-    most, size = 1, 0
-    yield most, 2 * most
+    max_values, size = 1, 0
+    yield max_values, 2 * max_values
     for part, text in zip(parts, around, strict=True):
-        size = size * part.most + most * part.size + most * part.most * len(text)
-        most *= part.most
-        yield most, size + 2 * most
+        size = size * part.max_values + max_values * part.size + max_values * part.max_values * len(text)
+        max_values *= part.max_values
+        yield max_values, size + 2 * max_values
 
 
 def _united(parts: Sequence[_Values], chosen: Callable[[Iterable[Any]], Iterable[Any]]) -> _Values:
     """Return the values of all parts, filtered by `chosen`."""
     return _Values(
-        sum(part.most for part in parts),
+        sum(part.max_values for part in parts),
         sum(part.size for part in parts),
         lambda: chosen(value for part in parts for value in part.each()),
     )

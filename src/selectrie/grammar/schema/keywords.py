@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from selectrie.errors import GrammarError
 from selectrie.grammar.readers.formats import UNHELD, format_pattern
 from selectrie.grammar.schema.patterns import PatternError, Rewritten, is_spelled, rewrite_pattern
-from selectrie.grammar.schema.ranges import LEAST_POSITIVE, ranged
+from selectrie.grammar.schema.ranges import MIN_POSITIVE, ranged
 
 TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 APPLICATORS = ("const", "enum", "allOf", "anyOf", "oneOf", "$ref")
@@ -35,29 +35,29 @@ DECIDING = frozenset(("type", "then", "else", "minContains", "maxContains")).uni
     APPLICATORS, NUMERIC, TEXTUAL, LISTED, NAMED, REWRITTEN, _UNSUPPORTED, _FORMER
 )
 """Keywords that refuse values in some draft."""
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Maximum of `minLength` and `maxLength`, which a grammar spells out."""
-MOST_MULTIPLE = 100_000
+MAX_MULTIPLE = 100_000
 """Maximum of `multipleOf`.
 
 llguidance has a state for each remainder, and takes minutes for millions.
 """
-MOST_STEP_PLACES = 6
+MAX_STEP_DECIMALS = 6
 """Maximum decimal places of `multipleOf`: llguidance multiplies digits in 32 bits."""
 EXACT = 2**53
 """Largest whole number that a double represents exactly, with all smaller ones.
 
 See RFC 8259, section 6.
 """
-MOST_WHOLE = 2**63 - 1
+MAX_WHOLE = 2**63 - 1
 """The greatest integer of llguidance, which first converts a bound to a double."""
-MOST_INWARD = 10**17
+MAX_INWARD = 10**17
 """Largest bound whose allowed numbers are further from zero.
 
 llguidance spells these numbers up to the next power of ten, which must be one of its
 integers.
 """
-DIGITS, MOST_PLACES = 15, 22
+DIGITS, MAX_DECIMALS = 15, 22
 """Digits and decimal places of fractions that become doubles with one rounding.
 
 The digits are below 2**53, and the powers of ten are exact doubles (Clinger 1990).
@@ -70,10 +70,10 @@ def refuse(pointer: str, keyword: str, reason: str) -> GrammarError:
     return GrammarError(f"{keyword} at {pointer}: {reason}")
 
 
-def shown(value: object, most: int = 60) -> str:
+def shown(value: object, max_length: int = 60) -> str:
     """Return a value as messages show it."""
     text = repr(value)
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
 def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
@@ -117,24 +117,24 @@ def key_of(value: Any) -> Hashable:
     return (bool, value) if isinstance(value, bool) else value  # Python's True equals 1
 
 
-def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, most: int) -> int | None:
+def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, max_count: int) -> int | None:
     """Return a count of characters, items or properties, or None without the keyword.
 
     Args:
         schema: The schema.
         keyword: The keyword.
         pointer: JSON pointer of the schema.
-        most: What a grammar spells out. A larger upper bound (`max…`) is reduced to it;
-            a larger lower bound is refused.
+        max_count: What a grammar spells out. A larger upper bound (`max…`) is reduced
+            to it; a larger lower bound is refused.
     """
     value = schema.get(keyword)
     if value is None and keyword not in schema:
         return None
     if not is_count(value):
         raise refuse(pointer, keyword, f"{shown(value)}; expected a whole number of at least 0")
-    if value > most and not keyword.startswith("max"):
-        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar can spell out ({most})")
-    return int(min(value, most))
+    if value > max_count and not keyword.startswith("max"):
+        raise refuse(pointer, keyword, f"{shown(value)} is more than a grammar can spell out ({max_count})")
+    return int(min(value, max_count))
 
 
 def numeric(
@@ -143,7 +143,7 @@ def numeric(
     pointer: str,
     *,
     draft: int,
-    places: int,
+    max_decimals: int,
     listed_only: list[GrammarError],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return inclusive bounds, and the types.
@@ -158,7 +158,7 @@ def numeric(
         types: Its types.
         pointer: JSON pointer of the schema.
         draft: The draft of JSON Schema.
-        places: Maximum decimal places of the numbers that are added again.
+        max_decimals: Maximum decimal places of the numbers that are added again.
         listed_only: Receives errors about bounds that llguidance cannot represent.
     """
     copy: dict[str, Any] = {}
@@ -176,9 +176,9 @@ def numeric(
             listed_only.append(_too_wide(pointer, exclusive if keyword not in schema else keyword, bound))
     low, high = copy.get("minimum"), copy.get("maximum")
     ways = [steps] if steps else []
-    is_wide = max(abs(low or 0), abs(high or 0)) > MOST_INWARD  # only a list supports such bounds
+    is_wide = max(abs(low or 0), abs(high or 0)) > MAX_INWARD  # only a list supports such bounds
     if "number" in types and not is_wide and not low == high is None and (low is None or high is None or low <= high):
-        pieces = ranged(low, high, places)
+        pieces = ranged(low, high, max_decimals)
         if len(pieces) > 1:
             copy = {key: value for key, value in copy.items() if key == "multipleOf"}
             ways.append(pieces)
@@ -197,29 +197,33 @@ def _multiples(
     each number of places has a separate step.
     """
     number = Decimal(repr(_number(schema, "multipleOf", pointer))).normalize()
-    n_places = max(0, -int(number.as_tuple().exponent))
-    coefficient = int(number.scaleb(n_places))
-    if number <= 0 or n_places > MOST_STEP_PLACES or (n_places and "number" not in types and "integer" not in types):
-        reason = f"expected a number above 0 with at most {MOST_STEP_PLACES} decimal places"
+    n_decimals = max(0, -int(number.as_tuple().exponent))
+    coefficient = int(number.scaleb(n_decimals))
+    if (
+        number <= 0
+        or n_decimals > MAX_STEP_DECIMALS
+        or (n_decimals and "number" not in types and "integer" not in types)
+    ):
+        reason = f"expected a number above 0 with at most {MAX_STEP_DECIMALS} decimal places"
         raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])}; {reason}")
-    if coefficient > MOST_MULTIPLE:
-        reason = f"{shown(schema['multipleOf'])} is more than a grammar can spell out ({MOST_MULTIPLE})"
+    if coefficient > MAX_MULTIPLE:
+        reason = f"{shown(schema['multipleOf'])} is more than a grammar can spell out ({MAX_MULTIPLE})"
         raise refuse(pointer, "multipleOf", reason)
-    if not n_places or "number" not in types:
-        whole = math.lcm(coefficient, 10**n_places) // 10**n_places
+    if not n_decimals or "number" not in types:
+        whole = math.lcm(coefficient, 10**n_decimals) // 10**n_decimals
         return [{"multipleOf": whole}], tuple("integer" if name == "number" else name for name in types)
-    found: dict[Decimal, None] = {}
-    for n in range(n_places + 1):
-        step = Decimal(math.lcm(coefficient, 10 ** (n_places - n))).scaleb(-n_places).normalize()
+    steps: dict[Decimal, None] = {}
+    for n in range(n_decimals + 1):
+        step = Decimal(math.lcm(coefficient, 10 ** (n_decimals - n))).scaleb(-n_decimals).normalize()
         if _scaled(float(step)) != step:
             raise refuse(pointer, "multipleOf", f"{shown(schema['multipleOf'])} is not exact in llguidance")
-        found[step] = None
+        steps[step] = None
     return [
         {
             "type": "integer" if step == int(step) else "number",
             "multipleOf": int(step) if step == int(step) else float(step),
         }
-        for step in found
+        for step in steps
     ], types
 
 
@@ -228,11 +232,11 @@ def _scaled(number: float) -> Decimal:
 
     It multiplies by ten until no fraction is left.
     """
-    n_places = 0
-    while number % 1 and n_places <= 2 * MOST_STEP_PLACES:
+    n_decimals = 0
+    while number % 1 and n_decimals <= 2 * MAX_STEP_DECIMALS:
         number *= 10
-        n_places += 1
-    return Decimal(number).scaleb(-n_places).normalize()
+        n_decimals += 1
+    return Decimal(number).scaleb(-n_decimals).normalize()
 
 
 def _bound(
@@ -266,7 +270,7 @@ def _bound(
         elif abs(limit) > EXACT:
             raise _too_wide(pointer, exclusive, limit)  # the next double is further away than the next whole number
         else:
-            bounds.append(sign * LEAST_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
+            bounds.append(sign * MIN_POSITIVE if limit == 0 else math.nextafter(float(limit), inward))
     if not bounds:
         return None
     bound = max(bounds) if sign > 0 else min(bounds)
@@ -282,10 +286,10 @@ def _is_held(bound: float, inward: float, *, whole: bool) -> bool:
 
     It converts the bound to a double, and spells the digits of that.
     """
-    if abs(bound) <= EXACT or (whole and bound == MOST_WHOLE and inward < 0):
+    if abs(bound) <= EXACT or (whole and bound == MAX_WHOLE and inward < 0):
         return True
-    most = MOST_INWARD if (bound > 0) == (inward > 0) or not whole else MOST_WHOLE
-    return abs(bound) <= most and float(bound) == bound and (whole or _n_digits(bound) <= DIGITS)
+    max_magnitude = MAX_INWARD if (bound > 0) == (inward > 0) or not whole else MAX_WHOLE
+    return abs(bound) <= max_magnitude and float(bound) == bound and (whole or _n_digits(bound) <= DIGITS)
 
 
 def _n_digits(number: float) -> int:
@@ -300,12 +304,12 @@ def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
 def _short(number: float, rounding: str) -> int | float:
     """Return the nearest number on one side with few digits.
 
-    It has at most `DIGITS` digits and `MOST_PLACES` decimal places, or is the nearest
+    It has at most `DIGITS` digits and `MAX_DECIMALS` decimal places, or is the nearest
     whole number if that many digits cannot hold all of its digits.
     """
     exact = Decimal(repr(number))
-    place = min(0, max(exact.adjusted() + 1 - DIGITS, -MOST_PLACES))
-    short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(place), rounding=rounding)
+    exponent = min(0, max(exact.adjusted() + 1 - DIGITS, -MAX_DECIMALS))
+    short = exact if is_short(number) else exact.quantize(Decimal(1).scaleb(exponent), rounding=rounding)
     return int(short) if short == int(short) else float(short)
 
 
@@ -315,7 +319,7 @@ def is_short(number: float) -> bool:
     llguidance's conversion is slightly wrong from the 16th digit on.
     """
     digits = Decimal(repr(number)).normalize().as_tuple()
-    return len(digits.digits) <= DIGITS and -MOST_PLACES <= int(digits.exponent) <= 0
+    return len(digits.digits) <= DIGITS and -MAX_DECIMALS <= int(digits.exponent) <= 0
 
 
 def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | float:
@@ -335,7 +339,7 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
     """
     copy: dict[str, Any] = {}
     for keyword in ("minLength", "maxLength"):
-        count = count_of(schema, keyword, pointer, MOST_CHARACTERS)
+        count = count_of(schema, keyword, pointer, MAX_CHARACTERS)
         if count is not None:
             copy[keyword] = count
     patterns = []

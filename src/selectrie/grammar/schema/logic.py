@@ -17,11 +17,11 @@ from selectrie.grammar.schema.keywords import DECIDING, TYPES, is_number, key_of
 from selectrie.grammar.schema.patterns import UNSPELLED
 
 KINDS = frozenset(("null", "boolean", "number", "string", "array", "object"))
-MOST_STEPS = 16
+MAX_STEPS = 16
 """Maximum depth of references and nested schemas that is followed."""
-MOST_LOOKS = 20_000
+MAX_LOOKS = 20_000
 """Maximum number of pairs of schemas compared for one schema."""
-MOST_EXCLUDED = 64
+MAX_EXCLUDED = 64
 """Maximum number of texts excluded by a negation, which spells them out."""
 _SPANS = {
     "string": ("minLength", "maxLength"),
@@ -43,7 +43,7 @@ _BOUNDS = {
     "exclusiveMaximum": "minimum",
 }
 """Bounds of numbers, and their negations."""
-_NEVER = frozenset(least for least, _ in _SPANS.values())
+_NEVER = frozenset(min_key for min_key, _ in _SPANS.values())
 """Keywords of a lower count; a value of 0 refuses nothing."""
 
 Parts = list[dict[str, Any]]
@@ -69,7 +69,7 @@ class Logic:
     looks: int = 0
     kinds_of: dict[tuple[int, int], tuple[object, frozenset[str]]] = field(default_factory=dict)
 
-    def kinds(self, schema: object, steps: int = MOST_STEPS) -> frozenset[str]:
+    def kinds(self, schema: object, steps: int = MAX_STEPS) -> frozenset[str]:
         """Return the types that a schema may allow; whole numbers are numbers."""
         if not isinstance(schema, dict) or not steps:
             return KINDS if schema is not False else frozenset()
@@ -95,12 +95,12 @@ class Logic:
             kinds &= {kind_of(value) for value in schema["enum"]}
         return kinds
 
-    def apart(self, one: object, other: object, steps: int = MOST_STEPS) -> bool:
+    def apart(self, one: object, other: object, steps: int = MAX_STEPS) -> bool:
         """Return whether it is proved that no value is valid against both schemas."""
         self.looks += 1
         if one is False or other is False:
             return True
-        if not steps or self.looks > MOST_LOOKS or not isinstance(one, dict) or not isinstance(other, dict):
+        if not steps or self.looks > MAX_LOOKS or not isinstance(one, dict) or not isinstance(other, dict):
             return False
         ones, others = self.parts(one, steps), self.parts(other, steps)
         if any(is_base(part.get(key)) for part in (*ones, *others) for key in ("$id", "id")):
@@ -124,23 +124,23 @@ class Logic:
         """Return schemas that must hold together.
 
         These are the schema itself, what it refers to, and each part of `allOf`. After
-        `MOST_LOOKS`, only some of them are returned.
+        `MAX_LOOKS`, only some of them are returned.
         """
         if not isinstance(schema, dict):
             return [] if schema is not False else [{"enum": []}]
-        found: Parts = [schema]
+        parts: Parts = [schema]
         self.looks += 1
-        if self.looks > MOST_LOOKS:
-            return found
+        if self.looks > MAX_LOOKS:
+            return parts
         if "$ref" in schema and steps:
             followed = self.parts(self._known_target(schema), steps - 1)
             if self.draft <= 7:
                 return followed
-            found += followed
+            parts += followed
         if steps and isinstance(schema.get("allOf"), list):
             for part in schema["allOf"]:
-                found += self.parts(part, steps - 1)
-        return found
+                parts += self.parts(part, steps - 1)
+        return parts
 
     def _known_target(self, schema: Mapping[str, Any]) -> object:
         """Return what a schema refers to, or if unknown a schema that allows all."""
@@ -169,7 +169,7 @@ class Logic:
         """Return whether the bounds allow no number."""
         lows, highs, opens = [-math.inf], [math.inf], set[float]()
         for part in (*ones, *others):
-            for key, exclusive, found in (
+            for key, exclusive, limits in (
                 ("minimum", "exclusiveMinimum", lows),
                 ("maximum", "exclusiveMaximum", highs),
             ):
@@ -178,9 +178,9 @@ class Logic:
                     excluded = part.get(key)
                 limit = part.get(key)
                 if is_number(limit) and limit >= -math.inf:
-                    found.append(limit)
+                    limits.append(limit)
                 if is_number(excluded) and excluded >= -math.inf:
-                    found.append(excluded)
+                    limits.append(excluded)
                     opens.add(excluded)
         return max(lows) > min(highs) or (max(lows) == min(highs) and max(lows) in opens)
 
@@ -197,13 +197,13 @@ class Logic:
             if isinstance(name, str)
         }
         for name in required:
-            mine = [found for part in ones if (found := _of_name(part, name)) is not None]
-            theirs = [found for part in others if (found := _of_name(part, name)) is not None]
+            mine = [inner for part in ones if (inner := _of_name(part, name)) is not None]
+            theirs = [inner for part in others if (inner := _of_name(part, name)) is not None]
             if False in theirs or any(self.apart(a, b, steps - 1) for a in mine for b in theirs):
                 return True
         return False
 
-    def opposite(self, schema: object, steps: int = MOST_STEPS) -> object:
+    def opposite(self, schema: object, steps: int = MAX_STEPS) -> object:
         """Return a schema of exactly the values that a schema refuses.
 
         Raises `InexpressibleError`.
@@ -211,7 +211,7 @@ class Logic:
         if isinstance(schema, bool):
             return not schema
         self.looks += 1
-        if not isinstance(schema, dict) or not steps or self.looks > MOST_LOOKS:
+        if not isinstance(schema, dict) or not steps or self.looks > MAX_LOOKS:
             raise InexpressibleError("schemas or references are nested too deeply")
         if is_base(schema.get("$id")) or is_base(schema.get("id")):
             raise InexpressibleError("the schema has an $id, which may change its references")
@@ -235,9 +235,9 @@ class Logic:
             return _other_values([value] if key == "const" else value, self.draft)
         if key == "required" and isinstance(value, list):
             return [{"type": "object", "properties": {name: False}} for name in value]
-        found = _other_span(key, value) if self.draft != 4 or key not in _BOUNDS else None
-        if found is not None or (key in _NEVER and value == 0):
-            return [found] if found else []
+        opposite = _other_span(key, value) if self.draft != 4 or key not in _BOUNDS else None
+        if opposite is not None or (key in _NEVER and value == 0):
+            return [opposite] if opposite else []
         raise InexpressibleError(f"a grammar cannot express the negation of {key}")
 
     def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
@@ -281,10 +281,10 @@ def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
     """Return whether the lower counts exceed the upper ones."""
     counts: tuple[list[float], list[float]] = ([0], [math.inf])
     for part in parts:
-        for found, key in zip(counts, keys, strict=True):
+        for bounds, key in zip(counts, keys, strict=True):
             value = part.get(key)
             if is_number(value):
-                found.append(value)
+                bounds.append(value)
     return max(counts[0]) > min(counts[1])
 
 
@@ -296,8 +296,8 @@ def _of_name(schema: Mapping[str, Any], name: str) -> object:
     """
     properties = schema.get("properties")
     if isinstance(properties, dict) and name in properties:
-        found: object = properties[name]
-        return found
+        entry: object = properties[name]
+        return entry
     return False if schema.get("additionalProperties") is False and not schema.get("patternProperties") else None
 
 
@@ -320,11 +320,11 @@ def _other_span(key: str, value: object) -> dict[str, Any] | None:
         return None
     if key in _BOUNDS:
         return {"type": "number", _BOUNDS[key]: value}
-    for kind, (least, most) in _SPANS.items():
-        if key == least and value == int(value):
-            return {"type": kind, most: int(value) - 1} if value > 0 else None
-        if key == most and value == int(value):
-            return {"type": kind, least: int(value) + 1}
+    for kind, (min_key, max_key) in _SPANS.items():
+        if key == min_key and value == int(value):
+            return {"type": kind, max_key: int(value) - 1} if value > 0 else None
+        if key == max_key and value == int(value):
+            return {"type": kind, min_key: int(value) + 1}
     return None
 
 
@@ -362,8 +362,8 @@ def _between(numbers: list[float], draft: int) -> list[object]:
 
 def other_strings(texts: list[str]) -> str:
     """Return a pattern of every text except these."""
-    if len(texts) > MOST_EXCLUDED:
-        raise InexpressibleError(f"a negation excludes {len(texts)} texts; the maximum is {MOST_EXCLUDED}")
+    if len(texts) > MAX_EXCLUDED:
+        raise InexpressibleError(f"a negation excludes {len(texts)} texts; the maximum is {MAX_EXCLUDED}")
     return f"^{_others(sorted(set(texts)))}$"
 
 

@@ -36,43 +36,43 @@ from selectrie.grammar.schema.keywords import (
     textual,
     types_of,
 )
-from selectrie.grammar.schema.logic import MOST_LOOKS as MOST_LOOKS_AT_A_PLACE
+from selectrie.grammar.schema.logic import MAX_LOOKS as MAX_LOOKS_PER_POSITION
 from selectrie.grammar.schema.logic import InexpressibleError, Logic, is_base
 from selectrie.grammar.schema.patterns import class_of, rewrite_name
-from selectrie.grammar.schema.ranges import MOST_PLACES
+from selectrie.grammar.schema.ranges import MAX_DECIMALS
 from selectrie.grammar.schema.rewriting import counted, rewritten
 
 Schema = dict[str, Any] | bool
 
-MOST_DEPTH = 64
+MAX_DEPTH = 64
 """Maximum nesting of schemas; llguidance stops at 128 by its own count."""
-MOST_SCHEMAS = 100_000
+MAX_SCHEMAS = 100_000
 """Maximum number of copied schemas.
 
 Includes those that keywords are rewritten into: a schema inside `oneOf`, `if` and the
 like is copied once more for each of these around it.
 """
-MOST_LOOKS = 200_000
+MAX_LOOKS = 200_000
 """Maximum number of pairs of schemas compared, in all places together."""
-MOST_ITEMS = 2_000
+MAX_ITEMS = 2_000
 """Maximum of `minItems`, `maxItems` and `minProperties`, which a grammar spells out."""
-MOST_OPTIONAL = 4_000
+MAX_OPTIONAL = 4_000
 """Maximum number of optional properties of one schema.
 
 Each of them takes four of llguidance's 20 000 items at one place.
 """
 
-MOST_PRODUCT = 2**32 - 1
+MAX_PRODUCT = 2**32 - 1
 """Largest product that llguidance computes for `multipleOf`."""
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Maximum number of places of a keyword that a message names."""
-MOST_PLACES_NOTED = 100
+MAX_POINTERS = 100
 """Maximum number of places of a keyword that are recorded for messages."""
-MOST_STEP = 100
+MAX_STEP = 100
 """Maximum number of characters of one step of a pointer in messages."""
-MOST_WAYS = 128
+MAX_WAYS = 128
 """Maximum number of schemas of `oneOf` that are compared pair by pair."""
-MOST_EXCLUDED = 8
+MAX_EXCLUDED = 8
 """Maximum number of schemas of `oneOf` that are written so as to exclude each other."""
 
 SIMPLE = frozenset(("type", *NUMERIC, *TEXTUAL, *LISTED, *NAMED))
@@ -92,8 +92,8 @@ class SchemaCopy:
         root: The schema.
         definitions: The schemas that references name, as in `{"$ref": "#/$defs/name"}`.
         pointers: Where each definition is in the original schema.
-        places: Where the first keywords of `LEFT` are in the original schema, for
-            messages.
+        keyword_pointers: Where the first keywords of `LEFT` are in the original
+            schema, for messages.
         notes: Keywords that have no effect although a reader may expect one.
         listed_only: Errors about numbers that are exact only in a list of values. The
             first one is raised if the schema is not listed.
@@ -102,7 +102,7 @@ class SchemaCopy:
     root: Schema
     definitions: Mapping[str, Schema]
     pointers: Mapping[str, str]
-    places: Mapping[str, Sequence[str]]
+    keyword_pointers: Mapping[str, Sequence[str]]
     notes: tuple[str, ...] = ()
     listed_only: tuple[GrammarError, ...] = ()
 
@@ -117,7 +117,7 @@ def clipped_step(step: str) -> str:
 
     A pointer is made for every schema, so no step may be long.
     """
-    return step if len(step) <= MOST_STEP else step[: MOST_STEP - 1] + "…"
+    return step if len(step) <= MAX_STEP else step[: MAX_STEP - 1] + "…"
 
 
 def copy_schema(schema: object) -> SchemaCopy:
@@ -159,17 +159,17 @@ class _Copier:
     draft: int = field(init=False, default=2020)
     names: dict[str, str] = field(init=False, default_factory=dict)
     waiting: deque[tuple[str, object, _Position]] = field(init=False, default_factory=deque)
-    found: dict[str, list[str]] = field(init=False, default_factory=dict)
+    keyword_pointers: dict[str, list[str]] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
     listed_only: list[GrammarError] = field(init=False, default_factory=list)
     logic: Logic = field(init=False)
     last_logic: Logic = field(init=False)
-    places: int = field(init=False, default=MOST_PLACES)
+    max_decimals: int = field(init=False, default=MAX_DECIMALS)
     n_copied: int = field(init=False, default=0)
     n_looks: int = field(init=False, default=0)
 
     def copied(self) -> SchemaCopy:
-        self.places = _places_beside(self.schema)
+        self.max_decimals = _decimals_beside(self.schema)
         if isinstance(self.schema, dict) and "$schema" in self.schema:
             self.draft = _draft_of(self.schema["$schema"])
         self.logic = self.last_logic = Logic(self._target, self.draft)
@@ -182,7 +182,7 @@ class _Copier:
             root,
             definitions,
             {name: at for at, name in self.names.items()},
-            self.found,
+            self.keyword_pointers,
             tuple(dict.fromkeys(self.notes)),
             tuple(self.listed_only),
         )
@@ -226,14 +226,14 @@ class _Copier:
     def _count_one(self, position: _Position) -> None:
         """Count a copied schema, and raise an error if there are too many."""
         self.n_copied += 1
-        if self.n_copied > MOST_SCHEMAS:
-            reason = f"the schema expands to more than {MOST_SCHEMAS} schemas; use fewer keywords"
+        if self.n_copied > MAX_SCHEMAS:
+            reason = f"the schema expands to more than {MAX_SCHEMAS} schemas; use fewer keywords"
             raise GrammarError(f"{position.pointer}: {reason}")
 
     def _note(self, keyword: str, position: _Position) -> None:
         """Record where a keyword is that llguidance may refuse."""
-        pointers = self.found.setdefault(keyword, [])
-        if len(pointers) < MOST_PLACES_NOTED and position.pointer not in pointers[-1:]:
+        pointers = self.keyword_pointers.setdefault(keyword, [])
+        if len(pointers) < MAX_POINTERS and position.pointer not in pointers[-1:]:
             pointers.append(position.pointer)
 
     def _opened(self, schema: object, position: _Position) -> tuple[dict[str, Any], _Position]:
@@ -243,8 +243,8 @@ class _Copier:
         """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
             raise GrammarError(f"{position.pointer}: a schema must be an object or a bool, not {shown(schema)}")
-        if position.depth > MOST_DEPTH:
-            raise GrammarError(f"{position.pointer}: schemas are nested more than {MOST_DEPTH} levels deep")
+        if position.depth > MAX_DEPTH:
+            raise GrammarError(f"{position.pointer}: schemas are nested more than {MAX_DEPTH} levels deep")
         if position.depth and any(is_base(schema.get(key)) for key in ("$id", "id")):
             position = _Position(position.pointer, position.depth, rebased=True)
         if "$ref" in schema and self.draft <= 7:
@@ -291,10 +291,10 @@ class _Copier:
         parts: list[tuple[object, _Position]] = []
         for key in (key for key in REWRITTEN if key in schema):
             try:
-                found = rewritten(key, schema, self._logic_at(position))
+                schemas = rewritten(key, schema, self._logic_at(position))
             except InexpressibleError as error:
                 raise refuse(position.pointer, key, str(error)) from error
-            parts += [(part, position.at(key)) for part in found if part is not True]
+            parts += [(part, position.at(key)) for part in schemas if part is not True]
         return parts
 
     def _applicator(self, key: str, value: object, position: _Position) -> object:
@@ -324,7 +324,7 @@ class _Copier:
         """
         self.n_looks += self.last_logic.looks
         self.last_logic = Logic(_unknown, self.draft) if position.rebased else self.logic
-        self.last_logic.looks = 0 if self.n_looks < MOST_LOOKS else MOST_LOOKS_AT_A_PLACE
+        self.last_logic.looks = 0 if self.n_looks < MAX_LOOKS else MAX_LOOKS_PER_POSITION
         return self.last_logic
 
     @staticmethod
@@ -333,7 +333,7 @@ class _Copier:
         kinds = [logic.kinds(one) for one in schemas]
         if sum(map(len, kinds)) == len(frozenset().union(*kinds)):
             return True
-        return len(schemas) <= MOST_WAYS and all(logic.apart(*pair) for pair in combinations(schemas, 2))
+        return len(schemas) <= MAX_WAYS and all(logic.apart(*pair) for pair in combinations(schemas, 2))
 
     @staticmethod
     def _only_one(schemas: list[object], logic: Logic) -> list[object]:
@@ -341,7 +341,7 @@ class _Copier:
 
         Raises `InexpressibleError`.
         """
-        if len(schemas) > MOST_EXCLUDED:
+        if len(schemas) > MAX_EXCLUDED:
             raise InexpressibleError(f"{len(schemas)} schemas may overlap")
         opposites = [logic.opposite(one) for one in schemas]
         ways = []
@@ -389,7 +389,12 @@ class _Copier:
         parts: list[dict[str, Any]] = []
         if {"number", "integer"} & set(types):
             bounds, types = numeric(
-                schema, types, position.pointer, draft=self.draft, places=self.places, listed_only=self.listed_only
+                schema,
+                types,
+                position.pointer,
+                draft=self.draft,
+                max_decimals=self.max_decimals,
+                listed_only=self.listed_only,
             )
             parts.append(bounds)
         if "string" in types:
@@ -424,7 +429,7 @@ class _Copier:
                 )
             copy["items"] = self.sub(schema[rest], position.at(rest))
         for keyword in ("minItems", "maxItems"):
-            count = count_of(schema, keyword, position.pointer, MOST_ITEMS)
+            count = count_of(schema, keyword, position.pointer, MAX_ITEMS)
             if count is not None:
                 copy[keyword] = count
         return copy
@@ -460,25 +465,31 @@ class _Copier:
 
         If some of `properties` may be missing, these are choices of properties.
         """
-        least = count_of(schema, "minProperties", position.pointer, MOST_ITEMS) or 0
-        most = count_of(schema, "maxProperties", position.pointer, 2**31)
+        min_properties = count_of(schema, "minProperties", position.pointer, MAX_ITEMS) or 0
+        max_properties = count_of(schema, "maxProperties", position.pointer, 2**31)
         required = copy.get("required", [])
         optional = [
             name for name, one in copy.get("properties", {}).items() if one is not False and name not in required
         ]
-        if len(optional) > MOST_OPTIONAL:
-            reason = f"{len(optional)} properties are optional; the maximum is {MOST_OPTIONAL}; require some"
+        if len(optional) > MAX_OPTIONAL:
+            reason = f"{len(optional)} properties are optional; the maximum is {MAX_OPTIONAL}; require some"
             raise refuse(position.pointer, "properties", reason)
         is_open = copy.get("additionalProperties") is not False or bool(copy.get("patternProperties"))
         try:
-            ways = counted(optional, len(required), least, math.inf if most is None else most, is_open=is_open)
+            ways = counted(
+                optional,
+                len(required),
+                min_properties,
+                math.inf if max_properties is None else max_properties,
+                is_open=is_open,
+            )
         except InexpressibleError as error:
             keywords = [key for key in ("minProperties", "maxProperties") if key in schema]
             raise refuse(position.pointer, " or ".join(keywords), str(error)) from error
         if optional:
             return {"allOf": [{"anyOf": ways}]} if ways else {}
-        counts = {"minProperties": least} if least > len(required) else {}
-        return counts | ({} if most is None else {"maxProperties": most})
+        counts = {"minProperties": min_properties} if min_properties > len(required) else {}
+        return counts | ({} if max_properties is None else {"maxProperties": max_properties})
 
     def _each(self, schema: dict[str, Any], keyword: str, position: _Position) -> dict[str, Schema]:
         value = schema[keyword]
@@ -487,14 +498,14 @@ class _Copier:
         return {name: self.sub(one, position.at(keyword, name)) for name, one in value.items()}
 
 
-def _places_beside(schema: object) -> int:
+def _decimals_beside(schema: object) -> int:
     """Return the decimal places that `ranged` may use for its multiples.
 
     Raises an error if the schema's own multiples are too large. llguidance 1.9
     intersects two schemas of numbers in 32 bits, and lets the product overflow: it
     treats all integers as multiples of both 641 and 6700417.
     """
-    found: set[int] = set()
+    scales: set[int] = set()
     joins = False
     waiting = [schema]
     while waiting:
@@ -503,18 +514,18 @@ def _places_beside(schema: object) -> int:
             joins |= not part.keys().isdisjoint(APPLICATORS[2:])
             value = part.get("multipleOf")
             if isinstance(value, int | float) and value > 0 and math.isfinite(value):
-                found.add(_scale(value))
+                scales.add(_scale(value))
             waiting += part.values()
         elif isinstance(part, list):
             waiting += part
-    product = math.prod(found) * max(found, default=1)
-    if joins and product > MOST_PRODUCT:
-        values = ", ".join(map(str, sorted(found)[-MOST_NAMED:]))
+    product = math.prod(scales) * max(scales, default=1)
+    if joins and product > MAX_PRODUCT:
+        values = ", ".join(map(str, sorted(scales)[-MAX_NAMED:]))
         raise refuse("#", "multipleOf", f"{values}: these are too large to be combined by llguidance; use smaller ones")
-    places = MOST_PLACES
-    while places and product * 5 * 10**places > MOST_PRODUCT:
-        places -= 1
-    return places
+    max_decimals = MAX_DECIMALS
+    while max_decimals and product * 5 * 10**max_decimals > MAX_PRODUCT:
+        max_decimals -= 1
+    return max_decimals
 
 
 def _scale(number: float) -> int:

@@ -37,7 +37,7 @@ llguidance does not.) In a pattern or a constant, llguidance leaves them out and
 continues with what follows.
 """
 
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Maximum length of a pattern."""
 CLASSES: dict[str, tuple[Ranges, Ranges]] = {
     "d": (DIGITS, NON_ASCII),
@@ -84,8 +84,8 @@ def rewrite_pattern(pattern: str) -> Rewritten:
     The pattern is found anywhere in a text unless it is anchored. Raises
     `PatternError`.
     """
-    if len(pattern) > MOST_CHARACTERS:
-        raise PatternError(f"the pattern has {len(pattern)} characters; the maximum is {MOST_CHARACTERS}")
+    if len(pattern) > MAX_CHARACTERS:
+        raise PatternError(f"the pattern has {len(pattern)} characters; the maximum is {MAX_CHARACTERS}")
     return _Rewriter(pattern).rewritten()
 
 

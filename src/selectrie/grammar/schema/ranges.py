@@ -11,36 +11,36 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-LEAST_POSITIVE = 1e-12
+MIN_POSITIVE = 1e-12
 """The least number above 0 that bounds distinguish from 0.
 
 The least double would take 324 digits.
 """
-MOST_PLACES = 6
+MAX_DECIMALS = 6
 """Decimal places up to which every spelling of a number inside the bounds is a text.
 
 That includes spellings with zeros at the end.
 """
 
 
-def ranged(low: float | None, high: float | None, places: int = MOST_PLACES) -> list[dict[str, Any]]:
+def ranged(low: float | None, high: float | None, max_decimals: int = MAX_DECIMALS) -> list[dict[str, Any]]:
     """Return schemas that together are the numbers from `low` to `high`, both included.
 
     All schemas are of type number. The first one is the range as llguidance reads it.
-    Numbers with at most `places` decimal places are all in one of them; for longer
-    numbers, only the range decides.
+    Numbers with at most `max_decimals` decimal places are all in one of them; for
+    longer numbers, only the range decides.
     """
     whole = {"type": "number", **_bounds(low, high)}
     pieces = [whole]
     if low is None or low < 0:
-        least = max(LEAST_POSITIVE, 0 if high is None else -high)
-        most = None if low is None else -low
-        if most is None or most >= least:
+        min_magnitude = max(MIN_POSITIVE, 0 if high is None else -high)
+        max_magnitude = None if low is None else -low
+        if max_magnitude is None or max_magnitude >= min_magnitude:
             if high is None or high >= 0:
-                pieces.append({"type": "number", **_bounds(low, -least)})
-            pieces += [_negated(piece) for piece in _lost(least, most, places)]
+                pieces.append({"type": "number", **_bounds(low, -min_magnitude)})
+            pieces += [_negated(piece) for piece in _lost(min_magnitude, max_magnitude, max_decimals)]
     if high is None or high >= 0:
-        pieces += _lost(max(0, low or 0), high, places)
+        pieces += _lost(max(0, low or 0), high, max_decimals)
     return pieces
 
 
@@ -48,7 +48,7 @@ def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
     return {key: value for key, value in (("minimum", low), ("maximum", high)) if value is not None}
 
 
-def _lost(low: float, high: float | None, places: int) -> list[dict[str, Any]]:
+def _lost(low: float, high: float | None, max_decimals: int) -> list[dict[str, Any]]:
     """Return what llguidance loses between two bounds that are not negative.
 
     There is a piece for each number of decimal places. Of the numbers with n places,
@@ -60,22 +60,24 @@ def _lost(low: float, high: float | None, places: int) -> list[dict[str, Any]]:
     """
     if high is None:
         return []
-    bound, least = Decimal(repr(high)), Decimal(repr(low))
-    n_places = max(0, -int(bound.normalize().as_tuple().exponent))
-    if not n_places and bound != least:
+    bound, minimum = Decimal(repr(high)), Decimal(repr(low))
+    n_decimals = max(0, -int(bound.normalize().as_tuple().exponent))
+    if not n_decimals and bound != minimum:
         return []
     pieces: list[dict[str, Any]] = []
-    for n in range(1, max(n_places, places + 1)):
+    for n in range(1, max(n_decimals, max_decimals + 1)):
         step = Decimal(1).scaleb(-n)
-        first = least.quantize(step, rounding=ROUND_CEILING)
+        first = minimum.quantize(step, rounding=ROUND_CEILING)
         last = bound.quantize(step, rounding=ROUND_FLOOR)
         ends_in_zero = last == last.quantize(step.scaleb(1), rounding=ROUND_FLOOR)
         if last < first:
             continue
-        if n <= places and first < last:
+        if n <= max_decimals and first < last:
             piece = _multiples(first, last + step, step)
         elif ends_in_zero:
-            piece = _multiples(max(last - 4 * step, Decimal()), last + 4 * step, 5 * step) if n <= places else None
+            piece = (
+                _multiples(max(last - 4 * step, Decimal()), last + 4 * step, 5 * step) if n <= max_decimals else None
+            )
         else:
             piece = {"type": "number", "enum": [float(last)]}
         if piece and pieces and _holds(piece, pieces[-1]):

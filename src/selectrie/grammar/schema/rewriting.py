@@ -8,13 +8,13 @@ from itertools import combinations, permutations
 from typing import Any
 
 from selectrie.grammar.schema.keywords import is_count, key_of
-from selectrie.grammar.schema.logic import KINDS, MOST_STEPS, InexpressibleError, Logic
+from selectrie.grammar.schema.logic import KINDS, MAX_STEPS, InexpressibleError, Logic
 
-MOST_SEQUENCES = 400
+MAX_SEQUENCES = 400
 """Maximum number of sequences of different items, which a grammar spells out."""
-MOST_DEPENDING = 6
+MAX_DEPENDING = 6
 """Maximum number of names that others depend on: each doubles the alternatives."""
-MOST_CHOSEN = 128
+MAX_CHOSEN = 128
 """Maximum number of choices of optional properties, which a grammar spells out."""
 
 
@@ -66,8 +66,8 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
         else:
             raise InexpressibleError("expected lists of names or schemas")
         parts.append({"anyOf": [{"properties": {name: False}}, there]})
-    if len(parts) > MOST_DEPENDING:
-        raise InexpressibleError(f"{len(parts)} names have dependencies; the maximum is {MOST_DEPENDING}")
+    if len(parts) > MAX_DEPENDING:
+        raise InexpressibleError(f"{len(parts)} names have dependencies; the maximum is {MAX_DEPENDING}")
     return parts
 
 
@@ -96,26 +96,26 @@ def _named(value: object) -> object:
 
 def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
     """Rewrite unique items of a short list of values to every sequence of them."""
-    least, most = schema.get("minItems", 0), schema.get("maxItems", MOST_SEQUENCES)
-    if not is_count(least) or not is_count(most):
+    min_items, max_items = schema.get("minItems", 0), schema.get("maxItems", MAX_SEQUENCES)
+    if not is_count(min_items) or not is_count(max_items):
         raise InexpressibleError("minItems or maxItems is not a count")
-    if most < 2:
+    if max_items < 2:
         return []
-    items = [] if "prefixItems" in schema else logic.parts(schema.get("items"), MOST_STEPS)
+    items = [] if "prefixItems" in schema else logic.parts(schema.get("items"), MAX_STEPS)
     listed = next((part["enum"] for part in items if isinstance(part.get("enum"), list)), None)
     if listed is None:
         raise InexpressibleError("a grammar can express only unique items of an enum")
     values = list({key_of(value): value for value in listed}.values())
-    lengths = range(int(least), min(int(most), len(values)) + 1)
-    if sum(math.perm(len(values), n) for n in lengths) > MOST_SEQUENCES:
-        raise InexpressibleError(f"there are more than {MOST_SEQUENCES} sequences of {len(values)} values")
+    lengths = range(int(min_items), min(int(max_items), len(values)) + 1)
+    if sum(math.perm(len(values), n) for n in lengths) > MAX_SEQUENCES:
+        raise InexpressibleError(f"there are more than {MAX_SEQUENCES} sequences of {len(values)} values")
     sequences = [list(one) for n in lengths for one in permutations(values, n)]
     others = {"type": [kind for kind in sorted(KINDS) if kind != "array"]}
     return [{"anyOf": [{"enum": sequences}, others]} if sequences else others]
 
 
 def counted(
-    optional: Sequence[str], n_required: int, least: int, most: float, *, is_open: bool
+    optional: Sequence[str], n_required: int, min_properties: int, max_properties: float, *, is_open: bool
 ) -> list[dict[str, Any]]:
     """Return alternatives that limit how many properties an object has.
 
@@ -128,34 +128,36 @@ def counted(
     Args:
         optional: Names of `properties` that may be missing.
         n_required: Number of required properties.
-        least: Minimum number of properties.
-        most: Maximum number of properties.
+        min_properties: Minimum number of properties.
+        max_properties: Maximum number of properties.
         is_open: Whether there may be properties with other names.
     """
-    n, beyond, room = len(optional), max(0, least - n_required), most - n_required
+    n, beyond, room = len(optional), max(0, min_properties - n_required), max_properties - n_required
     if beyond > (1 if is_open else n):
         if is_open:
-            raise InexpressibleError(f"{least}: only one property that the schema does not name can be counted")
-        raise InexpressibleError(f"{least}: only {n + n_required} properties are allowed")
+            raise InexpressibleError(
+                f"{min_properties}: only one property that the schema does not name can be counted"
+            )
+        raise InexpressibleError(f"{min_properties}: only {n + n_required} properties are allowed")
     if beyond and beyond > room:
-        raise InexpressibleError(f"at least {least} and at most {most} contradict each other")
+        raise InexpressibleError(f"at least {min_properties} and at most {max_properties} contradict each other")
     if not is_open and room >= n:
         room = math.inf
     if room == math.inf:
         sizes = [beyond] if beyond else []
     else:
         sizes = [*range(0 if is_open else beyond, int(max(0, min(n, room))) + 1)]
-    if sum(math.comb(n, size) for size in sizes) > MOST_CHOSEN:
-        raise InexpressibleError(f"{n} properties are optional, which makes more than {MOST_CHOSEN} choices of them")
+    if sum(math.comb(n, size) for size in sizes) > MAX_CHOSEN:
+        raise InexpressibleError(f"{n} properties are optional, which makes more than {MAX_CHOSEN} choices of them")
     ways: list[dict[str, Any]] = []
     for chosen in (set(one) for size in sizes for one in combinations(optional, size)):
         way: dict[str, Any] = {"required": [name for name in optional if name in chosen]}
         if room != math.inf:
-            way |= _none_of(optional, chosen) | {"maxProperties": int(most)}
-            way |= {"minProperties": least} if len(chosen) < beyond else {}
+            way |= _none_of(optional, chosen) | {"maxProperties": int(max_properties)}
+            way |= {"minProperties": min_properties} if len(chosen) < beyond else {}
         ways.append(way)
     if is_open and room == math.inf and beyond:
-        ways.append({"minProperties": least, **_none_of(optional, ())})
+        ways.append({"minProperties": min_properties, **_none_of(optional, ())})
     return ways
 
 

@@ -21,7 +21,7 @@ from selectrie.grammar.llguidance.matcher import GuidanceGrammar, check_guidance
 from selectrie.grammar.machine.scc import rings
 from selectrie.grammar.schema.finite import finite_texts
 from selectrie.grammar.schema.keywords import refuse, shown
-from selectrie.grammar.schema.normalize import MOST_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
+from selectrie.grammar.schema.normalize import MAX_NAMED, Schema, SchemaCopy, clipped_step, copy_schema
 
 Spacing = Literal["json", "none", "optional", "any"]
 Route = Literal["auto", "llguidance"]
@@ -33,9 +33,9 @@ Without `u`, every string has one spelling. With it, llguidance allows an additi
 property `\\u0061` beside the property `a`, and the schema of `a` does not apply to it.
 """
 
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """Maximum number of values in a schema, including those in objects and lists."""
-MOST_CHAINED = 1_000
+MAX_CHAINED = 1_000
 """Maximum number of nested schemas along references.
 
 llguidance overflows 8 MiB of stack between 2 000 and 3 000 (1.9.1).
@@ -167,9 +167,9 @@ def _check_size(schema: object) -> None:
     One object may occur in many places of it.
     """
     n = _n_values(schema, {})
-    if n > MOST_VALUES:
+    if n > MAX_VALUES:
         raise GrammarError(
-            f"the schema has more than {MOST_VALUES} values, counting each occurrence; define a "
+            f"the schema has more than {MAX_VALUES} values, counting each occurrence; define a "
             "schema that occurs several times once under $defs, and refer to it by $ref"
         )
 
@@ -189,12 +189,12 @@ def _n_values(value: object, known: dict[int, int]) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise GrammarError(f"the schema has {shown(twice)} twice in one object")
-    return found
+    return members
 
 
 def _check_chains(copy: SchemaCopy) -> None:
@@ -214,17 +214,17 @@ def _check_chains(copy: SchemaCopy) -> None:
         behind = max((longest[to] for name in ring for to in uses[name] if to not in inside), default=0)
         length = behind + sum(own[name] for name in ring)
         longest.update(dict.fromkeys(ring, length))
-        if length > MOST_CHAINED:
+        if length > MAX_CHAINED:
             raise GrammarError(
                 f"$ref at {copy.pointers[ring[0]]}: the references lead through {length} nested schemas, "
-                f"but at most {MOST_CHAINED} are supported; reduce the definitions that refer to each "
+                f"but at most {MAX_CHAINED} are supported; reduce the definitions that refer to each "
                 "other"
             )
 
 
 def _references(schema: Schema) -> tuple[list[str], int]:
     """Return the definitions that a normalized schema names, and its depth."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     deepest = 1
     waiting: list[tuple[object, int]] = [(schema, 1)]
     while waiting:
@@ -233,11 +233,11 @@ def _references(schema: Schema) -> tuple[list[str], int]:
         if isinstance(part, dict):
             reference = part.get("$ref")
             if isinstance(reference, str):
-                found[reference.rpartition("/")[2]] = None
+                names[reference.rpartition("/")[2]] = None
             waiting += [(value, depth + 1) for value in part.values() if isinstance(value, dict | list)]
         elif isinstance(part, list):
             waiting += [(value, depth) for value in part if isinstance(value, dict)]
-    return list(found), deepest
+    return list(names), deepest
 
 
 def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, object]) -> GuidanceGrammar:
@@ -246,8 +246,8 @@ def _by_llguidance(copy: SchemaCopy, source: object, options: Mapping[str, objec
     try:
         # options last: llguidance removes them by moving the last keyword there
         schema = {**copy.schema(), "x-guidance": guidance}
-        found = check_guidance([{"json_schema": schema}], f"llguidance {guidance_version()} json-schema")
-        return replace(found, notes=copy.notes)
+        grammar = check_guidance([{"json_schema": schema}], f"llguidance {guidance_version()} json-schema")
+        return replace(grammar, notes=copy.notes)
     except GrammarError as error:
         reason = error.reason
     raise _explained(reason, copy, source)
@@ -266,10 +266,10 @@ def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
         return refuse(where, keyword, "the schema is too large for llguidance; reduce this part, which is its largest")
     for beginning, keywords, remedy in _REMEDIES:
         if reason.startswith(beginning):
-            present = [key for key in keywords if copy.places.get(key)] or keywords[:1]
-            places = [one for key in present for one in copy.places.get(key, ())]
-            inside = [one for one in places if definition and one.startswith(where)]
-            return refuse(_listed(list(dict.fromkeys(inside or places)) or [where]), " or ".join(present), remedy)
+            present = [key for key in keywords if copy.keyword_pointers.get(key)] or keywords[:1]
+            pointers = [one for key in present for one in copy.keyword_pointers.get(key, ())]
+            inside = [one for one in pointers if definition and one.startswith(where)]
+            return refuse(_listed(list(dict.fromkeys(inside or pointers)) or [where]), " or ".join(present), remedy)
     return GrammarError(f"{where}: {reason}")
 
 
@@ -304,6 +304,6 @@ def _size(value: object) -> int:
     return n
 
 
-def _listed(pointers: Sequence[str], most: int = MOST_NAMED) -> str:
+def _listed(pointers: Sequence[str], max_pointers: int = MAX_NAMED) -> str:
     """Return some of the places, for a message."""
-    return " or ".join(pointers[:most]) + (" or another" if len(pointers) > most else "")
+    return " or ".join(pointers[:max_pointers]) + (" or another" if len(pointers) > max_pointers else "")
