@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from selectrie.errors import GrammarError, OptionError, TextError
 from selectrie.grammar import Grammar
-from selectrie.grammar.grammar import MOST_FOLLOWED
+from selectrie.grammar.grammar import MAX_FOLLOWED
 
 SOURCES = (
     'root ::= "a" root | "b"',
@@ -47,7 +47,7 @@ def test_it_is_made_once_and_kept_for_a_while():
     """The same object for the same text; the one that was not asked for the longest goes first."""
     grammar = Grammar.from_choices(["a"])
     first, other = grammar.followed_by("0"), grammar.followed_by("x")
-    for number in range(1, MOST_FOLLOWED):
+    for number in range(1, MAX_FOLLOWED):
         assert grammar.followed_by("0") is first
         grammar.followed_by(str(number))
     assert grammar.followed_by("0") is first

@@ -20,7 +20,7 @@ from selectrie.grammar.finite_texts import TooManyError, UnknownError, texts_of
 from selectrie.grammar.machine.compiling import compiled
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
-from selectrie.grammar.shortest_completion import NEVER, least_lengths
+from selectrie.grammar.shortest_completion import NEVER, min_lengths
 from selectrie.testing import make_vocabulary
 from tests.support.slow_language import accepts as slowly_accepts
 from tests.support.word_lists import made_words
@@ -163,7 +163,7 @@ def test_what_only_a_machine_can_tell_is_left_to_it(source):
 @pytest.mark.parametrize("grammar", [Grammar.from_regex("[a-c]"), Grammar.from_choices(["a"])], ids=["rules", "list"])
 def test_a_limit_of_a_list_is_a_count(grammar, most):
     """Any other value is an `OptionError` that names it, whatever the grammar was made of."""
-    with pytest.raises(OptionError, match="most"):
+    with pytest.raises(OptionError, match="max_texts"):
         grammar.listed(most)
 
 
@@ -229,10 +229,10 @@ def test_long_rules_are_listed_as_promised():
 def test_the_shortest_way_out_is_exact(rules):
     """From the start it is the length of the first text; every state has one, but for a start without texts."""
     grammar = made(rules)
-    n_lost = sum(least == NEVER for least in least_lengths(compiled(rules)))
+    n_lost = sum(least == NEVER for least in min_lengths(compiled(rules)))
     assert n_lost <= (1 if grammar.accepts("") else 0)
     texts = grammar._texts("test")
-    assert texts.least == len(next(grammar.expand(1)))
+    assert texts.min_length == len(next(grammar.expand(1)))
 
 
 @settings(max_examples=60)
@@ -444,7 +444,7 @@ def test_the_least_used_vocabularies_are_forgotten():
         made_of.append(vocabulary.pieces[2])
         return SimpleNamespace(n_bytes=10)
 
-    automata = Automata(make, most=2, most_bytes=10)
+    automata = Automata(make, max_automata=2, max_bytes=10)
     a, b, c = (make_vocabulary([piece]) for piece in (b"a", b"b", b"c"))
     for vocabulary in (a, b, a, c, a, b):
         automata.get(vocabulary)

@@ -16,7 +16,7 @@ from selectrie.grammar.machine.machine import DEAD
 from selectrie.grammar.rules.expressions import SURROGATES, TokenSet
 
 END = "the end"
-MOST_EXPECTED = 64
+MAX_EXPECTED = 64
 """Maximum number of items in `Verdict.expected`.
 
 If there are more, the last item says how many.
@@ -74,15 +74,15 @@ def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> 
     limits.
     """
     data = to_bytes(text, "text") if isinstance(text, str) else text
-    configuration = begun = machine.start
+    configuration = before_character = machine.start
     at_character = 0
     for i, byte in enumerate(data):
         if byte & 0xC0 != 0x80:
-            at_character, begun = i, configuration
+            at_character, before_character = i, configuration
         after = machine.step(configuration, byte)
         if after == DEAD:
             if isinstance(text, str):
-                return Verdict("no", len(data[:at_character].decode("utf-8")), partial(expecting, begun))
+                return Verdict("no", len(data[:at_character].decode("utf-8")), partial(expecting, before_character))
             return Verdict("no", i, partial(expecting, configuration))
         configuration = after
     ends = machine.can_end(configuration)
@@ -105,10 +105,10 @@ def expected_of_machine(machine: ByteReader, configuration: int, class_of: Seque
 
 
 def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - a fact, not an option
-    """Return at most `MOST_EXPECTED` items, and the end if a text may end."""
-    if len(shown) >= MOST_EXPECTED:
-        n_more = len(shown) - MOST_EXPECTED + 2
-        shown = [*shown[: MOST_EXPECTED - 2], f"{n_more} more"]
+    """Return at most `MAX_EXPECTED` items, and the end if a text may end."""
+    if len(shown) >= MAX_EXPECTED:
+        n_more = len(shown) - MAX_EXPECTED + 2
+        shown = [*shown[: MAX_EXPECTED - 2], f"{n_more} more"]
     return (*shown, END) if can_end else tuple(shown)
 
 

@@ -35,7 +35,7 @@ AMBIGUITY_WORK = 60_000
 """Maximum number of steps of that search."""
 AMBIGUITY_LENGTH = 40
 """Maximum length of the texts searched."""
-MOST_STEPS = 2_500_000
+MAX_STEPS = 2_500_000
 """Elementary steps of sampling and listing together, about one second."""
 COUNTING_WORK = 150_000
 """Maximum number of steps of counting the texts."""
@@ -170,9 +170,9 @@ def _with_texts(report: Report, rules: RuleSet, program: Program, seed: int) -> 
     if report.has_tokens:
         return report
     rng = random.Random(seed)  # noqa: S311 - samples, not secrets
-    texts = Texts(Machine(program), most_steps=MOST_STEPS)
-    n_samples = N_SAMPLES if texts.least <= LONG_TEXT else int(texts.least <= 10 * LONG_TEXT)
-    n_searched = AMBIGUITY_TEXTS if texts.least <= AMBIGUITY_LENGTH else 0
+    texts = Texts(Machine(program), max_steps=MAX_STEPS)
+    n_samples = N_SAMPLES if texts.min_length <= LONG_TEXT else int(texts.min_length <= 10 * LONG_TEXT)
+    n_searched = AMBIGUITY_TEXTS if texts.min_length <= AMBIGUITY_LENGTH else 0
     samples: list[str] = []
     searched: list[str] = []
     n_texts = None
@@ -242,12 +242,12 @@ def _leftmost(expression: Expression, known: Facts) -> list[str]:
 
     No character of the expression comes before them.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     work = [expression]
     while work:
         part = work.pop()
         if isinstance(part, Reference):
-            found[part.name] = None
+            names[part.name] = None
         elif isinstance(part, Alternatives):
             work += reversed(part.options)
         elif isinstance(part, Repeat):
@@ -257,7 +257,7 @@ def _leftmost(expression: Expression, known: Facts) -> list[str]:
                 work.append(item)
                 if not _may_be_empty(item, known):
                     break
-    return list(found)
+    return list(names)
 
 
 def _may_be_empty(expression: Expression, known: Facts) -> bool:

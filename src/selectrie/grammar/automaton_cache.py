@@ -46,34 +46,34 @@ class SharedAutomaton:
 
 
 class Automata:
-    """One automaton for each of the `most` most recently used vocabularies.
+    """One automaton for each of the `max_automata` most recently used vocabularies.
 
     Callers hold the lock. An automaton keeps what it has computed. Therefore one that
-    exceeds `most_bytes` is made anew for the next caller; earlier callers keep the old
+    exceeds `max_bytes` is made anew for the next caller; earlier callers keep the old
     one.
 
     Args:
         make: Creates the automaton of a vocabulary.
-        most: Maximum number of vocabularies.
-        most_bytes: Memory beyond which an automaton is replaced; None for no limit.
+        max_automata: Maximum number of vocabularies.
+        max_bytes: Memory beyond which an automaton is replaced; None for no limit.
     """
 
     def __init__(
-        self, make: Callable[[Vocabulary], LedAutomaton], *, most: int = 4, most_bytes: int | None = None
+        self, make: Callable[[Vocabulary], LedAutomaton], *, max_automata: int = 4, max_bytes: int | None = None
     ) -> None:
-        self._make, self._most, self._most_bytes = make, most, most_bytes
+        self._make, self._max_automata, self._max_bytes = make, max_automata, max_bytes
         self._of: OrderedDict[str, LedAutomaton] = OrderedDict()
 
     def get(self, vocabulary: Vocabulary) -> LedAutomaton:
         """Return the automaton of a vocabulary, identified by its digest."""
         digest = vocabulary.digest
-        found = self._of.get(digest)
-        if found is None or (self._most_bytes is not None and found.n_bytes > self._most_bytes):
-            found = self._of[digest] = self._make(vocabulary)
+        automaton = self._of.get(digest)
+        if automaton is None or (self._max_bytes is not None and automaton.n_bytes > self._max_bytes):
+            automaton = self._of[digest] = self._make(vocabulary)
         self._of.move_to_end(digest)
-        while len(self._of) > self._most:
+        while len(self._of) > self._max_automata:
             self._of.popitem(last=False)
-        return found
+        return automaton
 
     def clear(self) -> None:
         """Forget all automata."""

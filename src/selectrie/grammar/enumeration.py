@@ -11,11 +11,11 @@ from selectrie.grammar.machine.characters import Characterwise
 from selectrie.grammar.machine.machine import DEAD, Machine
 from selectrie.grammar.shortest_completion import Shortest
 
-MOST_OPEN = 1_000_000
+MAX_OPEN = 1_000_000
 """Maximum number of prefixes kept while texts are listed."""
-MOST_CHARACTERS = 30_000_000
+MAX_CHARACTERS = 30_000_000
 """Maximum number of characters of those prefixes together."""
-MOST_BITS = 1 << 29
+MAX_BITS = 1 << 29
 """Maximum number of bits of all intermediate counts together: 64 MiB."""
 COUNTING_WORK = 3_000_000
 """Steps of counting, of about 5 µs; a step is a configuration and a class of bytes."""
@@ -37,38 +37,38 @@ class Texts:
 
     Args:
         machine: The machine, which is used from then on.
-        most_steps: Budget after which listing and drawing raise `TooLongError`. It
+        max_steps: Budget after which listing and drawing raise `TooLongError`. It
             counts elementary steps of the machine, and `STEPS_OF_A_CHARACTER` for each
             character of a text.
     """
 
-    def __init__(self, machine: Machine, *, most_steps: int | None = None) -> None:
+    def __init__(self, machine: Machine, *, max_steps: int | None = None) -> None:
         if machine.token_sets:
             raise GrammarError("the grammar names tokens, which are not text, so its texts cannot be listed")
         self._machine = machine
-        self._most_steps, self._n_characters = most_steps, 0
+        self._max_steps, self._n_characters = max_steps, 0
         self._shortest = Shortest(machine)
         self._characters = Characterwise(machine, machine.program.class_of)
 
     @property
-    def least(self) -> int:
+    def min_length(self) -> int:
         """Return the number of characters of the shortest text."""
         return self._shortest.remaining(self._machine.start)
 
     def _count_character(self) -> None:
         self._n_characters += 1
-        if self._most_steps is not None:
+        if self._max_steps is not None:
             n_steps = self._machine.n_spent + STEPS_OF_A_CHARACTER * self._n_characters
-            if n_steps > self._most_steps:
-                raise TooLongError(f"the texts take more than {self._most_steps} steps to find")
+            if n_steps > self._max_steps:
+                raise TooLongError(f"the texts take more than {self._max_steps} steps to find")
 
     def listed(self) -> Iterator[str]:
         """Yield all texts, each once, by number of characters and then by code points.
 
         The search is best first by the length of the shortest text with a given prefix.
         That length is exact, so every prefix that is looked at leads to a text of the
-        length being listed. Raises `GrammarError` beyond `MOST_OPEN` or
-        `MOST_CHARACTERS`.
+        length being listed. Raises `GrammarError` beyond `MAX_OPEN` or
+        `MAX_CHARACTERS`.
         """
         start = self._machine.start
         waiting = [(self._shortest.remaining(start), "", 0, start, "")]
@@ -83,10 +83,10 @@ class Texts:
             if length == len(text) and self._machine.can_end(configuration):
                 yield text
             for first, final, after in self._characters.choices(configuration):
-                least = len(text) + 1 + self._shortest.remaining(after)
-                heappush(waiting, (least, text + chr(first), final, after, text))
+                min_length = len(text) + 1 + self._shortest.remaining(after)
+                heappush(waiting, (min_length, text + chr(first), final, after, text))
                 n_characters += len(text) + 1
-            if len(waiting) > MOST_OPEN or n_characters > MOST_CHARACTERS:
+            if len(waiting) > MAX_OPEN or n_characters > MAX_CHARACTERS:
                 raise GrammarError(f"listing keeps {len(waiting)} prefixes of {n_characters} characters; list fewer")
 
     def drawn(self, rng: random.Random, *, soft_limit: int = 40) -> str:
@@ -115,7 +115,7 @@ class Texts:
         """Return the number of texts of a finite grammar.
 
         Counts over bytes; equal configurations are counted once. Raises `GrammarError`
-        beyond `work` steps or `MOST_BITS`.
+        beyond `work` steps or `MAX_BITS`.
         """
         machine = self._machine
         sizes = [0] * machine.n_classes
@@ -136,6 +136,6 @@ class Texts:
             ways = sum(size * counts[target] for size, target in zip(sizes, targets, strict=True))
             counts[configuration] = ways + int(machine.can_end(configuration))
             n_bits += ways.bit_length()
-            if len(counts) * machine.n_classes > work or n_bits > MOST_BITS:
+            if len(counts) * machine.n_classes > work or n_bits > MAX_BITS:
                 raise GrammarError(f"the texts cannot be counted: they lead to more than {len(counts)} states")
         return counts[machine.start]

@@ -19,9 +19,9 @@ from selectrie.grammar.rules.expressions import (
     TokenSet,
 )
 
-MOST_MADE = 2_000_000
+MAX_MADE = 2_000_000
 """Maximum number of texts of all parts together, of about 0.2 µs each."""
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """Maximum number of bytes of those texts."""
 
 
@@ -33,16 +33,16 @@ class UnknownError(Exception):
     """Raised if only the compiled grammar can tell what its texts are."""
 
 
-def texts_of(rules: RuleSet, most: int) -> tuple[str, ...]:
+def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
     """Return all texts, the shortest first, texts of equal length by code points.
 
     Sets of texts are combined from the leaves up. Every part that is looked at occurs
     in a text of the whole, and different texts of the part lead to different texts of
-    the whole. So if one part has more than `most` texts, the whole has more too.
+    the whole. So if one part has more than `max_texts` texts, the whole has more too.
 
-    Raises `TooManyError` for more than `most` texts. Raises `UnknownError` if a rule
-    leads to itself or a part has no text, for token terminals and missing rules, and
-    beyond `MOST_MADE` or `MOST_BYTES`.
+    Raises `TooManyError` for more than `max_texts` texts. Raises `UnknownError` if a
+    rule leads to itself or a part has no text, for token terminals and missing rules,
+    and beyond `MAX_MADE` or `MAX_BYTES`.
     """
     references = facts(rules.rules, rules.root).references
     uses = {name: [reference.name for reference in own] for name, own in references.items()}
@@ -50,7 +50,7 @@ def texts_of(rules: RuleSet, most: int) -> tuple[str, ...]:
         raise UnknownError
     if not all(_has_texts(rules.rules[name]) for name in uses):
         raise UnknownError
-    parts = _Parts(most)
+    parts = _Parts(max_texts)
     for ring in rings(uses):
         (name, *others) = ring
         if others or name in uses[name]:
@@ -89,7 +89,7 @@ class _Parts:
         n_bytes: Number of bytes of these texts.
     """
 
-    most: int
+    max_texts: int
     of_rule: dict[str, set[bytes]] = field(default_factory=dict)
     n_made: int = 0
     n_bytes: int = 0
@@ -106,7 +106,7 @@ class _Parts:
                 return self.of_rule[name]
             case Characters(ranges):
                 n_characters = sum(last - first + 1 for first, last in ranges)
-                if n_characters > self.most:
+                if n_characters > self.max_texts:
                     raise TooManyError
                 return {chr(code).encode() for first, last in ranges for code in range(first, last + 1)}
             case Alternatives(options):
@@ -116,20 +116,20 @@ class _Parts:
                 for item in items:
                     whole = self._product(whole, self.texts(item))
                 return whole
-            case Repeat(item, least, most):
-                return self._repeated(self.texts(item), least, most)
+            case Repeat(item, min_count, max_count):
+                return self._repeated(self.texts(item), min_count, max_count)
             case TokenSet():
                 raise UnknownError
 
-    def _repeated(self, item: set[bytes], least: int, most: int | None) -> set[bytes]:
+    def _repeated(self, item: set[bytes], min_count: int, max_count: int | None) -> set[bytes]:
         if item == {b""}:
             return item
-        if most is None:
+        if max_count is None:
             raise TooManyError
         power: set[bytes] = {b""}
-        for _ in range(least):
+        for _ in range(min_count):
             power = self._product(power, item)
-        return self._joined(self._powers(power, item, most - least))
+        return self._joined(self._powers(power, item, max_count - min_count))
 
     def _powers(self, power: set[bytes], item: set[bytes], n_more: int) -> Iterable[set[bytes]]:
         yield power
@@ -142,27 +142,27 @@ class _Parts:
             return after
         if after == {b""}:
             return before
-        found: set[bytes] = set()
+        texts: set[bytes] = set()
         for one in before:
             made = [one + other for other in after]
             self._count(made)
-            found.update(made)
-            if len(found) > self.most:
+            texts.update(made)
+            if len(texts) > self.max_texts:
                 raise TooManyError
-        return found
+        return texts
 
     def _joined(self, sets: Iterable[set[bytes]]) -> set[bytes]:
-        found: set[bytes] = set()
+        texts: set[bytes] = set()
         for one in sets:
             self._count(one)
-            found |= one
-            if len(found) > self.most:
+            texts |= one
+            if len(texts) > self.max_texts:
                 raise TooManyError
-        return found
+        return texts
 
     def _count(self, made: Iterable[bytes]) -> None:
         lengths = list(map(len, made))
         self.n_made += len(lengths)
         self.n_bytes += sum(lengths)
-        if self.n_made > MOST_MADE or self.n_bytes > MOST_BYTES:
+        if self.n_made > MAX_MADE or self.n_bytes > MAX_BYTES:
             raise UnknownError

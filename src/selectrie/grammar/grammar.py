@@ -45,7 +45,7 @@ Its current users keep it. The size is well below the limits that raise errors.
 """
 STATE_BYTES = 400
 """Approximate memory of a state of a compiled rule: its tuples of edges and calls."""
-MOST_FOLLOWED = 16
+MAX_FOLLOWED = 16
 """Maximum number of results of `followed_by` that are kept.
 
 The least recently used one is dropped.
@@ -84,7 +84,7 @@ class Grammar:
         self._source = source
         self._lock = RLock()
         is_ours = isinstance(source, RuleSet | TextList)
-        self._automata = Automata(self._new_automaton, most_bytes=None if is_ours else GUIDED_BYTES)
+        self._automata = Automata(self._new_automaton, max_bytes=None if is_ours else GUIDED_BYTES)
         self._compiled: Program | None = None
         self._running: Recogniser | None = None
         self._followed: OrderedDict[str, Grammar] = OrderedDict()
@@ -159,10 +159,12 @@ class Grammar:
         """
         from selectrie.grammar.readers.types import rules_of_type
 
-        found = rules_of_type(type)
+        source = rules_of_type(type)
         name = name or str(getattr(type, "__name__", "type"))
         return (
-            cls(found, name=name) if isinstance(found, RuleSet | TextList) else cls.from_json_schema(found, name=name)
+            cls(source, name=name)
+            if isinstance(source, RuleSet | TextList)
+            else cls.from_json_schema(source, name=name)
         )
 
     @classmethod
@@ -189,10 +191,10 @@ class Grammar:
 
         if isinstance(schema, str):
             _check_source(schema, ".json")
-        found = read_schema(schema, route=route, spacing=spacing)
-        if isinstance(found, ListedSchema):
-            return cls(list_of_choices(found.texts), name=name, notes=found.notes)
-        return cls(found, name=name, notes=found.notes)
+        result = read_schema(schema, route=route, spacing=spacing)
+        if isinstance(result, ListedSchema):
+            return cls(list_of_choices(result.texts), name=name, notes=result.notes)
+        return cls(result, name=name, notes=result.notes)
 
     @classmethod
     def from_llguidance(cls, text: str, *, name: str = "llguidance") -> Grammar:
@@ -318,14 +320,14 @@ class Grammar:
         if not text:
             return self
         with self._lock:
-            found = self._followed.get(text)
-            if found is None:
+            grammar = self._followed.get(text)
+            if grammar is None:
                 longer = source.followed_by(text) if isinstance(source, TextList) else rules_with(source, data)
-                found = self._followed[text] = Grammar(longer, name=self.name, notes=self.notes)
-                if len(self._followed) > MOST_FOLLOWED:
+                grammar = self._followed[text] = Grammar(longer, name=self.name, notes=self.notes)
+                if len(self._followed) > MAX_FOLLOWED:
                     self._followed.popitem(last=False)
             self._followed.move_to_end(text)
-            return found
+            return grammar
 
     def accepts(self, text: str | bytes) -> Verdict:
         """Return whether the grammar accepts a text, a continuation of it, or neither.
@@ -373,36 +375,36 @@ class Grammar:
             return islice(self._source.expanded, limit)
         return islice(self._texts("expand").listed(), limit)
 
-    def listed(self, most: int) -> tuple[str, ...] | None:
+    def listed(self, max_texts: int) -> tuple[str, ...] | None:
         """Return all texts, each once, if they are few enough to be choices, else None.
 
         A grammar that is a list of texts returns that list in its order, whether or not
-        it has more than `most` texts. Any other grammar of at most `most` texts returns
-        them in the order of `expand`. None means that there are more or that the number
-        is unknown: for token terminals, a grammar that llguidance reads, and one beyond
-        the limits of `count`. The result is cached.
+        it has more than `max_texts` texts. Any other grammar of at most `max_texts`
+        texts returns them in the order of `expand`. None means that there are more or
+        that the number is unknown: for token terminals, a grammar that llguidance
+        reads, and one beyond the limits of `count`. The result is cached.
         """
-        at_least("most", most, 0, optional=False)
+        at_least("max_texts", max_texts, 0, optional=False)
         if isinstance(self._source, TextList):
             return self._source.texts
-        if self._listing is None and most > self._unlisted:
-            self._listing = self._listed(most)
+        if self._listing is None and max_texts > self._unlisted:
+            self._listing = self._listed(max_texts)
             if self._listing is None:
-                self._unlisted = most
-        return None if self._listing is None or len(self._listing) > most else self._listing
+                self._unlisted = max_texts
+        return None if self._listing is None or len(self._listing) > max_texts else self._listing
 
-    def _listed(self, most: int) -> tuple[str, ...] | None:
+    def _listed(self, max_texts: int) -> tuple[str, ...] | None:
         from selectrie.grammar.finite_texts import TooManyError, UnknownError, texts_of
 
         try:
-            return texts_of(self._rule_set("listed"), most)
+            return texts_of(self._rule_set("listed"), max_texts)
         except TooManyError:
             return None
         except (GrammarError, UnknownError):
             pass
         try:
             count = self.count()
-            return None if count is None or count > most else tuple(self.expand())
+            return None if count is None or count > max_texts else tuple(self.expand())
         except GrammarError:
             return None
 
@@ -563,8 +565,8 @@ def _read(path: Path) -> str:
         return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        found = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
-        raise InputFileError(str(path), found, line=line) from error
+        reason = f"byte 0x{data[error.start]:02x} is not UTF-8 ({error.reason}); save the file as UTF-8"
+        raise InputFileError(str(path), reason, line=line) from error
 
 
 def _restored(source: Any, name: str, notes: tuple[str, ...]) -> Grammar:

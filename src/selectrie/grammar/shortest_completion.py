@@ -23,7 +23,7 @@ class Shortest:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._least = least_lengths(machine.program)
+        self._min_lengths = min_lengths(machine.program)
         self._below: list[int] = []
         self._remaining: dict[int, int] = {}
 
@@ -32,13 +32,13 @@ class Shortest:
 
         It is 0 if the text may end here.
         """
-        found = self._remaining.get(configuration)
-        if found is None:
-            found = min(
-                self._least[state] + self._stack(stacks) for state, stacks in self._machine.items(configuration)
+        length = self._remaining.get(configuration)
+        if length is None:
+            length = min(
+                self._min_lengths[state] + self._stack(stacks) for state, stacks in self._machine.items(configuration)
             )
-            self._remaining[configuration] = found
-        return found
+            self._remaining[configuration] = length
+        return length
 
     def _stack(self, stacks: int) -> int:
         """Return the least number of characters that a set of stacks still requires.
@@ -47,12 +47,12 @@ class Shortest:
         """
         sets = self._machine.stacks
         for number in range(len(self._below), stacks + 1):
-            options = [self._least[state] + self._below[below] for state, below in sets.links[number]]
+            options = [self._min_lengths[state] + self._below[below] for state, below in sets.links[number]]
             self._below.append(0 if sets.ends[number] else min(options))
         return self._below[stacks]
 
 
-def least_lengths(program: Program) -> list[int]:
+def min_lengths(program: Program) -> list[int]:
     """Return, for each state, the least number of characters to the end of its rule.
 
     `NEVER` marks the start of a rule without texts. Uses Knuth's generalisation of
@@ -61,20 +61,20 @@ def least_lengths(program: Program) -> list[int]:
     """
     n_states = len(program.edges)
     before, halves = _backwards(program)
-    least = [NEVER] * n_states
+    lengths = [NEVER] * n_states
     waiting = [(0, state) for state in range(n_states) if program.final[state]]
     while waiting:
         cost, state = heappop(waiting)
-        if least[state] < NEVER:
+        if lengths[state] < NEVER:
             continue
-        least[state] = cost
+        lengths[state] = cost
         for other, more in before[state]:
-            if least[other] == NEVER:
+            if lengths[other] == NEVER:
                 heappush(waiting, (cost + more, other))
         for other, half in halves[state]:
-            if least[other] == NEVER and least[half] < NEVER:
-                heappush(waiting, (cost + least[half], other))
-    return least
+            if lengths[other] == NEVER and lengths[half] < NEVER:
+                heappush(waiting, (cost + lengths[half], other))
+    return lengths
 
 
 _Pairs: TypeAlias = list[list[tuple[int, int]]]
