@@ -54,7 +54,7 @@ class Twin:
         if isinstance(part, Reference):
             return self.has_text[part.name]
         if isinstance(part, Repeat):
-            return part.least == 0 or self.some(part.item)
+            return part.min_count == 0 or self.some(part.item)
         check = all if isinstance(part, Sequence) else any
         return check(self.some(inner) for inner in (part.items if isinstance(part, Sequence) else part.options))
 
@@ -110,10 +110,10 @@ class Twin:
 
     def repeat(self, part: Repeat, place: int) -> tuple[frozenset[int], bool]:
         """By the number of items read so far; more than every place of the input is no different from that many."""
-        most = part.least + len(self.symbols) + 1 if part.most is None else part.most
+        most = part.min_count + len(self.symbols) + 1 if part.max_count is None else part.max_count
         current, found, is_open = {place}, set(), False
         for count in range(most + 1):
-            if count >= part.least:
+            if count >= part.min_count:
                 found |= current
             if count == most:
                 break

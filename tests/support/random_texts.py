@@ -46,7 +46,7 @@ class RandomTexts:
             case Alternatives():
                 return min(self._least(option) for option in expression.options)
             case Repeat():
-                return self._least(expression.item) if expression.least else 0
+                return self._least(expression.item) if expression.min_count else 0
         return 0
 
     def _write(self, expression: Expression, made: list[str], rng: random.Random) -> None:
@@ -65,8 +65,8 @@ class RandomTexts:
                 options = list(expression.options)
                 self._write(min(options, key=self._least) if short else rng.choice(options), made, rng)
             case Repeat():
-                times = expression.least
-                most = INFINITE if expression.most is None else expression.most
+                times = expression.min_count
+                most = INFINITE if expression.max_count is None else expression.max_count
                 while not short and times < most and rng.random() < 0.55:
                     times += 1
                 for _ in range(times):
@@ -128,10 +128,10 @@ class Derivations:
     def _repeated(self, expression: Repeat, start: int) -> Counter[int]:
         """An unbounded repetition of something that may be empty would have no end of ways: refused."""
         ways, total, times = Counter({start: 1}), Counter(), 0
-        while ways and (expression.most is None or times <= expression.most):
-            if times >= expression.least:
+        while ways and (expression.max_count is None or times <= expression.max_count):
+            if times >= expression.min_count:
                 total.update(ways)
-            if expression.most is None and any(place in self._ends(expression.item, place) for place in ways):
+            if expression.max_count is None and any(place in self._ends(expression.item, place) for place in ways):
                 raise ValueError(f"{expression} repeats the empty text")
             ways, times = self._then(ways, expression.item), times + 1
         return total
