@@ -66,8 +66,8 @@ def located(reason: str, rules: RuleSet, start: int | None = None) -> GrammarErr
 
 def _check_names(rules: RuleSet, known: Facts) -> None:
     if rules.root not in rules.rules:
-        there_are = ", ".join(sorted(rules.rules)[:10]) or "none"
-        raise GrammarError(f"there is no rule {rules.root!r}; rules: {there_are}")
+        names = ", ".join(sorted(rules.rules)[:10]) or "none"
+        raise GrammarError(f"there is no rule {rules.root!r}; rules: {names}")
     for name, references in known.references.items():
         for reference in references:
             if reference.name not in rules.rules:

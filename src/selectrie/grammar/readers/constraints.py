@@ -54,24 +54,24 @@ Stripping white space from these strings changes nothing.
 """
 
 
-def constraints_of(said: object) -> dict[str, Any] | None:
+def constraints_of(metadata: object) -> dict[str, Any] | None:
     """Return the constraints in one metadata item of `Annotated`.
 
     Keys are the names in annotated_types. Returns None for an unknown item, and {} for
     documentation and for what only affects how a value is read.
     """
-    if said is None or isinstance(said, str):
+    if metadata is None or isinstance(metadata, str):
         return {}
-    if type(said).__module__.partition(".")[0] not in _PACKAGES:
+    if type(metadata).__module__.partition(".")[0] not in _PACKAGES:
         return None
-    if isinstance(pieces := getattr(said, "metadata", None), list):  # a `Field`
-        if any(getattr(said, name, None) is not None for name in _NAMES):
+    if isinstance(pieces := getattr(metadata, "metadata", None), list):  # a `Field`
+        if any(getattr(metadata, name, None) is not None for name in _NAMES):
             return None
         return _together([constraints_of(one) for one in pieces])
-    if dataclasses.is_dataclass(said):
-        fields = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
+    if dataclasses.is_dataclass(metadata):
+        fields = {field.name: getattr(metadata, field.name) for field in dataclasses.fields(metadata)}
     else:
-        fields = dict(getattr(said, "__dict__", {"": said}))
+        fields = dict(getattr(metadata, "__dict__", {"": metadata}))
     constraints = {
         name: value
         for name, value in fields.items()
@@ -79,7 +79,7 @@ def constraints_of(said: object) -> dict[str, Any] | None:
     }
     if constraints.pop("strip_whitespace", False):
         constraints["trimmed"] = True
-    if type(said).__name__ in ("MinLen", "Len") and constraints.get("min_length") == 0:
+    if type(metadata).__name__ in ("MinLen", "Len") and constraints.get("min_length") == 0:
         del constraints["min_length"]
     return constraints if constraints.keys() <= _CONSTRAINTS | {"trimmed"} else None
 
@@ -168,7 +168,7 @@ def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
     return int(value) if number.is_integer() else number
 
 
-def unknown_constraint(shown: str, said: object) -> GrammarError:
+def unknown_constraint(shown: str, metadata: object) -> GrammarError:
     """Return the error for an `Annotated` type with unsupported metadata."""
-    reason = f"{shown} has metadata that is not supported, {clipped(repr(said))}; give a JSON Schema instead"
+    reason = f"{shown} has metadata that is not supported, {clipped(repr(metadata))}; give a JSON Schema instead"
     return GrammarError(reason)

@@ -115,7 +115,7 @@ def generator(says: Any) -> dict[str, Any]:
     return {"schema_generator": type("Written", (base,), methods | more)}
 
 
-def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def _decimal(json_schema: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return pydantic's schema of a decimal, restricted to numbers.
 
     pydantic also allows any string, of which it reads only few.
@@ -123,5 +123,5 @@ def _decimal(said: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     digits = [name for name in ("max_digits", "decimal_places") if schema.get(name) is not None]
     if digits:
         raise GrammarError(f"a Decimal with {digits[0]} is not supported; use bounds, or a float")
-    number: dict[str, Any] = next((part for part in said.get("anyOf", []) if part.get("type") == "number"), {})
+    number: dict[str, Any] = next((part for part in json_schema.get("anyOf", []) if part.get("type") == "number"), {})
     return {**(schema_of_written(Decimal) or {}), **number}

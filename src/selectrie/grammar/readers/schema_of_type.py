@@ -165,11 +165,11 @@ class _Builder:
     def _annotated(self, kind: Any, depth: int) -> dict[str, Any]:
         """Return the schema of a type with constraints."""
         schema = self.schema(kind.__origin__, depth + 1)
-        for said in kind.__metadata__:
-            constraints = constraints_of(said)
+        for metadata in kind.__metadata__:
+            constraints = constraints_of(metadata)
 
-            def unknown(said: object = said) -> GrammarError:
-                return unknown_constraint(shown(kind), said)
+            def unknown(metadata: object = metadata) -> GrammarError:
+                return unknown_constraint(shown(kind), metadata)
 
             if constraints is None:
                 raise unknown()
@@ -324,11 +324,11 @@ def _bare(kind: Any) -> Any:
     """Remove metadata that is only documentation, and marks such as `Required`."""
     origin = get_origin(kind)
     if origin is Annotated:
-        said = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
+        known = {one: constraints_of(one) for one in kind.__metadata__ if is_hashable(one)}
         return (
             kind
-            if any(constraints is None or constraints for constraints in said.values())
-            or len(said) < len(kind.__metadata__)
+            if any(constraints is None or constraints for constraints in known.values())
+            or len(known) < len(kind.__metadata__)
             else kind.__origin__
         )
     if _last_name(origin) in _MARKS:

@@ -45,20 +45,20 @@ class Check:
         return all(self._keyword(key, schema, value) for key in schema)
 
     def _keyword(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
-        said = schema[key]
+        argument = schema[key]
         if key in ("anyOf", "oneOf", "allOf"):
-            n_allowed = sum(self.allows(one, value) for one in said)
-            return {"anyOf": n_allowed > 0, "oneOf": n_allowed == 1, "allOf": n_allowed == len(said)}[key]
+            n_allowed = sum(self.allows(one, value) for one in argument)
+            return {"anyOf": n_allowed > 0, "oneOf": n_allowed == 1, "allOf": n_allowed == len(argument)}[key]
         if key == "$ref":
-            return self.allows(self._definitions[said.rpartition("/")[2]], value)
+            return self.allows(self._definitions[argument.rpartition("/")[2]], value)
         if key in ("const", "enum"):
-            return key_of(value) in self._keys([said] if key == "const" else said)
+            return key_of(value) in self._keys([argument] if key == "const" else argument)
         if key == "type":
-            return any(_is_of(value, name) for name in ([said] if isinstance(said, str) else said))
+            return any(_is_of(value, name) for name in ([argument] if isinstance(argument, str) else argument))
         kind = kind_of(value)
         if key in _PLAIN:
             about, decide = _PLAIN[key]
-            return kind != about or decide(value, said)
+            return kind != about or decide(value, argument)
         if key not in _INSIDE:
             raise UnknownKeywordError(key)
         return kind != _INSIDE[key] or self._inside(key, schema, value)
@@ -73,24 +73,24 @@ class Check:
 
     def _inside(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
         """Check a keyword that contains schemas for array items or object members."""
-        said = schema[key]
+        argument = schema[key]
         if key == "prefixItems":
-            return all(map(self.allows, said, value))
+            return all(map(self.allows, argument, value))
         if key == "items":
-            return all(self.allows(said, one) for one in value[len(schema.get("prefixItems", [])) :])
+            return all(self.allows(argument, one) for one in value[len(schema.get("prefixItems", [])) :])
         if key == "properties":
-            return all(self.allows(one, value[name]) for name, one in said.items() if name in value)
+            return all(self.allows(one, value[name]) for name, one in argument.items() if name in value)
         if key == "patternProperties":
             return all(
                 self.allows(one, value[name])
-                for pattern, one in said.items()
+                for pattern, one in argument.items()
                 for name in value
                 if _contains(name, pattern)
             )
         patterns = schema.get("patternProperties", {})
         others = [name for name in value if name not in schema.get("properties", {})]
         return all(
-            self.allows(said, value[name]) for name in others if not any(_contains(name, one) for one in patterns)
+            self.allows(argument, value[name]) for name in others if not any(_contains(name, one) for one in patterns)
         )
 
 
@@ -122,19 +122,19 @@ def _is_multiple(value: float, step: float) -> bool:
 
 _PLAIN: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = MappingProxyType(
     {
-        "minimum": ("number", lambda value, said: value >= said),
-        "maximum": ("number", lambda value, said: value <= said),
-        "exclusiveMinimum": ("number", lambda value, said: value > said),
-        "exclusiveMaximum": ("number", lambda value, said: value < said),
+        "minimum": ("number", lambda value, limit: value >= limit),
+        "maximum": ("number", lambda value, limit: value <= limit),
+        "exclusiveMinimum": ("number", lambda value, limit: value > limit),
+        "exclusiveMaximum": ("number", lambda value, limit: value < limit),
         "multipleOf": ("number", _is_multiple),
-        "minLength": ("string", lambda value, said: len(value) >= said),
-        "maxLength": ("string", lambda value, said: len(value) <= said),
+        "minLength": ("string", lambda value, limit: len(value) >= limit),
+        "maxLength": ("string", lambda value, limit: len(value) <= limit),
         "pattern": ("string", _contains),
-        "minItems": ("array", lambda value, said: len(value) >= said),
-        "maxItems": ("array", lambda value, said: len(value) <= said),
-        "minProperties": ("object", lambda value, said: len(value) >= said),
-        "maxProperties": ("object", lambda value, said: len(value) <= said),
-        "required": ("object", lambda value, said: all(name in value for name in said)),
+        "minItems": ("array", lambda value, limit: len(value) >= limit),
+        "maxItems": ("array", lambda value, limit: len(value) <= limit),
+        "minProperties": ("object", lambda value, limit: len(value) >= limit),
+        "maxProperties": ("object", lambda value, limit: len(value) <= limit),
+        "required": ("object", lambda value, names: all(name in value for name in names)),
     }
 )
 """Keywords that contain no schemas: the type that each applies to, and its test."""

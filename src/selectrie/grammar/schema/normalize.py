@@ -441,7 +441,7 @@ class _Copier:
         if "patternProperties" in schema:
             named = self._each(schema, "patternProperties", position)
             spelled = {name: pattern_of(name, "patternProperties", position.pointer) for name in named}
-            doubtful = Characters.of([part for one in spelled.values() for part in one.nobodys()]).ranges
+            doubtful = Characters.of([part for one in spelled.values() for part in one.doubtful_in_names()]).ranges
             if schema.get("additionalProperties") is False:
                 doubtful = ()  # nothing else takes names that no pattern matches
             copy["patternProperties"] = {

@@ -73,7 +73,7 @@ class Rewritten:
     doubtful: Ranges
     line_end: bool
 
-    def nobodys(self) -> Ranges:
+    def doubtful_in_names(self) -> Ranges:
         """Return the characters without which all readers agree on a name."""
         return (*self.doubtful, *([(0x0A, 0x0A)] if self.line_end else []))
 
