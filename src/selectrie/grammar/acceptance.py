@@ -49,7 +49,7 @@ class Verdict:
 
     @cached_property
     def expected(self) -> tuple[str, ...]:
-        """Return what may follow at that place.
+        """Return what may follow at that offset.
 
         These are characters and ranges of characters as Python writes them, tokens by
         name, and "the end". The value is computed on first use. For a grammar of

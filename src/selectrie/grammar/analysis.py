@@ -57,8 +57,8 @@ class Report:
 
     Attributes:
         n_rules: Number of rules.
-        error: Why the grammar cannot be compiled, with the place, or why its texts
-            cannot be read; None if they can.
+        error: Why the grammar cannot be compiled, with the position, or why its
+            texts cannot be read; None if they can.
         undefined: Names that are used but not defined.
         unreachable: Rules that the root does not use.
         unproductive: Rules that match no text.

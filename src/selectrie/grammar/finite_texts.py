@@ -83,7 +83,7 @@ class _Parts:
     """The texts of parts.
 
     Attributes:
-        most: Maximum number of texts of a part.
+        max_texts: Maximum number of texts of a part.
         of_rule: Texts of the rules that are finished.
         n_made: Number of texts so far, in all sets.
         n_bytes: Number of bytes of these texts.

@@ -41,7 +41,7 @@ class Shortest:
         return length
 
     def _stack(self, stacks: int) -> int:
-        """Return the least number of characters that a set of stacks still requires.
+        """Return the minimum number of characters that a set of stacks still requires.
 
         A set has a higher number than all sets below it.
         """
@@ -53,7 +53,7 @@ class Shortest:
 
 
 def min_lengths(program: Program) -> list[int]:
-    """Return, for each state, the least number of characters to the end of its rule.
+    """Return, for each state, the minimum number of characters to the end of its rule.
 
     `NEVER` marks the start of a rule without texts. Uses Knuth's generalisation of
     Dijkstra's algorithm (Information Processing Letters 6, 1977): a call costs its rule

@@ -2,7 +2,7 @@
 
 Supported are its Lark dialect, regular expressions and JSON Schema. llguidance
 (https://github.com/guidance-ai/llguidance) parses with an Earley parser over lexemes.
-One of its matchers represents one place in a text. Here each state has a separate
+One of its matchers represents one position in a text. Here each state has a separate
 matcher, copied from that of the state before.
 """
 
@@ -74,7 +74,7 @@ MAX_CHARACTERS = 500_000
 llguidance reads about 0.4 MB a second of a rule with many symbols.
 """
 MAX_RULES = 1_000
-"""Maximum number of Lark definitions and of places that JSON Schemas refer to.
+"""Maximum number of Lark definitions and of targets that JSON Schemas refer to.
 
 llguidance descends into them by recursion. It aborts the process if 8 MiB of stack are
 not enough, which happens from between 2 000 and 4 000 rules on.
@@ -127,7 +127,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
 
     With "auto", a JSON object is a serialised grammar, `/…/` around the whole text is a
     regular expression (in Rust's syntax, matching the whole text), and all else is
-    Lark. Raises `GrammarError` with llguidance's message and place.
+    Lark. Raises `GrammarError` with llguidance's message and position.
     """
     import llguidance
 
@@ -153,7 +153,7 @@ def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source:
     Args:
         grammars: The grammars.
         route: See `GuidanceGrammar.route`.
-        source: The text that places in errors refer to.
+        source: The text that positions in errors refer to.
     """
     serialised = json.dumps({"grammars": _unforced(grammars)}, ensure_ascii=False)
     _check_characters(serialised)
@@ -376,7 +376,7 @@ class _ByteLru(Generic[Key, Value]):
 def error_of(message: str, source: str = "") -> GrammarError:
     """Convert an error message of llguidance to a `GrammarError`.
 
-    It contains the message without llguidance's excerpt, and the place in `source`.
+    It contains the message without llguidance's excerpt, and the position in `source`.
     """
     message = message.partition("\n<state>")[0]
     if message == STUCK:
@@ -437,12 +437,12 @@ def _serialised_grammars(text: str) -> list[dict[str, Any]]:
 def _unforced(grammars: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the grammars with `UNFORCED` in the first Lark grammar.
 
-    One place is enough. Without a Lark grammar, a new one is put before the others.
+    One grammar is enough. Without a Lark grammar, a new one is put before the others.
     """
     copies = [dict(grammar) for grammar in grammars]
     for grammar in copies:
         if isinstance(grammar.get("lark_grammar"), str):
-            grammar["lark_grammar"] += "\n" + UNFORCED  # at the end, so that places of errors stay the same
+            grammar["lark_grammar"] += "\n" + UNFORCED  # at the end, so that positions of errors stay the same
             return copies
     name = copies[0].setdefault("name", "schema") or "schema"
     return [{"lark_grammar": f"start: @{name}\n{UNFORCED}"}, {**copies[0], "name": name}, *copies[1:]]

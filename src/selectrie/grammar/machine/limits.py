@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class GrammarLimits:
     """Bounds on one compiled grammar.
 
-    Exceeding any of them raises a `GrammarError` that names it. The defaults keep any
+    Exceeding any of them raises a `GrammarError` that says so. The defaults keep any
     source of up to 1 MB within 2 s and 256 MB, and any text read by it within the same
     memory.
 

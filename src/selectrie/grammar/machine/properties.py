@@ -36,7 +36,7 @@ def is_prefix_free(program: Program) -> bool:
 
     Follows sets of items (a state, and the stack above what all items have in common)
     as the machine would. Where a set leaves a rule that was already open at its
-    beginning, every place that may have called the rule is tried. If one of them is the
+    beginning, every possible return from the rule is tried. If one of them is to the
     end of the text, nothing else may be able to continue. The search is sound because
     it tries more stacks than exist, and ends because it gives up beyond a number of
     sets.

@@ -15,7 +15,7 @@ NOTHING_OPEN = 0
 LONG_RETURN = 24
 """Returns through more rules than this are cached."""
 STACK_BYTES = 330
-"""Approximate memory of a set and its place in the tables.
+"""Approximate memory of a set and its entries in the tables.
 
 Measured on chains with CPython 3.11.
 """

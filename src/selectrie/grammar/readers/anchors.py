@@ -64,7 +64,7 @@ def without_anchors(expression: Expression, refuse: Callable[[int, str], Grammar
 
     Args:
         expression: The pattern, with anchors.
-        refuse: Returns the error for a place and a reason.
+        refuse: Returns the error for an offset and a reason.
     """
     pass_left = _Pass(_LEFT, refuse)
     whole = _Pass(_RIGHT, refuse).resolved(pass_left.resolved(expression))
@@ -77,7 +77,7 @@ class _Pass:
     """A rewriting pass in one direction.
 
     Attributes:
-        first: Place of the first anchor seen, of either direction.
+        first: Offset of the first anchor seen, of either direction.
     """
 
     def __init__(self, names: frozenset[str], refuse: Callable[[int, str], GrammarError]) -> None:

@@ -54,7 +54,7 @@ _SYMBOLS = ("NAME", "LITERAL", "CLASS", "_OPEN", "ANY", "TOKEN")
 def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
     """Return the rules of a grammar in GBNF; `root` is the start rule.
 
-    Runs in linear time. Raises `GrammarError` with the place and what was expected
+    Runs in linear time. Raises `GrammarError` with the position and what was expected
     there. Also raises it for a rule that is used but not defined, for more than
     `MAX_SYMBOLS` symbols, and for nesting beyond `MAX_DEPTH`.
     """

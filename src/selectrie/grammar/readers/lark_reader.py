@@ -55,10 +55,10 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
     """Return the texts of the rule `start` of a grammar in Lark's notation.
 
     The module docstring says how they relate to what Lark parses. Only rules that
-    `start` needs are converted. Raises `GrammarError` with the place of an error and,
-    by name, for what cannot be converted: terminals that are only declared, look-around
-    and back-references, recursive terminals, and a template as an argument of another
-    one.
+    `start` needs are converted. Raises `GrammarError` with the position of an error
+    and, by name, for what cannot be converted: terminals that are only declared,
+    look-around and back-references, recursive terminals, and a template as an argument
+    of another one.
 
     Args:
         text: The grammar.

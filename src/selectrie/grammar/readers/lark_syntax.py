@@ -117,7 +117,7 @@ class Statement:
 def read_statements(source: Source) -> list[Statement]:
     """Return the statements of a grammar text, in order.
 
-    Raises `GrammarError` with the place and what was expected there.
+    Raises `GrammarError` with the position and what was expected there.
     """
     statements: list[Statement] = parsed(parser_of("lark.lark", Scanner, _Builder), source, _expected)
     return statements

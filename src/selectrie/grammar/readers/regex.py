@@ -49,7 +49,7 @@ def read_regex(pattern: str) -> RuleSet:
 
     Lazy counts are treated like greedy ones. Possessive counts are accepted only where
     they lose no text. Look-around, back-references, conditional and atomic groups, and
-    word boundaries raise a `GrammarError` that names them and their place.
+    word boundaries raise a `GrammarError` that names them and their position.
     """
     span = Span(0, len(pattern))
     return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})

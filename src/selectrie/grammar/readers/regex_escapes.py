@@ -19,7 +19,7 @@ _MAX_OCTAL = 0o377
 
 
 class EscapeReader:
-    """Reads escapes and sets at places of a text, up to `stop`."""
+    """Reads escapes and sets at offsets of a text, up to `stop`."""
 
     def __init__(self, source: Source, stop: int) -> None:
         self._source, self._stop = source.text, stop

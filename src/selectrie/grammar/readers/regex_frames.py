@@ -32,7 +32,7 @@ class Last(Enum):
 class Held:
     """A lazy or possessive count whose way of matching loses no text on a condition.
 
-    The condition is that none of the given characters can follow it. A lazy count also
+    The condition is that none of its characters can follow it. A lazy count also
     needs something to follow.
 
     Attributes:
@@ -57,7 +57,7 @@ class Frame:
 
     Attributes:
         flags: Flags in force.
-        offset: Place of the parenthesis, -1 for the whole pattern.
+        offset: Offset of the parenthesis, -1 for the whole pattern.
         options: The options that are complete.
         items: The items of the current option.
         last: What the last item is.

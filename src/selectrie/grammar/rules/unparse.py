@@ -78,7 +78,7 @@ def printed(expression: Expression, names: Mapping[str, str], *, total: bool = F
     """Return an expression in GBNF.
 
     Uses an explicit stack of strings and of expressions; each expression is paired with
-    the precedence level allowed at its place.
+    the precedence level allowed there.
 
     Args:
         names: The printed name of each rule.

@@ -39,7 +39,7 @@ class Check:
         """
         self._n_looks += 1
         if self._n_looks > MAX_LOOKS:
-            raise UnknownKeywordError("too much to look at")
+            raise UnknownKeywordError("checking the values takes too many steps")
         if isinstance(schema, bool):
             return schema
         return all(self._keyword(key, schema, value) for key in schema)

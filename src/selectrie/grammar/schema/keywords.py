@@ -193,8 +193,8 @@ def _multiples(
 
     Multiples of a whole number are integers. They are multiples of the decimal that the
     schema writes, by the digits of a text: 0.07 is a multiple of 0.01, though not in
-    doubles. llguidance does not accept a number with fewer places than the step, so
-    each number of places has a separate step.
+    doubles. llguidance does not accept a number with fewer decimal places than the
+    step, so each number of decimal places has a separate step.
     """
     number = Decimal(repr(_number(schema, "multipleOf", pointer))).normalize()
     n_decimals = max(0, -int(number.as_tuple().exponent))

@@ -1,8 +1,8 @@
 """Copy a JSON Schema into the part of draft 2020-12 that a grammar supports.
 
-The copy means the same or allows less. Anything that a grammar cannot hold is an error
-that names keyword and place. Therefore neither of the two converters meets a keyword
-that it would drop or misread.
+The copy means the same or allows less. Anything that a grammar cannot express is an
+error that names the keyword and its position. Therefore neither of the two converters
+meets a keyword that it would drop or misread.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ Includes those that keywords are rewritten into: a schema inside `oneOf`, `if` a
 like is copied once more for each of these around it.
 """
 MAX_LOOKS = 200_000
-"""Maximum number of pairs of schemas compared, in all places together."""
+"""Maximum number of pairs of schemas compared, at all positions together."""
 MAX_ITEMS = 2_000
 """Maximum of `minItems`, `maxItems` and `minProperties`, which a grammar spells out."""
 MAX_OPTIONAL = 4_000
 """Maximum number of optional properties of one schema.
 
-Each of them takes four of llguidance's 20 000 items at one place.
+Each of them takes four of llguidance's 20 000 items at one position.
 """
 
 MAX_PRODUCT = 2**32 - 1
 """Largest product that llguidance computes for `multipleOf`."""
 MAX_NAMED = 3
-"""Maximum number of places of a keyword that a message names."""
+"""Maximum number of positions of a keyword that a message names."""
 MAX_POINTERS = 100
-"""Maximum number of places of a keyword that are recorded for messages."""
+"""Maximum number of positions of a keyword that are recorded for messages."""
 MAX_STEP = 100
 """Maximum number of characters of one step of a pointer in messages."""
 MAX_WAYS = 128
@@ -123,7 +123,7 @@ def clipped_step(step: str) -> str:
 def copy_schema(schema: object) -> SchemaCopy:
     """Return a normalized copy of a schema, an object or bool as JSON gives it.
 
-    Raises `GrammarError` with keyword and JSON pointer.
+    Raises `GrammarError` with the keyword and its JSON pointer.
     """
     return _Copier(schema).copied()
 
@@ -287,7 +287,7 @@ class _Copier:
         return {"anyOf": [self.sub(way, position.at("oneOf", i)) for i, way in enumerate(ways)]}
 
     def _rewritten(self, schema: dict[str, Any], position: _Position) -> list[tuple[object, _Position]]:
-        """Return schemas for unsupported keywords, with the places of these."""
+        """Return schemas for unsupported keywords, each with its position."""
         parts: list[tuple[object, _Position]] = []
         for key in (key for key in REWRITTEN if key in schema):
             try:

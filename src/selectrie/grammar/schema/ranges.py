@@ -12,9 +12,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 MIN_POSITIVE = 1e-12
-"""The least number above 0 that bounds distinguish from 0.
+"""The smallest number above 0 that bounds distinguish from 0.
 
-The least double would take 324 digits.
+The smallest double would take 324 digits.
 """
 MAX_DECIMALS = 6
 """Decimal places up to which every spelling of a number inside the bounds is a text.

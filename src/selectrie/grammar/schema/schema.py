@@ -114,7 +114,7 @@ def read_schema(
 
     The schema is read as the draft that `$schema` names, by default 2020-12. Formats
     are enforced. Raises `GrammarError` with keyword and JSON pointer for what a grammar
-    cannot hold.
+    cannot express.
 
     Args:
         schema: An object, its JSON text, or a bool.
@@ -123,7 +123,8 @@ def read_schema(
             all others. With "llguidance", it converts every schema.
         spacing: "json" is the layout of `json.dumps`, with one space after each comma
             and colon between the parts of a value. "none" has no spaces. "optional"
-            allows both at each place. "any" allows any white space between JSON tokens.
+            allows both at each position. "any" allows any white space between JSON
+            tokens.
     """
     if spacing not in SPACINGS:
         raise OptionError("spacing", spacing, "one of " + ", ".join(map(repr, SPACINGS)))
@@ -305,5 +306,5 @@ def _size(value: object) -> int:
 
 
 def _listed(pointers: Sequence[str], max_pointers: int = MAX_NAMED) -> str:
-    """Return some of the places, for a message."""
+    """Return some of the pointers, for a message."""
     return " or ".join(pointers[:max_pointers]) + (" or another" if len(pointers) > max_pointers else "")

@@ -19,7 +19,7 @@ from selectrie.core.vocabulary import Vocabulary
 ByteArray = NDArray[np.uint8]
 
 BOUNDARY, BROKEN = 0, 8
-"""UTF-8 phases: between characters, and after a byte that is invalid in its place.
+"""UTF-8 phases: between characters, and after a byte that is invalid at its position.
 
 The phases in between are inside a character.
 """

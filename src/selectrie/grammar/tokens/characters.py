@@ -25,7 +25,7 @@ Groups = NDArray[np.uint64]
 
 N_GROUPS = 63
 BROKEN_BIT = np.uint64(1 << 63)
-"""Marks invalid UTF-8, which leads from no configuration back to itself."""
+"""Marks bytes that begin no character at their position; they never lead back."""
 
 
 class TrieGroups:

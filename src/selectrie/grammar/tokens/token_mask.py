@@ -7,7 +7,7 @@ pairs of configuration and class (`Machine.fill`).
 Two shortcuts make the first walk of a state cheap (see `characters`):
 
 - *leaps*: if a configuration has many tokens ahead, those made only of characters that
-  lead back to it are accepted without a step; the walk continues at the places where
+  lead back to it are accepted without a step; the walk continues at the nodes where
   another character begins.
 - *whole nodes*: if all characters below a node lead back to its configuration, every
   token below it is accepted.
