@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.grammar.schema.logic import MOST_LOOKS, MOST_STEPS, InexpressibleError, Logic, other_strings
+from selectrie.grammar.schema.logic import MAX_LOOKS, MAX_STEPS, InexpressibleError, Logic, other_strings
 from tests.support.schema_strategies import NUMBERS, STRINGS
 
 READERS = {
@@ -200,7 +200,7 @@ def test_nothing_is_proved_once_the_looks_are_used_up():
     """The last pair that is looked at may still be told apart."""
     for left, apart in ((1, True), (0, False)):
         logic = logic_of({}, 2020)
-        logic.looks = MOST_LOOKS - left
+        logic.looks = MAX_LOOKS - left
         assert logic.apart({"type": "null"}, {"type": "string"}) is apart
 
 
@@ -215,7 +215,7 @@ NESTED = {
 def test_an_opposite_goes_down_a_number_of_levels(keyword):
     """One more is refused, so that schemas that refer to themselves come to an end."""
     schema = {"type": "null"}
-    for _ in range(MOST_STEPS - 1):
+    for _ in range(MAX_STEPS - 1):
         schema = NESTED[keyword](schema)
     assert logic_of({}, 2020).opposite(schema)
     with pytest.raises(InexpressibleError, match="nested too deeply"):

@@ -242,7 +242,7 @@ def test_one_of_that_may_overlap_is_refused_with_its_place():
 @pytest.mark.parametrize("base", [{}, {"$id": "https://example.org/other"}])
 def test_comparisons_are_bounded_in_all_places_together(base, monkeypatch):
     """Below an `$id` too; a pair costs three looks, and two types that differ cost none."""
-    monkeypatch.setattr(normalize, "MOST_LOOKS", 30)
+    monkeypatch.setattr(normalize, "MAX_LOOKS", 30)
     pair = {"oneOf": [{"type": "string", "maxLength": 2}, {"type": "string", "minLength": 3}]}
     types = {"oneOf": [{"type": "string"}, {"type": "null"}]}
 
