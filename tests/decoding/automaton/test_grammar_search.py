@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import pairwise
-from math import exp, inf
+from math import exp, inf, log
 
 import numpy as np
 import pytest
@@ -321,6 +321,19 @@ def test_scores_are_conditional_on_the_healed_bytes(healed):
         (joint(model, path) for path in accepted(grammar.automaton(TINY, prefix=healed), 5)), reverse=True
     )
     assert [path.logp + np.log(spelt) for path in outcome.paths[:3]] == pytest.approx(expected[:3], abs=CLOSE)
+
+
+def test_rows_of_the_healed_bytes_take_nothing_off_the_open_mass():
+    """The row after ` ` only says how probable ` c` is: no text begins so, and what ` car` holds stays open."""
+    model = TableModel(
+        {(): {" cat": 0.4, " car": 0.2, " ": 0.3}, (" cat",): {"<eos>": 0.9}, (" car",): {"<eos>": 0.5}},
+        prompt=("<bos>", "a"),
+    )
+    cat, car = spell(TINY, (" cat", " car"))
+    outcome = run(AutomatonSearch(PROMPT, TableAutomaton([{cat: 1, car: 1}, {}], {1}), spec_of(healed=b" c")), model)
+    assert [path.data for path in outcome.found] == [b"at"]
+    assert outcome.log_heal < log(0.7)
+    assert outcome.open_mass >= 0.2 * 0.5 / exp(outcome.log_heal)
 
 
 def test_incumbents_are_told_as_they_improve():

@@ -185,6 +185,14 @@ def test_greedy_decoding_wins_where_the_beam_pruned_it():
     assert outcome.finished[0].logp == pytest.approx(log(0.5 * 0.4 * 0.9), abs=NEAR)
 
 
+def test_a_beam_of_two_follows_two():
+    """`c` is second after one token and wins in the end, as both paths are followed."""
+    rows = {(): {"b": 0.5, "c": 0.45}, ("b",): {"s": 0.40}, ("c",): {"s": 0.95}}
+    model = TableModel(rows, prompt=("<bos>", "a"))
+    outcome = search(model, texts("b|s", "c|s"), BeamSearchParams(width=2, max_tokens=2))
+    assert [path.data for path in outcome.finished][:1] == [b"cs"]
+
+
 def test_greedy_ends_where_the_end_is_more_probable():
     """Masked greedy decoding ends at a text that may go on where the end of generation is the most probable token."""
     model = TableModel({(): {"a": 0.9}, ("a",): {"<eos>": 0.6, "t": 0.4}}, prompt=("<bos>", "a"))

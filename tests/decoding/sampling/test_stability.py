@@ -167,6 +167,15 @@ def test_the_most_probable_token_is_close_to_the_next_within_twice_the_tolerance
     assert draw.close is close
 
 
+@pytest.mark.parametrize("tolerance", [0.01, 3.0])
+@pytest.mark.parametrize(("gap", "close"), [(1.9, True), (2.1, False)])
+def test_another_token_may_enter_the_first_k_within_twice_the_tolerance(tolerance, gap, close):
+    """With k = 1, however large the tolerance, the second token may become the first."""
+    row = Rows(as_row([[0.0, -gap * tolerance, -50.0]]))
+    draw = Sampler(replace(ALL, top_k=1), []).draw(row, 0, 0.5, tolerance=tolerance)
+    assert draw.close is close
+
+
 @pytest.mark.parametrize(("penalty", "close"), [(1.0, False), (4.0, True), (0.25, True)])
 def test_a_penalty_magnifies_the_change(penalty, close):
     """A repetition penalty of 4 makes 0.01 nats of a negative logit 0.04; one of 1/4 does so to a positive one."""

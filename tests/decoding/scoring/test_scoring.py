@@ -169,6 +169,9 @@ def test_greedy_stops_where_ending_weighs_most_and_ties_go_to_the_smaller_token(
     stops = TableModel({(): {"a": 0.6, "b": 0.3}, ("a",): {"t": 0.4, "<eos>": 0.5}})
     trie, scores = scored(stops, pieces(["a"], ["a", "t"], ["b"]), "eog")
     assert scores.greedy_path == trie.path_of[0]
+    goes_on = TableModel({(): {"a": 0.6, "b": 0.3}, ("a",): {"t": 0.5, "<eos>": 0.4}})
+    trie, scores = scored(goes_on, pieces(["a"], ["a", "t"], ["b"]), "eog")
+    assert scores.greedy_path == trie.path_of[1]
     trie, scores = scored(TableModel({(): {"a": 0.4, "b": 0.4}}), pieces(["b"], ["a"]), "none")
     assert scores.greedy_path == trie.path_of[1]
 

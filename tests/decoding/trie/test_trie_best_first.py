@@ -32,7 +32,7 @@ from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import ChoiceError, ProtocolError
 from selectrie.options import ScoringRule, SearchParams
-from selectrie.testing import HashModel, make_vocabulary, spell
+from selectrie.testing import HashModel, TableModel, make_vocabulary, spell
 from selectrie.testing.driver import run
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.records import PromptText
@@ -365,6 +365,44 @@ def test_observed_nodes_are_evaluated_beyond_the_budget():
     assert list(driver.told) == [(*PROMPT, *prefix) for prefix in [(), (2,), (2, 3)]]
     assert not outcome.proved
     assert np.isfinite(outcome.open_mass)
+
+
+def searched_by_hand(rows, paths, rule="joint", prior=None, **search):
+    """A search of paths written as pieces on a table: outcome, driver and trie."""
+    vocabulary = make_vocabulary()
+    spelt = [spell(vocabulary, path) for path in paths]
+    trie = TokenTrie.from_sequences(spelt)
+    lengths = Lengths.of(["".join(path) for path in paths], trie)
+    log_prior = None if prior is None else log_priors(prior, ["".join(path) for path in paths])
+    objective = objective_of(ScoringRule(rule), trie, lengths, log_prior=log_prior)
+    task = BestFirst(PROMPT, trie, row_needs(trie, "none"), "none", objective=objective, search=SearchParams(**search))
+    driver = Driver(TableModel(rows, prompt=("<bos>", "a")), [WIDE])
+    return driver.run(task), driver, trie
+
+
+def test_after_the_budget_one_path_is_followed_to_its_end():
+    """The prior excludes what greedy decoding picks, and `bstu` comes next: its three rows and none of the others'."""
+    paths = ["a", "bstu", "cstu", "rstu"]
+    rows = {(): {"a": 0.5, "b": 0.2, "c": 0.1, "r": 0.1}}
+    _, driver, _ = searched_by_hand(rows, paths, prior=[0.0, 1.0, 1.0, 1.0], budget_nodes=1)
+    b, s, t = spell(make_vocabulary(), "bst")
+    assert list(driver.told) == [(*PROMPT, *prefix) for prefix in [(), (b,), (b, s), (b, s, t)]]
+
+
+def test_nodes_without_a_choice_are_evaluated_in_one_call():
+    """Below `b` there is one way, so its three rows take one call."""
+    rows = {(): {"b": 0.9, "c": 0.01}, ("b",): {"s": 0.9}, ("b", "s"): {"t": 0.9}, ("b", "s", "t"): {"u": 0.9}}
+    outcome, driver, _ = searched_by_hand(rows, ["bstu", "c"], width=1)
+    assert outcome.proved
+    assert driver.sizes == [3]
+
+
+def test_open_means_weigh_what_their_paths_may_weigh_together():
+    """Below `a` lie three paths of mean (log .3 - log 3) / 2 each: together more than one at the bound, (log .3) / 2."""
+    rows = {(): {"b": 0.6, "a": 0.3}, ("a",): {"c": 1 / 3, "r": 1 / 3, "s": 1 / 3}}
+    outcome, *_ = searched_by_hand(rows, ["b", "ac", "ar", "as"], rule="token_mean", budget_nodes=1)
+    assert outcome.n_evaluated == 1
+    assert outcome.log_open >= np.log(3) + (np.log(0.3) - np.log(3)) / 2
 
 
 def flat_set(n, depth, vocabulary):
