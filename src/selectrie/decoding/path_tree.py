@@ -73,7 +73,7 @@ class PathTree:
 
     def order(self, nodes: Iterable[int]) -> list[int]:
         """Return one step's distinct nodes by their tokens, and set their ranks."""
-        ordered = sorted(set(nodes), key=lambda node: (self.rank[self.parent[node]] if node else 0, self.token[node]))
+        ordered = sorted(set(nodes), key=lambda node: (self.rank[self.parent[node]], self.token[node]))
         for rank, node in enumerate(ordered):
             self.rank[node] = rank
         return ordered
