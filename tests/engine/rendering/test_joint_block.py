@@ -305,6 +305,16 @@ def test_a_budget_ends_a_search_with_the_best_so_far():
     assert better.logp >= found.logp
 
 
+def test_what_layout_cannot_change_is_ahead_of_all_that_is_open():
+    """Each of two texts of eight rows may move by the tolerance of a row, so the first is ahead by sixteen of them."""
+    parts = (slot("w", *"brsu"), ".", slot("x", *"brsu"), ".", slot("y", *"brsu"), ".", slot("z", *"brsu"))
+    tolerance = 0.05
+    with closing(Engine(HashModel(2), check=SelfCheck(1, 0.0, tolerance))) as engine:
+        found = decide_on(engine, JointRequest(parts, most_listed=1), "a", ".")
+    assert found.certificate.rescored
+    assert found.certificate.bound_gap > 2 * 8 * tolerance
+
+
 def test_equal_texts_are_ties_in_the_order_of_their_options():
     """Assignments that spell one text are both given, the smaller options first, and the margin is 0."""
     request = JointRequest((slot("x", "ca", "c"), slot("y", "t", "at")))

@@ -462,8 +462,10 @@ def test_pages_are_bounded(fake, monkeypatch):
         render(fake, "<<#each items>><<!n>><</each>>", {"items": range(60)})
     assert MAX_SLOTS == 10_000
     monkeypatch.setattr(renderer, "MAX_SLOTS", 3)
-    with pytest.raises(TemplateError, match="more than 3 slots"):
-        render(fake, "<<#each items>>a<<select 'x' options=['a', 'b']>><</each>>", {"items": range(4)})
+    slot = "<<select 'x' options=['a', 'b']>>"
+    for one in (slot, f"<<#joint>>{slot}<</joint>>"):
+        with pytest.raises(TemplateError, match=r"<template>:1:17: the page has more than 3 slots"):
+            render(fake, f"<<#each items>>a{one}<</each>>", {"items": range(4)})
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,7 @@ def test_the_exact_search_of_any_tokens_scores_what_it_orders():
     how = {"model": TableModel(rows), "prompting": SPLIT, "canonical_only": False, "terminator": "none"}
     result = found("a", grammar, exact=True, n=2, **how)
     assert (result.texts, [one.n_paths for one in result]) == (("cb", "cat"), [1, 2])
+    assert result.n_merged == 1
     assert np.allclose(np.exp([one.logp for one in result]), [0.3, 0.2])
     assert all(one.logp == one.logp_path == one.score for one in result)
     assert result.certificate.proved

@@ -544,7 +544,10 @@ def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
         assert caught.value.remedy.startswith("lower max_tokens")
         with pytest.raises(PromptTooLongError) as caught:
             engine.generate("a" * SMALL.nodes, stopping=StopParams(max_tokens=2))
-    assert caught.value.remedy.startswith("shorten the prompt")
+        assert caught.value.remedy.startswith("shorten the prompt")
+        with pytest.raises(PromptTooLongError) as caught:  # one token would fit
+            engine.generate("a", stopping=StopParams(max_tokens=SMALL.nodes))
+        assert caught.value.remedy.startswith("shorten the prompt")
 
 
 @given(seed=seeds)

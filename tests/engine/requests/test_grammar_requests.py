@@ -15,12 +15,13 @@ import selectrie
 from selectrie.core.types import Cost
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
+from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.requests import select_grammar
 from selectrie.engine.requests.generate import GenerationParams
 from selectrie.errors import NothingFoundError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, StopParams
-from selectrie.testing import HashModel
+from selectrie.testing import HashModel, TableModel
 from tests.support.word_lists import made_words
 
 MOVES = Grammar.from_gbnf('root ::= " " ("cat" | "bat" | "car" | "cats")')
@@ -129,6 +130,18 @@ def test_a_search_finds_what_the_list_has(engine, monkeypatch):
     assert (found.grammar.about, found.grammar.digest) == ("strings", MOVES.digest)
 
 
+@pytest.mark.parametrize(
+    ("rule", "tolerance", "rescored"), [("b", 0.02, True), ("b | c", 0.01, True), ("b | c", 0.02, False)]
+)
+def test_a_search_says_whether_layout_could_change_the_first(monkeypatch, rule, tolerance, rescored):
+    """`b` is .049 nats ahead of `c`; a tolerance of .01 for each of two rows may bring them .04 closer, one of .02 .08."""
+    monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
+    grammar = Grammar.from_gbnf("root ::= " + rule.replace("b", '"b"').replace("c", '"c"'))
+    with Engine(TableModel({("a",): {"b": 0.42, "c": 0.4}}), check=SelfCheck(1, 0.0, tolerance)) as engine:
+        found = engine.select("a", grammar=grammar, terminator="none", prompting=SPLIT)
+    assert (found.text, found.certificate.rescored) == ("b", rescored)
+
+
 def test_the_best_of_infinitely_many(engine):
     """A winner with its proof; told as it is found; ready for JSON."""
     told = []
@@ -189,6 +202,19 @@ def test_draws_of_a_grammar(engine):
     local = engine.sample("a", MANY, n=3, seed=7, exact=False, search=search)
     assert (local.exact, local.mass) == (False, None)
     assert all(MANY.accepts(one.text).verdict in ("yes", "unfinished") for one in local)
+
+
+def test_the_end_of_a_draw_is_none_of_its_tokens():
+    """After `b` the text ends with .7; the log-probability of that is `logp_end`, and the token is `b` alone."""
+    model = TableModel({("a",): {"b": 0.9}, ("a", "b"): {"<eos>": 0.7, "s": 0.3}})
+    with Engine(model, check=SelfCheck(8, 0.0, 0.0)) as engine:
+        draws = engine.sample("a", Grammar.from_gbnf('root ::= "b" "s"*'), n=4, seed=1, exact=False, prompting=SPLIT)
+    ended = [one for one in draws if one.text == "b"]
+    assert ended
+    for one in ended:
+        assert ([token.piece for token in one.tokens], one.ended_by) == ([b"b"], "eog")
+        assert exp(one.logp_end) == pytest.approx(0.7)
+        assert exp(one.logp) == pytest.approx(0.9 * 0.7)
 
 
 @pytest.mark.parametrize(("texts", "exact"), [(("aab", "b"), True), (("aa", "aab"), False)])
@@ -255,6 +281,7 @@ def test_they_can_be_awaited(engine):
     [
         ({"choices": [" cat"]}, "grammar"),
         ({"rule": "pmi"}, "rule"),
+        ({"rule": lambda choice: choice.logp}, "rule"),
         ({"prior": {" cat": 1.0}}, "prior"),
         ({"following": " "}, "following"),
         ({"terminator": "unless-continued"}, "terminator"),

@@ -393,6 +393,7 @@ def close_in_use(engine: Engine) -> None:
     with engine._owner.using():
         engine.close()
         assert engine._model._context.is_open
+    assert not engine._owner._thread.is_alive()
 
 
 CLOSED_FROM: dict[str, Callable[[Engine], object]] = {

@@ -93,9 +93,9 @@ def calls_for(states: int | None, *, frugal: bool = True) -> tuple[int, list[str
 
 
 def test_sequences_share_calls_on_a_model_of_few_states() -> None:
-    """A sequence holds two states however long it is, so four run side by side in twenty: one call a token."""
+    """A sequence holds two states however long it is, and two more during its prompt: four run side by side in fourteen."""
     _, texts = calls_for(None)
-    assert calls_for(20) == (40, texts)
+    assert calls_for(14) == (40, texts)
     assert calls_for(3) == (160, texts)
     n_before, same = calls_for(20, frugal=False)
     assert n_before > 150
@@ -132,8 +132,10 @@ def test_a_large_ask_of_low_priority_goes_bit_by_bit_into_what_others_leave() ->
     high = [Job(sequence([i, 2], i, 60), priority=1) for i in range(3)]
     for job in high:
         scheduler.submit(job)
-    for _ in range(5):
+    for n_rows in (5, 8):  # of the ask
         scheduler.step()
+        assert low.cost.rows == len(low.prompt) + n_rows
+    scheduler.step()
     assert low.future.result(0) == run(Wide([9, 8], 8), HashModel(1))
     assert not any(job.future.done() for job in high)
 
