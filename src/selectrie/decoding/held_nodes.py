@@ -195,14 +195,19 @@ class HeldNodes:
             current = self._price(leaf, required)
             if current != price:  # a branch beside it was given up
                 heappush(queue, current)
-            elif price[0] < np.inf:
+                continue
+            if price[0] == np.inf:
+                continue
+            # Once it is gone, the ancestors that carried only it are the cheapest.
+            for _ in range(max(1, int(price[0]))):
                 rows.append(self._give_up(leaf))
+                leaf = self._up(leaf)
                 n_nodes -= 1
-                parent = self._up(leaf)
-                if self._n_children[parent] or parent in required:
-                    n_leaves -= 1
-                else:
-                    heappush(queue, self._price(parent, required))
+                n_leaves -= self._n_children[leaf] > 0 or leaf in required
+                if n_nodes <= 0 and n_leaves <= 0:
+                    return rows
+            if not self._n_children[leaf] and leaf not in needed:
+                heappush(queue, self._price(leaf, needed))
         return rows
 
     def _price(self, leaf: int, required: set[int]) -> tuple[float, float, int]:
