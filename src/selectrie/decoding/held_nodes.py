@@ -206,8 +206,8 @@ class HeldNodes:
                 n_leaves -= self._n_children[leaf] > 0 or leaf in required
                 if n_nodes <= 0 and n_leaves <= 0:
                     return rows
-            if not self._n_children[leaf] and leaf not in needed:
-                heappush(queue, self._price(leaf, needed))
+            if not self._n_children[leaf] and leaf not in required:
+                heappush(queue, self._price(leaf, required))
         return rows
 
     def _price(self, leaf: int, required: set[int]) -> tuple[float, float, int]:

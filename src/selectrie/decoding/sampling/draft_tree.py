@@ -93,6 +93,7 @@ class DraftTree:
         tree = DraftTree()
         position, depth = {NO_NODE: 0}, [0]
         n_leaves = 1
+        carries: set[int] = set()
         for i, (parent, token) in enumerate(zip(*_checked(proposed, limits.n_vocabulary), strict=True)):
             up = position.get(parent)
             if up is None or token in barred or depth[up] == limits.depth:
@@ -101,10 +102,11 @@ class DraftTree:
             if known is not None:
                 position[i] = known
                 continue
-            new_leaf = up in tree.parents
+            new_leaf = up in carries
             if len(tree) == limits.max_tokens or n_leaves + new_leaf > limits.sequences:
                 continue
             n_leaves += new_leaf
+            carries.add(up)
             tree.parents.append(up)
             tree.tokens.append(token)
             position[i] = tree._child[up, token] = len(tree)
