@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,6 +97,35 @@ def test_a_result_that_is_not_set_in_time_is_a_timeout():
     assert not outcome.wait(0.01)
     outcome.set_result(1)
     assert outcome.result(timeout=0) == 1
+
+
+def test_only_the_main_thread_wakes_to_look_for_signals(monkeypatch):
+    """A thousand threads that look ten times a second would slow the model's thread down."""
+    waits_s: list[float] = []
+
+    class Lock:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+            self.release = self._lock.release
+
+        def acquire(self, timeout: float = -1) -> bool:
+            if timeout > 0:
+                waits_s.append(timeout)
+            return self._lock.acquire(timeout=timeout)
+
+    names = {name: getattr(threading, name) for name in ("current_thread", "main_thread", "TIMEOUT_MAX")}
+    monkeypatch.setattr("selectrie.engine.scheduler.outcome.threading", SimpleNamespace(Lock=Lock, **names))
+    outcome: Outcome[int] = Outcome()
+    waiting = threading.Thread(target=outcome.result, daemon=True)
+    waiting.start()
+    while not waits_s:
+        time.sleep(0.001)
+    assert waits_s == [threading.TIMEOUT_MAX]
+    outcome.set_result(0)
+    waiting.join(WAITS_S)
+    assert not waiting.is_alive()
+    Outcome().wait(0.11)
+    assert max(waits_s[1:]) <= 0.1
 
 
 def test_many_threads_wait_for_one_result():
