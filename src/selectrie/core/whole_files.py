@@ -11,6 +11,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
+_MAX_NAME = 32
+"""Maximum characters of a file's name in that of its temporary file."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)-[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
@@ -27,7 +29,7 @@ def check_plain(path: Path) -> None:
 def is_temporary(name: str, names: Collection[str]) -> bool:
     """Return whether `write_whole` makes a file of this name for one of these names."""
     match = _TEMPORARY.fullmatch(name)
-    return match is not None and match["name"] in names
+    return match is not None and match["name"] in {one[:_MAX_NAME] for one in names}
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -44,7 +46,7 @@ def write_whole(path: Path, text: str) -> None:
     """
     check_plain(path)
     data = text.encode()
-    temporary = path.with_name(f".{path.name[:32]}-{secrets.token_hex(8)}.tmp")
+    temporary = path.with_name(f".{path.name[:_MAX_NAME]}-{secrets.token_hex(8)}.tmp")
     file = temporary.open("xb")
     try:
         with file:
