@@ -222,7 +222,7 @@ MISTAKES = {
     "no kind of file": (("comapre", "a", "b"), "comapre"),
     "no metric": (("questions.jsonl", "--metric", "accc"), "did you mean 'acc'"),
     "no task": (("questions.jsonl", "--task", "nonsense"), "generic, hellaswag"),
-    "resume with data": (("--resume", "a", "questions.jsonl"), "alone"),
+    "resume with data": (("--resume", "a", "questions.jsonl"), "no DATA"),
     "resume of nothing": (("--resume", "nothing"), "no run"),
     "resume of something else": (("--resume", "."), "no run"),
     "a folder of something else": (("questions.jsonl", "--out", "."), "a new folder"),

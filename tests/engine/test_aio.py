@@ -34,7 +34,7 @@ def run(main):
 
 def is_idle(engine: Engine) -> bool:
     """Has the model nothing more to do, after the few steps in which it notices what was cancelled?"""
-    return any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+    return any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
 
 
 class Gate:
@@ -97,7 +97,7 @@ def test_any_number_waits_at_once():
     n = 50
     model = HashModel(1)
     with engine_on(model) as engine:
-        queue, queued = engine._owner.queue, []
+        queue, queued = engine._model_thread.queue, []
 
         async def main():
             gate = Gate(model)
@@ -108,7 +108,7 @@ def test_any_number_waits_at_once():
                 if len(queued) == n:
                     gate.open()
 
-            engine._owner.queue = counted
+            engine._model_thread.queue = counted
             return await asyncio.gather(*(engine.aselect("a", [*CHOICES, "u" * i]) for i in range(1, n + 1)))
 
         answers = run(main())
@@ -148,7 +148,7 @@ def test_cancelling_takes_the_work_back(name):
         model.on_decode = None
         assert is_idle(engine)
         n_calls = model.calls
-        assert engine._owner.call(lambda: model.calls) == n_calls
+        assert engine._model_thread.call(lambda: model.calls) == n_calls
         engine.trim()
         assert model.contexts == {0: ()}
         assert engine.select("a", CHOICES).text
@@ -162,7 +162,7 @@ def test_cancelling_one_changes_no_other():
         engine.trim()
 
         async def main():
-            model = engine._owner.scheduler.model
+            model = engine._model_thread.scheduler.model
             gate = Gate(model)
             leaving = [asyncio.create_task(engine.agenerate("a cat", stopping=ENDLESS)) for _ in range(4)]
             staying = asyncio.gather(engine.agenerate(["a cat", "b"], **how), engine.aselect("a cat", CHOICES))
@@ -258,7 +258,7 @@ def test_an_errand_that_was_cancelled_begins_nothing():
     from selectrie.engine.scheduler.task_group import CancelScope, TaskGroup, task_group
 
     with engine_on(HashModel(1)) as engine:
-        with task_group(engine._owner) as group:
+        with task_group(engine._model_thread) as group:
             assert group.call(lambda: 1) == 1
             group.cancel()
             with pytest.raises(CancelledError):
@@ -266,5 +266,5 @@ def test_an_errand_that_was_cancelled_begins_nothing():
         scope = CancelScope()
         scope.cancel()
         with scope.open(), pytest.raises(CancelledError):
-            TaskGroup(engine._owner).call(lambda: 1)
-        assert TaskGroup(engine._owner).call(lambda: 1) == 1
+            TaskGroup(engine._model_thread).call(lambda: 1)
+        assert TaskGroup(engine._model_thread).call(lambda: 1) == 1

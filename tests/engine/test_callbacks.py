@@ -157,11 +157,11 @@ def test_a_stream_is_refused_in_a_forked_child():
     model.on_decode = lambda: opened.wait(PATIENCE_S)
     with engine_on(model) as engine:
         stream = engine.stream("a", stopping=SHORT)
-        owner, process = engine._owner, engine._owner._process
-        owner._process = -1
+        model_thread, process = engine._model_thread, engine._model_thread._process
+        model_thread._process = -1
         try:
             assert isinstance(outcome_of(stream._drawings[0].handle.result), ForkedError)
             assert isinstance(outcome_of(lambda: list(stream)), ForkedError)
         finally:
-            owner._process = process
+            model_thread._process = process
             opened.set()

@@ -334,7 +334,7 @@ def stop_at(engine: Engine, k: int | None) -> None:
         left[0] -= 1
         return left[0] == 0
 
-    engine._owner.call(lambda: engine._model.set_abort_callback(None if k is None else callback))
+    engine._model_thread.call(lambda: engine._model.set_abort_callback(None if k is None else callback))
 
 
 def shoot(engine: Engine, untouched: Engine, rng: np.random.Generator, shots: int, selects: int) -> int:

@@ -78,11 +78,11 @@ class Run:
         return len(whole) + lost + 2 * len(self.rows)
 
 
-def render(owner, parts, *, keep_cached=True):
+def render(model_thread, parts, *, keep_cached=True):
     """A page of texts and slots, each decided on what stands there."""
-    model = owner.scheduler.model
+    model = model_thread.scheduler.model
     run = Run(GrowingPrompt(model.vocabulary))
-    with task_group(owner, keep_cached=keep_cached) as group:
+    with task_group(model_thread, keep_cached=keep_cached) as group:
         session = Session(group, model, None)
         for part in parts:
             if isinstance(part, str):
@@ -135,8 +135,8 @@ def owned():
         return made[-1]
 
     yield make
-    for owner in made:
-        owner.close()
+    for model_thread in made:
+        model_thread.close()
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def opened():
 
     def make(path):
         made.append(load(str(path), n_threads=1, precision="fast"))
-        return made[-1]._owner
+        return made[-1]._model_thread
 
     yield make
     for engine in made:
@@ -215,8 +215,8 @@ def test_what_was_generated_is_not_evaluated_again(owned):
 
 def test_rows_of_a_trained_model(opened, weights):
     """The count on a real model, and the same page as when nothing lingers."""
-    owner = opened(weights("stories260K.gguf"))
-    run = render(owner, walks(5))
+    model_thread = opened(weights("stories260K.gguf"))
+    run = render(model_thread, walks(5))
     assert sum(run.rows) <= run.bound
     alone = render(opened(weights("stories260K.gguf")), walks(5), keep_cached=False)
     assert alone.chosen == run.chosen
@@ -224,9 +224,9 @@ def test_rows_of_a_trained_model(opened, weights):
     assert sum(alone.rows) > sum(run.rows)
 
 
-def check_forks(owner, parts):
+def check_forks(model_thread, parts):
     """Each slot evaluates the stretch since the one before, and its branches; nothing of what stands before that."""
-    run = render(owner, parts)
+    run = render(model_thread, parts)
     before = 0
     for rows, context, inner in zip(run.rows, run.contexts, run.inner, strict=True):
         assert rows <= len(context) - before + len(inner) + 1
@@ -278,24 +278,24 @@ def test_a_forking_model_goes_on_from_what_it_generated(owned):
     assert run.rows[1] <= 1 + 2 + len(run.inner[1]) + 2
 
 
-def check_memory(owner, n_slots):
+def check_memory(model_thread, n_slots):
     """Slots on ever new pages: what lingers is cache, which goes as room is needed, and after a while without use."""
-    model, most = owner.scheduler.model, 0
+    model, most = model_thread.scheduler.model, 0
     page = GrowingPrompt(model.vocabulary)
     page.add("a cat at a bat")
-    with task_group(owner, keep_cached=True) as group:
+    with task_group(model_thread, keep_cached=True) as group:
         for place in range(n_slots):
             mark = page.mark()
             page.add(TEXTS[place % 7] + TEXTS[place // 7 % 7] + TEXTS[place // 49 % 7])
             select.prepare(model, [(page.prompt, CATS)], SelectRequest()).run(Session(group, model, None))
             page.back_to(mark)
             most = max(most, len(model.contexts))
-    owner.call(lambda: None)
+    model_thread.call(lambda: None)
     room, limits = model.capacity(), model.limits
     assert most <= limits.nodes + 1
     assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences), "nobody holds anything"
-    assert owner.call(lambda: model.trim(limits.max_idle_rows)) == 0, "what was idle for long is gone already"
-    assert 0 < owner.call(lambda: model.trim(0)) <= limits.nodes
+    assert model_thread.call(lambda: model.trim(limits.max_idle_rows)) == 0, "what was idle for long is gone already"
+    assert 0 < model_thread.call(lambda: model.trim(0)) <= limits.nodes
     assert len(model.contexts) == 1
 
 
@@ -328,9 +328,9 @@ def test_branches_go_where_nothing_lingers(owned):
     """Without it the prompt alone stays as cache, as ever; with it the branches too, held by nobody."""
     for keep_cached, stays in ((False, False), (True, True)):
         model = HashModel(1)
-        owner = owned(model)
-        run = render(owner, ["a cat", Pick(CATS)], keep_cached=keep_cached)
-        owner.call(lambda: None)
+        model_thread = owned(model)
+        run = render(model_thread, ["a cat", Pick(CATS)], keep_cached=keep_cached)
+        model_thread.call(lambda: None)
         branches = set(model.contexts.values()) - {tuple(run.contexts[0][:n]) for n in range(len(run.contexts[0]) + 1)}
         assert bool(branches) is stays
         assert model.capacity().nodes == model.limits.nodes
@@ -339,16 +339,16 @@ def test_branches_go_where_nothing_lingers(owned):
 def test_a_task_that_is_cancelled_holds_nothing(owned):
     """What it had evaluated is cache, or gone."""
     model = HashModel(1)
-    owner = owned(model)
+    model_thread = owned(model)
     page = GrowingPrompt(model.vocabulary)
     page.add("a cat")
     batch = select.prepare(model, [(page.prompt, CATS)], SelectRequest())
-    with task_group(owner, keep_cached=True) as group:
+    with task_group(model_thread, keep_cached=True) as group:
         model.on_decode = group.cancel
         with pytest.raises(CancelledError):
             batch.run(Session(group, model, None))
     model.on_decode = None
-    owner.call(lambda: None)
+    model_thread.call(lambda: None)
     assert model.capacity().nodes == model.limits.nodes
 
 

@@ -386,7 +386,7 @@ def test_a_searched_block_whose_texts_are_altered_is_not_proved(kind, options, c
         slots = [JointSlot(name, tuple(Option(text, text) for text in options)) for name in "xyz"]
         for max_listed in (1, 100):
             request = JointRequest((slots[0], ".", slots[1], slots[2]), max_listed=max_listed)
-            with task_group(engine._owner) as group:
+            with task_group(engine._model_thread) as group:
                 place = SlotContext(read_prompt(engine.vocabulary, "x", DEFAULT_PROMPTING), "")
                 found.append(decide_jointly(engine._session(group), request, place))
     searched, listed = found

@@ -103,7 +103,9 @@ def select(
     selectrie select -m model.gguf -p "He bought a" -c " cat" -c " cats" --following "."
     selectrie select -m model.gguf -p "Today is " --regex "[0-9]{4}-[0-9]{2}-[0-9]{2}"
     """
-    selection = _decide(1, model, prompt, choices, (ending, rule, search, output), grammar)
+    selection = _decide(
+        1, model, prompt, choices, ending=ending, rule=rule, search=search, output=output, grammar=grammar
+    )
     return _show_selection(selection, output, requests.unnamed_model(model))
 
 
@@ -125,7 +127,7 @@ def rank(
     cat prompt.txt | selectrie rank -m model.gguf --choices-file 100k.txt --top 5 --explain
     selectrie rank -m model.gguf -p "I feel" --choices-file labels.txt --stop all --tsv
     """
-    selection = _decide(output.top, model, prompt, choices, (ending, rule, search, output))
+    selection = _decide(output.top, model, prompt, choices, ending=ending, rule=rule, search=search, output=output)
     return _show_selection(selection, output, requests.unnamed_model(model))
 
 
@@ -272,7 +274,11 @@ def _decide(
     model: ModelGroup,
     prompt: PromptGroup,
     choices: ChoicesGroup,
-    rest: tuple[EndingGroup, RuleGroup, SearchGroup, SelectOutput],
+    *,
+    ending: EndingGroup,
+    rule: RuleGroup,
+    search: SearchGroup,
+    output: SelectOutput,
     grammar: SearchedGrammarGroup | None = None,
 ) -> Selection:
     """Read everything the caller gave, then load the model and ask it.
@@ -283,7 +289,6 @@ def _decide(
         k: How many places must be certain.
         grammar: The options of `select` that may name a grammar; None to rank.
     """
-    ending, rule, search, output = rest
     constraint = None if grammar is None else read_constraint(grammar)
     if constraint is not None and (choices.choice or choices.choices_file):
         raise IncompatibleOptionsError("choice", "a grammar", "leave one of them out")

@@ -96,8 +96,8 @@ class Engine:
         self._on_check = on_check
         if check is not None and check.granule <= model.limits.rows_per_call:
             model.granule = check.granule
-        self._owner = ModelThread(model, max_waiting=max_waiting)
-        self._finalizer = weakref.finalize(self, self._owner.close)
+        self._model_thread = ModelThread(model, max_waiting=max_waiting)
+        self._finalizer = weakref.finalize(self, self._model_thread.close)
 
     def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
         return self
@@ -109,7 +109,7 @@ class Engine:
 
     def __repr__(self) -> str:
         identity = self._model.identity
-        state = ", closed" if self._owner.closed else ""
+        state = ", closed" if self._model_thread.closed else ""
         return f"Engine({identity.name!r}, precision={identity.precision!r}{state})"
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Engine:
     @property
     def closed(self) -> bool:
         """Return whether the engine was closed."""
-        return self._owner.closed
+        return self._model_thread.closed
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -139,7 +139,7 @@ class Engine:
     @property
     def load(self) -> Load:
         """Return how busy the model is."""
-        return self._owner.load()
+        return self._model_thread.load()
 
     @property
     def tolerance(self) -> float | None:
@@ -156,7 +156,7 @@ class Engine:
 
         It holds the number of rows compared and their largest change.
         """
-        with task_group(self._owner) as group:
+        with task_group(self._model_thread) as group:
             return self._session(group).check
 
     def _session(self, group: TaskGroup) -> Session:
@@ -172,7 +172,7 @@ class Engine:
         What `prepare` refuses is refused before any model call, the self-check
         included.
         """
-        with task_group(self._owner, priority=priority, deadline_s=deadline_s) as group:
+        with task_group(self._model_thread, priority=priority, deadline_s=deadline_s) as group:
             prepared = prepare(self._model)
             return prepared.run(self._session(group))
 
@@ -189,7 +189,7 @@ class Engine:
 
     def trim(self) -> None:
         """Drop every cached prompt and row."""
-        self._owner.call(self._owner.scheduler.forget_all)
+        self._model_thread.call(self._model_thread.scheduler.forget_all)
 
     def select(  # noqa: PLR0913 - choices or a grammar
         self,
@@ -356,7 +356,7 @@ class Engine:
         No model call is made.
         """
         options = SelectRequest(terminator=terminator, following=following, prompting=prompting)
-        with self._owner.using():
+        with self._model_thread.using():
             return select_requests.token_plan(selection.prepare(self._model, prompt, choices, options))
 
     def loglikelihood_scorer(self, nodes: int) -> LoglikelihoodScorer:
@@ -372,9 +372,9 @@ class Engine:
             CapacityError: If the model has no room for `nodes` tokens.
         """
         at_least("nodes", nodes, 1, optional=False)
-        with task_group(self._owner) as group:
+        with task_group(self._model_thread) as group:
             self._session(group)  # the self-check sets the granule that the scorer's model takes over
-        return LoglikelihoodScorer(self._owner, self._model, nodes, keep=self)
+        return LoglikelihoodScorer(self._model_thread, self._model, nodes, keep=self)
 
     def generate(
         self,
@@ -528,15 +528,17 @@ class Engine:
         """
         from selectrie.engine.rendering import page_requests
 
-        with self._owner.using():
+        with self._model_thread.using():
             request = page_requests.request_of(template, values, named, rendering)
-            return page_requests.PageStream(self._make_page, request, self._owner.check_process)
+            return page_requests.PageStream(self._make_page, request, self._model_thread.check_process)
 
     def _make_page(self, request: PageRequest, tell: Callable[[Event], None] | None = None) -> Page:
         from selectrie.engine.rendering import renderer
 
         how = request.rendering
-        with task_group(self._owner, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True) as group:
+        with task_group(
+            self._model_thread, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True
+        ) as group:
             return renderer.render_page(self._session(group), request, tell)
 
     aselect = awaitable(select)

@@ -331,7 +331,7 @@ def test_rows_of_the_healed_bytes_take_nothing_off_the_open_mass():
     )
     cat, car = spell(TINY, (" cat", " car"))
     outcome = run(AutomatonSearch(PROMPT, TableAutomaton([{cat: 1, car: 1}, {}], {1}), spec_of(healed=b" c")), model)
-    assert [path.data for path in outcome.found] == [b"at"]
+    assert [path.data for path in outcome.paths] == [b"at"]
     assert outcome.log_heal < log(0.7)
     assert outcome.open_mass >= 0.2 * 0.5 / exp(outcome.log_heal)
 

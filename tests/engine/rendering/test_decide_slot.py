@@ -61,7 +61,7 @@ def place_of(text, following="", **more):
 
 def filled(model, slot, place, on_text=None):
     """What a fresh engine fills in."""
-    with engine_of(model) as engine, task_group(engine._owner, keep_cached=True) as group:
+    with engine_of(model) as engine, task_group(engine._model_thread, keep_cached=True) as group:
         return decide_slot(engine._session(group), slot, place, on_text)
 
 
@@ -161,7 +161,7 @@ def drawn(seed=0, temperature=1.0, texts=("cat", "bat", "u"), table=ANIMALS):
 def frequencies(monkeypatch, n, **options):
     """How often each text is drawn when the uniform number takes each of n values once."""
     counts = Counter()
-    with engine_of(TableModel(ANIMALS)) as engine, task_group(engine._owner) as group:
+    with engine_of(TableModel(ANIMALS)) as engine, task_group(engine._model_thread) as group:
         slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), **options)
         for step in range(n):
             monkeypatch.setattr(slot_module, "uniform", lambda *_, u=(step + 0.5) / n: u)
@@ -249,7 +249,7 @@ def test_a_draw_near_an_edge_is_close(monkeypatch, tolerance, u, close):
     monkeypatch.setattr(slot_module, "uniform", lambda *_: u)
     slot = select_of(["cat", "bat", "u"], terminator="none", search=SearchParams(stop="all"), temperature=1.0)
     check = None if tolerance is None else SelfCheck(1, tolerance / 4, tolerance)
-    with engine_of(TableModel(ANIMALS), check) as engine, task_group(engine._owner) as group:
+    with engine_of(TableModel(ANIMALS), check) as engine, task_group(engine._model_thread) as group:
         record = decide_slot(Session(group, engine._model, check), slot, place_of("a")).record
     assert record.close is close
     assert record.to_dict()["drawn"]["close"] is close
@@ -259,7 +259,7 @@ def test_a_rule_with_contexts_can_be_drawn_by():
     """Whether the draw is close is said without the content-free prompts."""
     rule = ScoringRule("calibrated", content_free=("b",))
     slot = select_of(["cat", "bat"], rule=rule, terminator="none", search=SearchParams(stop="all"), temperature=1.0)
-    with engine_of(HashModel(1)) as engine, task_group(engine._owner) as group:
+    with engine_of(HashModel(1)) as engine, task_group(engine._model_thread) as group:
         record = decide_slot(engine._session(group), slot, place_of("a")).record
     assert (record.selection.rule, record.close) == ("calibrated", False)
 
@@ -329,7 +329,7 @@ def test_on_a_real_tokenizer_a_grammar_decides_as_its_list_does(model, following
     page.add("Weapon:")
     place = SlotContext(page.prompt, following, before="Weapon:")
     grammar = SelectSlot("x", None, Grammar.from_choices(texts), search=SearchParams(k=len(texts)), logprobs="lp")
-    with task_group(model._owner, keep_cached=True) as group:
+    with task_group(model._model_thread, keep_cached=True) as group:
         session = model._session(group)
         listed = decide_slot(session, select_of(texts, search=SearchParams(stop="all"), logprobs="lp"), place)
         searched = decide_slot(session, grammar, place)
@@ -558,7 +558,7 @@ def test_who_listens_may_end_it():
         raise KeyError("enough")
 
     with engine_of(HashModel(1)) as engine:
-        with pytest.raises(KeyError), task_group(engine._owner) as group:
+        with pytest.raises(KeyError), task_group(engine._model_thread) as group:
             decide_slot(engine._session(group), gen_of(max_tokens=200), place_of("a"), refuse)
         assert engine.select("a", ["cat", "bat"]).text in {"cat", "bat"}
 

@@ -47,14 +47,14 @@ def slot(name, *options):
 
 def decide(model, request, prompt, *, following="", ends_turn=False):
     """The answer of a fresh engine over a fake."""
-    with closing(Engine(model, check=EXACT)) as engine, task_group(engine._owner) as group:
+    with closing(Engine(model, check=EXACT)) as engine, task_group(engine._model_thread) as group:
         read = read_prompt(model.vocabulary, prompt, DEFAULT_PROMPTING)
         return decide_jointly(engine._session(group), request, SlotContext(read, following, ends_turn))
 
 
 def decide_on(engine, request, prompt, following=""):
     """The answer of an engine that is there."""
-    with task_group(engine._owner) as group:
+    with task_group(engine._model_thread) as group:
         place = SlotContext(read_prompt(engine.vocabulary, prompt, DEFAULT_PROMPTING), following)
         return decide_jointly(engine._session(group), request, place)
 
@@ -310,7 +310,7 @@ def test_what_layout_cannot_change_is_ahead_of_all_that_is_open():
     parts = (slot("w", *"brsu"), ".", slot("x", *"brsu"), ".", slot("y", *"brsu"), ".", slot("z", *"brsu"))
     tolerance = 0.05
     with closing(Engine(HashModel(2), check=SelfCheck(1, 0.0, tolerance))) as engine:
-        found = decide_on(engine, JointRequest(parts, most_listed=1), "a", ".")
+        found = decide_on(engine, JointRequest(parts, max_listed=1), "a", ".")
     assert found.certificate.rescored
     assert found.certificate.bound_gap > 2 * 8 * tolerance
 

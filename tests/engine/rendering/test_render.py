@@ -513,7 +513,7 @@ def test_ctrl_c_takes_a_page_back(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             render(engine, "a<<gen 'x' max_tokens=2000>>")
         model.on_decode = None
-        assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+        assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
         assert render(engine, "a<<gen 'x' max_tokens=2>>").text.startswith("a")
 
 
@@ -596,7 +596,7 @@ def test_a_row_that_fails_cancels_the_others(monkeypatch):
             engine.render_many(template, rows)
         assert caught.value.request == 1
         assert ends == [CancelledError] * 3
-        assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+        assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
         assert not [thread for thread in threading.enumerate() if thread.name == "selectrie-page"]
 
 

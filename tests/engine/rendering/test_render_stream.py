@@ -50,7 +50,7 @@ def engine(model):
 
 def is_idle(engine):
     """Has the model nothing more to do, after the few steps in which it notices what was cancelled?"""
-    return any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+    return any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
 
 
 def threads_of_pages():
@@ -293,7 +293,7 @@ def test_pages_share_model_calls(engine, model):
     def hold():
         model.on_decode = None
         for _ in range(2000):
-            if engine._owner._inbox.qsize() >= 5:
+            if engine._model_thread._inbox.qsize() >= 5:
                 break
             pause.wait(0.005)
 

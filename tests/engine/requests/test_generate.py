@@ -251,7 +251,7 @@ def test_a_deadline_ends_sequences_with_what_they_have():
         how = {"n": 2, "seed": 3, "stopping": StopParams(max_tokens=30, ignore_eog=True)}
         whole = engine.generate("a", **how)
         now = [0.0]
-        engine._owner._clock = engine._owner.scheduler._clock = lambda: now[0]
+        engine._model_thread._clock = engine._model_thread.scheduler._clock = lambda: now[0]
         model.on_decode = lambda: now.__setitem__(0, now[0] + 1)
         late = engine.generate("a", options=GenerationParams(deadline_s=7.5), **how)
         model.on_decode = None
@@ -342,7 +342,7 @@ def test_what_cannot_be_done_is_refused_before_any_call(prompts, how, error):
             engine.generate(prompts, **how)
         with pytest.raises(error):
             engine.stream(prompts, **how)
-        assert engine._owner.scheduler.idle
+        assert engine._model_thread.scheduler.idle
     assert (model.calls, model.contexts) == (0, {0: ()})
 
 
@@ -403,7 +403,7 @@ def test_a_full_queue_is_said_at_once():
         with pytest.raises(QueueFullError):
             engine.generate("a", n=40, stopping=StopParams(max_tokens=3))
         go_on.set()
-        assert any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+        assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
         assert engine.select("a", ["at", " cat"]).text
         assert engine.generate("a", n=2, seed=1, stopping=StopParams(max_tokens=3))
 

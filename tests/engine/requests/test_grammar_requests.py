@@ -135,7 +135,7 @@ def test_a_search_finds_what_the_list_has(engine, monkeypatch):
 )
 def test_a_search_says_whether_layout_could_change_the_first(monkeypatch, rule, tolerance, rescored):
     """`b` is .049 nats ahead of `c`; a tolerance of .01 for each of two rows may bring them .04 closer, one of .02 .08."""
-    monkeypatch.setattr(select_grammar, "MOST_LISTED", 0)
+    monkeypatch.setattr(select_grammar, "MAX_LISTED", 0)
     grammar = Grammar.from_gbnf("root ::= " + rule.replace("b", '"b"').replace("c", '"c"'))
     with Engine(TableModel({("a",): {"b": 0.42, "c": 0.4}}), check=SelfCheck(1, 0.0, tolerance)) as engine:
         found = engine.select("a", grammar=grammar, terminator="none", prompting=SPLIT)

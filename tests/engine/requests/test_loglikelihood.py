@@ -196,8 +196,8 @@ def test_others_have_their_turn_within_a_unit(monkeypatch):
     model, turns, thread = Told(3, limits=replace(WIDE, rows_per_call=16)), [], []
     queued = threading.Event()
     with Engine(model, check=SelfCheck(1, 0.0, 0.0)) as llm, llm.loglikelihood_scorer(64) as scorer:
-        queue = llm._owner.queue
-        monkeypatch.setattr(llm._owner, "queue", lambda job: (queue(job), queued.set()))
+        queue = llm._model_thread.queue
+        monkeypatch.setattr(llm._model_thread, "queue", lambda job: (queue(job), queued.set()))
         alone = scorer.loglikelihoods(unit())
         n_calls = model.solos[0].calls
 

@@ -279,8 +279,8 @@ def test_a_draft_on_real_kernels_changes_no_text(tiny_model):
         drafter = EngineDrafter(second, depth=3, branching=2)
         for sampling in (SamplingParams.GREEDY, SamplingParams()):
             spec = spec_of(engine.vocabulary, prompt, sampling=sampling, tolerance=engine.tolerance)
-            plain = engine._owner.submit(SampleTask(spec)).result()
-            handle = engine._owner.submit(SampleTask(replace(spec, drafter=drafter)))
+            plain = engine._model_thread.submit(SampleTask(spec)).result()
+            handle = engine._model_thread.submit(SampleTask(replace(spec, drafter=drafter)))
             drafted = handle.result()
             n = min((*plain.close_steps, *drafted.close_steps, len(plain.tokens)))
             assert n > 0

@@ -62,7 +62,7 @@ def put_together(chunks: list[Chunk]) -> list[Completion]:
 
 def is_idle(engine: Engine) -> bool:
     """Has the model nothing more to do, after the few steps in which it notices what was cancelled?"""
-    return any(engine._owner.call(lambda: engine._owner.scheduler.idle) for _ in range(5))
+    return any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
 
 
 @given(
@@ -167,7 +167,7 @@ def test_a_stream_that_has_ended_cancels_nothing():
         stream = engine.stream("a", stopping=StopParams(max_tokens=2))
         list(stream)
         cancelled: list[object] = []
-        engine._owner.cancel = cancelled.append
+        engine._model_thread.cancel = cancelled.append
         stream.close()
         del stream
         gc.collect()

@@ -83,7 +83,7 @@ def of_block(engine: Engine, rng: random.Random) -> Certificate:
     budget, max_listed = rng.choice((None, 4, 8, 20)), rng.choice((1, 1_000))
     parts = (slots[0], " ", slots[1], " ", slots[2])
     request = JointRequest(parts, k=rng.randrange(1, 3), budget=budget, method="best_first", max_listed=max_listed)
-    with task_group(engine._owner) as group:
+    with task_group(engine._model_thread) as group:
         place = SlotContext(read_prompt(engine.vocabulary, "a c", DEFAULT_PROMPTING), rng.choice(("", " t")))
         return decide_jointly(engine._session(group), request, place).certificate
 

@@ -342,13 +342,13 @@ class Gated(HashModel):
 
 @pytest.fixture
 def gated() -> Any:
-    """A gated model and its owner with room for two waiting tasks, on a clock of its own."""
+    """A gated model and its thread, with room for two waiting tasks, on a clock of its own."""
     model = Gated(limits=replace(WIDE, nodes=12))
     clock = Clock()
-    owner = ModelThread(model, max_waiting=2, clock=clock)
-    yield model, owner, clock
+    model_thread = ModelThread(model, max_waiting=2, clock=clock)
+    yield model, model_thread, clock
     model.gate.set()
-    owner.close()
+    model_thread.close()
 
 
 def wait_until(condition: Any) -> bool:
@@ -359,43 +359,46 @@ def wait_until(condition: Any) -> bool:
 
 def test_a_full_queue_refuses_before_anything_is_queued(gated: Any) -> None:
     """One under way, two waiting: the fourth is refused in its own thread; when one is done there is room again."""
-    model, owner, _ = gated
-    handles = [owner.submit(Line(prompt_of(0, 4), 8))]
+    model, model_thread, _ = gated
+    handles = [model_thread.submit(Line(prompt_of(0, 4), 8))]
     assert model.begun.wait(LONG_S)
-    handles += [owner.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
+    handles += [model_thread.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
     with pytest.raises(QueueFullError, match="2 requests wait") as caught:
-        owner.submit(Line(prompt_of(3, 4), 8))
+        model_thread.submit(Line(prompt_of(3, 4), 8))
     assert (caught.value.code, caught.value.most) == ("queue_full", 2)
-    assert owner.load().n_waiting == 2
+    assert model_thread.load().n_waiting == 2
     handles[1].cancel()
     model.gate.set()
     with pytest.raises(CancelledError):
         handles[1].result()
     assert [len(handle.result()) for handle in (handles[0], handles[2])] == [9, 9]
-    again = [owner.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]  # no place was lost
+    again = [model_thread.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]  # no place was lost
     assert [len(handle.result()) for handle in again] == [9, 9]
 
 
 def test_load_tells_what_is_free(gated: Any) -> None:
     """Idle, busy with what is reserved, and idle again."""
-    model, owner, _ = gated
-    assert owner.load() == Load(n_active=0, n_waiting=0, nodes_free=12, sequences_free=256)
-    handles = [owner.submit(Line([5, 6], 4)), owner.submit(Line(prompt_of(1, 4), 8))]
+    model, model_thread, _ = gated
+    assert model_thread.load() == Load(n_active=0, n_waiting=0, nodes_free=12, sequences_free=256)
+    handles = [model_thread.submit(Line([5, 6], 4)), model_thread.submit(Line(prompt_of(1, 4), 8))]
     assert model.begun.wait(LONG_S)
-    busy = owner.load()
+    busy = model_thread.load()
     assert (busy.n_active, busy.n_waiting) == (1, 1)
     assert busy.nodes_free <= 12 - 6
     model.gate.set()
     for handle in handles:
         handle.result()
-    assert wait_until(lambda: owner.load() == Load(0, 0, 12, 256))
+    assert wait_until(lambda: model_thread.load() == Load(0, 0, 12, 256))
 
 
 def test_a_deadline_counts_from_when_it_was_asked_for(gated: Any) -> None:
-    """On the owner's clock; a deadline that is none is refused."""
-    model, owner, clock = gated
+    """On the clock of the model's thread; a deadline that is none is refused."""
+    model, model_thread, clock = gated
     clock.now = 100.0
-    late, early = owner.submit(Line([5, 6], 4), deadline_s=2.0), owner.submit(Line([5, 7], 4), deadline_s=50.0)
+    late, early = (
+        model_thread.submit(Line([5, 6], 4), deadline_s=2.0),
+        model_thread.submit(Line([5, 7], 4), deadline_s=50.0),
+    )
     assert model.begun.wait(LONG_S)
     clock.now = 103.0
     model.gate.set()
@@ -404,36 +407,36 @@ def test_a_deadline_counts_from_when_it_was_asked_for(gated: Any) -> None:
     assert len(early.result()) == 5
     for wrong in (0, -1.0, float("nan")):
         with pytest.raises(OptionError, match="deadline_s"):
-            owner.submit(Line([5, 6], 4), deadline_s=wrong)
+            model_thread.submit(Line([5, 6], 4), deadline_s=wrong)
 
 
 def test_a_forgotten_handle_cancels_its_task_and_frees_its_nodes(gated: Any) -> None:
     """Collected while its decode runs, or while it waits: nobody hears of it, nothing is held; who is kept is answered."""
-    model, owner, _ = gated
-    kept = owner.submit(Line([5, 6, 7], 2))
+    model, model_thread, _ = gated
+    kept = model_thread.submit(Line([5, 6, 7], 2))
     assert model.begun.wait(LONG_S)
     lines = [Line([5, 6, 8], 4), Line(prompt_of(1, 4), 8)]
-    handles = [owner.submit(line) for line in lines]
+    handles = [model_thread.submit(line) for line in lines]
     handles[0].me = handles  # a cycle: only the collector finds it
     del handles
     gc.collect()
     model.gate.set()
     assert len(kept.result()) == 3
-    assert wait_until(lambda: owner.load() == Load(0, 0, 12, 256))
+    assert wait_until(lambda: model_thread.load() == Load(0, 0, 12, 256))
     assert [len(line.told) for line in lines] == [0, 0]
-    owner.call(owner.scheduler.forget_all)
+    model_thread.call(model_thread.scheduler.forget_all)
     assert model.contexts == {0: ()}
 
 
 def test_a_forgotten_handle_of_a_finished_task_stops_nobody(gated: Any) -> None:
     """The decode that runs for others goes on."""
-    model, owner, _ = gated
+    model, model_thread, _ = gated
     model.gate.set()
-    handle: Handle[list[int]] = owner.submit(Line([5, 6, 7], 2))
+    handle: Handle[list[int]] = model_thread.submit(Line([5, 6, 7], 2))
     handle.result()
     model.gate.clear()
     model.begun.clear()
-    other = owner.submit(Line([5, 6, 8], 2))
+    other = model_thread.submit(Line([5, 6, 8], 2))
     assert model.begun.wait(LONG_S)
     del handle
     gc.collect()
@@ -444,19 +447,19 @@ def test_a_forgotten_handle_of_a_finished_task_stops_nobody(gated: Any) -> None:
 
 def test_a_shared_decode_is_stopped_when_the_last_sharer_is_cancelled(gated: Any) -> None:
     """Two share it: the first cancellation leaves it, the second stops it."""
-    model, owner, _ = gated
+    model, model_thread, _ = gated
     model.gate.set()
     gate = threading.Event()
-    holder = threading.Thread(target=lambda: owner.call(lambda: gate.wait(LONG_S)))
+    holder = threading.Thread(target=lambda: model_thread.call(lambda: gate.wait(LONG_S)))
     holder.start()
-    assert wait_until(lambda: owner._running is not None)
+    assert wait_until(lambda: model_thread._running is not None)
     model.gate.clear()
     model.begun.clear()
-    handles = [owner.submit(Line([5, 6, i], 1)) for i in (7, 8)]
+    handles = [model_thread.submit(Line([5, 6, i], 1)) for i in (7, 8)]
     gate.set()
     holder.join()
     assert model.begun.wait(LONG_S)
-    assert len(owner.scheduler.calling) == 2
+    assert len(model_thread.scheduler.calling) == 2
     handles[0].cancel()
     assert not model._is_interrupted
     handles[1].cancel()

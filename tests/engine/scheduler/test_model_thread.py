@@ -129,14 +129,14 @@ class Interrupter:
         self._pause = threading.Event()
 
     def __enter__(self) -> Interrupter:
-        self.engine._owner.call(lambda: self.engine._model.set_abort_callback(self.node))
+        self.engine._model_thread.call(lambda: self.engine._model.set_abort_callback(self.node))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.engine._owner.call(lambda: self.engine._model.set_abort_callback(None))
+        self.engine._model_thread.call(lambda: self.engine._model.set_abort_callback(None))
 
     def node(self) -> bool:
-        if len(self.engine._owner.scheduler._active) < self.n_jobs:
+        if len(self.engine._model_thread.scheduler._active) < self.n_jobs:
             return False
         self.left -= 1
         if self.left == 0:
@@ -144,7 +144,7 @@ class Interrupter:
             wait_until(lambda: sys._current_frames()[self._target].f_code.co_name == "wait")
             self._pause.wait(0.02)
             signal.pthread_kill(self._target, signal.SIGINT)
-            flag, jobs = self.engine._model._context.stop, self.engine._owner.scheduler.calling
+            flag, jobs = self.engine._model._context.stop, self.engine._model_thread.scheduler.calling
             if self.n_jobs > 1:
                 assert wait_until(lambda: any(job.cancelled for job in jobs))
                 self._pause.wait(0.02)
@@ -224,7 +224,7 @@ def test_ctrl_c_stops_work_on_solo_models(any_model, monkeypatch, work, at):
         decodes = SoloDecodes(engine, monkeypatch, {2: second, 3: third})
         with pytest.raises(KeyboardInterrupt):
             LONG_CALLS[work](engine)
-        engine._owner.call(lambda: None)
+        engine._model_thread.call(lambda: None)
         assert decodes.n <= 3
         assert all(stopped)
         monkeypatch.undo()
@@ -263,11 +263,11 @@ def test_ctrl_c_of_one_caller_stops_no_other(engine):
     asked = requests(3)
     expected = [ask(engine, request) for request in asked]
     engine.trim()
-    owner, gate = engine._owner, threading.Event()
+    model_thread, gate = engine._model_thread, threading.Event()
     with Interrupter(engine, 5, n_jobs=4) as interrupter, ThreadPoolExecutor(5) as pool:
-        pool.submit(lambda: owner.call(lambda: gate.wait(LONG_S)))
+        pool.submit(lambda: model_thread.call(lambda: gate.wait(LONG_S)))
         others = [pool.submit(ask, engine, request) for request in asked]
-        pool.submit(lambda: wait_until(lambda: owner._inbox.qsize() == 4) and gate.set())
+        pool.submit(lambda: wait_until(lambda: model_thread._inbox.qsize() == 4) and gate.set())
         with pytest.raises(KeyboardInterrupt):
             ask(engine, LONG)
         assert_same([other.result(LONG_S) for other in others], expected)
@@ -282,8 +282,8 @@ def test_a_cancelled_task_says_so(engine):
     question = prepare(engine._model, PROMPT, [" a b c", " the d"], SelectRequest())
     gate = threading.Event()
     holding = ThreadPoolExecutor(1)
-    held = holding.submit(lambda: engine._owner.call(lambda: gate.wait(LONG_S)))
-    handle = engine._owner.submit(ScoreTask(question.encoded.context, question.trie, question.needs))
+    held = holding.submit(lambda: engine._model_thread.call(lambda: gate.wait(LONG_S)))
+    handle = engine._model_thread.submit(ScoreTask(question.encoded.context, question.trie, question.needs))
     handle.cancel()
     gate.set()
     with pytest.raises(CancelledError, match="cancelled"):
@@ -307,19 +307,19 @@ def test_closing_ends_what_is_under_way(any_model):
         return False
 
     engine.trim()
-    engine._owner.call(lambda: engine._model.set_abort_callback(callback))
+    engine._model_thread.call(lambda: engine._model.set_abort_callback(callback))
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(ask, engine, request) for request in requests(2)]
         assert started.wait(LONG_S)
         closing = threading.Thread(target=engine.close)
         closing.start()
-        assert wait_until(lambda: engine._owner.closed)
+        assert wait_until(lambda: engine._model_thread.closed)
         go_on.set()
         for one in waiting:
             with pytest.raises(ClosedError, match="closed"):
                 one.result(LONG_S)
         closing.join(LONG_S)
-    assert not engine._owner._thread.is_alive()
+    assert not engine._model_thread._thread.is_alive()
     engine.close()
 
 
@@ -343,7 +343,7 @@ def test_closing_does_not_wait_for_work_on_solo_models(any_model, monkeypatch, w
         with pytest.raises(ClosedError, match="engine is closed"):
             waiting.result(LONG_S)
     assert decodes.n == 2
-    assert not engine._owner._thread.is_alive()
+    assert not engine._model_thread._thread.is_alive()
 
 
 def close_by_signal(engine: Engine) -> None:
@@ -390,10 +390,10 @@ def test_what_progress_of_many_requests_raises_ends_them(engine):
 
 
 def close_in_use(engine: Engine) -> None:
-    with engine._owner.using():
+    with engine._model_thread.using():
         engine.close()
         assert engine._model._context.is_open
-    assert not engine._owner._thread.is_alive()
+    assert not engine._model_thread._thread.is_alive()
 
 
 CLOSED_FROM: dict[str, Callable[[Engine], object]] = {
@@ -415,8 +415,8 @@ def test_closing_from_within_a_request_ends_it_without_a_hang(any_model, place):
     with pytest.raises(ClosedError):
         engine.select(PROMPT, [" a"])
     gc.collect()
-    engine._owner._thread.join(LONG_S)
-    assert not engine._owner._thread.is_alive()
+    engine._model_thread._thread.join(LONG_S)
+    assert not engine._model_thread._thread.is_alive()
     assert not engine._model._context.is_open
 
 
@@ -444,7 +444,7 @@ def test_a_forgotten_engine_ends_its_thread(tiny_model, monkeypatch, last):
     monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
     engine = Engine(open_model(tiny_model("f32"), LlamaOptions(n_ctx=64, n_threads=1)))
     LAST_USES[last](engine)
-    thread, known = engine._owner._thread, weakref.ref(engine)
+    thread, known = engine._model_thread._thread, weakref.ref(engine)
     del engine
     gc.collect()
     assert known() is None

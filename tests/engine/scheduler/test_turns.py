@@ -145,14 +145,14 @@ def test_a_large_ask_of_low_priority_goes_bit_by_bit_into_what_others_leave() ->
 
 def test_load_is_told_after_the_last_task_failed() -> None:
     """Nobody comes by again, so the last step has to say that nothing is left."""
-    owner = ModelThread(HashModel(1))
+    model_thread = ModelThread(HashModel(1))
     try:
         with pytest.raises(ZeroDivisionError):
-            owner.submit(Wide([1, 2], failing=ZeroDivisionError())).result()
-        owner.call(lambda: None)
-        assert owner.load() == Load(0, 0, WIDE.nodes, WIDE.sequences)
+            model_thread.submit(Wide([1, 2], failing=ZeroDivisionError())).result()
+        model_thread.call(lambda: None)
+        assert model_thread.load() == Load(0, 0, WIDE.nodes, WIDE.sequences)
     finally:
-        owner.close()
+        model_thread.close()
 
 
 def test_a_task_without_a_prompt_fails_at_once() -> None:
@@ -189,7 +189,7 @@ class Press:
 
 def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
     """Wherever it comes while a task is queued, as many may wait afterwards as before."""
-    owner = ModelThread(HashModel(1), max_waiting=2)
+    model_thread = ModelThread(HashModel(1), max_waiting=2)
     traced = sys.gettrace()
     n_pressed = 0
     try:
@@ -197,25 +197,25 @@ def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
             press = Press("model_thread.py", {"submit", "queue", "_take_slot", "_put"}, at)
             sys.settrace(press)
             try:
-                owner.submit(sequence([1, 2], 1, 3)).result()
+                model_thread.submit(sequence([1, 2], 1, 3)).result()
             except KeyboardInterrupt:
                 n_pressed += 1
             finally:
                 sys.settrace(traced)
             for _ in range(10):  # the steps in which it notices what was cancelled
-                owner.call(lambda: None)
-            assert len(owner._free_slots) == 2, f"line {at}"
+                model_thread.call(lambda: None)
+            assert len(model_thread._free_slots) == 2, f"line {at}"
             if press.n < at:
                 break
         assert n_pressed >= 10
     finally:
         sys.settrace(traced)
-        owner.close()
+        model_thread.close()
 
 
 def test_places_come_back_however_a_task_ends() -> None:
     """Answered, failed, refused, too large, closed under it: a place is taken for as long as it waits."""
-    owner = ModelThread(HashModel(1, limits=replace(WIDE, nodes=30)), max_waiting=1)
+    model_thread = ModelThread(HashModel(1, limits=replace(WIDE, nodes=30)), max_waiting=1)
     ends = {
         "answered": Wide([1, 2], 5),
         "failed": Wide([1, 2], 5, failing=SystemExit(1)),
@@ -225,16 +225,16 @@ def test_places_come_back_however_a_task_ends() -> None:
     outcomes: dict[str, str] = {}
     for name, task in ends.items():
         try:
-            owner.submit(task).result()
+            model_thread.submit(task).result()
         except BaseException as error:  # noqa: BLE001 - whatever it is
             outcomes[name] = type(error).__name__
-        assert len(owner._free_slots) == 1, name
+        assert len(model_thread._free_slots) == 1, name
     assert outcomes == {"failed": "SystemExit", "too large": "CapacityError", "no prompt": "ProtocolError"}
-    owner._free_slots.clear()
+    model_thread._free_slots.clear()
     with pytest.raises(QueueFullError):
-        owner.submit(Wide([1, 2], 5))
-    assert not owner._free_slots
-    owner.close()
+        model_thread.submit(Wide([1, 2], 5))
+    assert not model_thread._free_slots
+    model_thread.close()
 
 
 # Deadlines
@@ -243,9 +243,9 @@ def test_places_come_back_however_a_task_ends() -> None:
 def test_a_deadline_counts_from_the_request_and_not_from_its_last_task() -> None:
     """What is measured first, a self-check say, takes of the time there is."""
     now = [100.0]
-    owner = ModelThread(HashModel(1), clock=lambda: now[0])
+    model_thread = ModelThread(HashModel(1), clock=lambda: now[0])
     try:
-        task_group = TaskGroup(owner, deadline_s=5)
+        task_group = TaskGroup(model_thread, deadline_s=5)
         now[0] = 103.0
         assert task_group.begin(sequence([1, 2], 1, 2))._job.deadline == 105.0
         now[0] = 109.0
@@ -253,4 +253,4 @@ def test_a_deadline_counts_from_the_request_and_not_from_its_last_task() -> None
         now[0] = 110.0
         assert late.result().finish == "deadline"
     finally:
-        owner.close()
+        model_thread.close()

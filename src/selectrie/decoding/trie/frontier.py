@@ -44,8 +44,10 @@ class Frontier:
         self.prefix: FloatArray = np.full(len(trie.token), np.nan)
         self.prefix[ROOT] = 0.0
         self.incumbents = Incumbents(trie, objective, self.reader, k)
-        self._owner = longest_prefix_owner(trie) if self._continues else no_owner(len(trie.token))
-        self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
+        self._model_thread = longest_prefix_owner(trie) if self._continues else no_owner(len(trie.token))
+        self._n_owned = np.bincount(
+            self._model_thread[trie.inner & (self._model_thread != NO_NODE)], minlength=len(trie.token)
+        )
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
         self._unhealed: list[IntArray] = []
         self.ready = heal is None or not objective.divides
@@ -73,7 +75,7 @@ class Frontier:
 
         Call it after reading and before using `incumbents` or the methods below.
         """
-        self.incumbents.refresh(self._owner, self.prefix)
+        self.incumbents.refresh(self._model_thread, self.prefix)
 
     def _log_heal(self) -> float:
         """Return the log-probability of the healed bytes.
@@ -110,7 +112,7 @@ class Frontier:
         is_end = trie.end_path[children] != NO_PATH
         if self._continues:
             is_end &= ~trie.inner[children]
-            touched = self._owner[nodes[trie.inner[nodes]]]
+            touched = self._model_thread[nodes[trie.inner[nodes]]]
             touched = touched[touched != NO_NODE]
             # The end's own row decides everything, so it needs no interval.
             alone = touched[self._n_owned[touched] == 1]
@@ -147,7 +149,7 @@ class Frontier:
         Nodes too light to matter are left out.
         """
         start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
-        waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
+        waits = (self._model_thread[start:stop] == start) & self._needs.row[start:stop]
         waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
         own = np.flatnonzero(waits) + start
         own = own[np.argsort(-self.prefix[own], kind="stable")]

@@ -352,7 +352,7 @@ class LoglikelihoodScorer:
 
     def __init__(self, owner: ModelThread, model: Model, nodes: int, *, keep: object = None) -> None:
         """Start without a memory; `keep` is kept alive as long as the scorer."""
-        self._owner, self._model, self._nodes, self._kept = owner, model, nodes, keep
+        self._model_thread, self._model, self._nodes, self._kept = owner, model, nodes, keep
         self._solos: list[Model] = []  # those not in use
         self._is_closed = False
 
@@ -372,7 +372,7 @@ class LoglikelihoodScorer:
         """
         if self._is_closed:
             raise ClosedError("the scorer")
-        with task_group(self._owner) as group:
+        with task_group(self._model_thread) as group:
             solo = group.call(self._take)
             evaluation = _Evaluation(solo, sequences)
             while group.call(evaluation.step):
@@ -395,4 +395,4 @@ class LoglikelihoodScorer:
         self._is_closed = True
         with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
             while self._solos:
-                self._owner.call(self._solos.pop().close)
+                self._model_thread.call(self._solos.pop().close)

@@ -28,7 +28,7 @@ class Drafting(Protocol):
     """The part of an `Engine` that a draft needs."""
 
     _model: Model
-    _owner: ModelThread
+    _model_thread: ModelThread
 
 
 class EngineDrafter:
@@ -68,7 +68,7 @@ class EngineDrafter:
             or floor.rows > limits.rows_per_call
         ):
             return _NOTHING
-        return self._engine._owner.submit(task).result()
+        return self._engine._model_thread.submit(task).result()
 
 
 class LookupDrafter:

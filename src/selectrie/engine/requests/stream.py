@@ -33,7 +33,7 @@ class Stream(QueueStream[Chunk]):
     ) -> None:
         """Queue every sequence; `keep` is kept alive as long as the stream."""
         outlet: Outlet[Chunk] = Outlet()
-        super().__init__(outlet, len(prepared.specs), session.group.owner.check_process, session.group.cancel)
+        super().__init__(outlet, len(prepared.specs), session.group.model_thread.check_process, session.group.cancel)
         self._kept, self._session, self._prepared = keep, session, prepared
         self._n_sent = [0] * len(prepared.specs)
         self._completions: dict[int, Completion] = {}

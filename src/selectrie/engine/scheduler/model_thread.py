@@ -52,11 +52,11 @@ Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting it.
 class Handle(Generic[R]):
     """A running task. If the handle is garbage-collected, the task is cancelled."""
 
-    def __init__(self, owner: ModelThread, job: Job) -> None:
-        self._owner, self._job = owner, job
+    def __init__(self, model_thread: ModelThread, job: Job) -> None:
+        self._model_thread, self._job = model_thread, job
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
-        weakref.finalize(self, _abandon, owner, weakref.ref(job)).atexit = False
+        weakref.finalize(self, _abandon, model_thread, weakref.ref(job)).atexit = False
 
     def start(self) -> None:
         """Queue the task.
@@ -64,7 +64,7 @@ class Handle(Generic[R]):
         The handle exists before the task is queued, so that it can be cancelled
         whenever Ctrl-C comes.
         """
-        self._owner.queue(self._job)
+        self._model_thread.queue(self._job)
 
     def result(self) -> R:
         """Wait for the answer.
@@ -74,7 +74,7 @@ class Handle(Generic[R]):
         come.
         """
         if not self.is_done:
-            self._owner.check_process()
+            self._model_thread.check_process()
         try:
             answer: R = self._job.future.result()
         except KeyboardInterrupt:
@@ -84,7 +84,7 @@ class Handle(Generic[R]):
 
     def cancel(self) -> None:
         """Stop the task and release its nodes; `result` raises `CancelledError`."""
-        self._owner.cancel(self._job)
+        self._model_thread.cancel(self._job)
 
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call a function once when the task ends, or at once if it has ended.
@@ -104,14 +104,14 @@ class Handle(Generic[R]):
         return self._job.cost
 
 
-def _abandon(owner: ModelThread, job: weakref.ref[Job]) -> None:
+def _abandon(model_thread: ModelThread, job: weakref.ref[Job]) -> None:
     """Cancel a job whose handle is gone.
 
     This runs wherever the garbage collector does, so it takes no lock.
     """
     under_way = job()
     if under_way is not None and not under_way.answered:
-        owner.cancel(under_way)
+        model_thread.cancel(under_way)
 
 
 def _move(source: list[bool], target: list[bool]) -> bool:

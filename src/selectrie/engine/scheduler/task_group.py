@@ -34,18 +34,23 @@ class TaskGroup:
     Any thread may cancel the group at any time; from then on it starts nothing more.
 
     Args:
-        owner: The thread of the model.
+        model_thread: The thread that runs the tasks.
         priority: Priority of every task; higher goes first (`ModelThread.handle`).
         deadline_s: Seconds from the creation of the group, or None for no deadline.
         keep_cached: Whether the nodes of a finished task stay cached.
     """
 
     def __init__(
-        self, owner: ModelThread, *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
+        self,
+        model_thread: ModelThread,
+        *,
+        priority: int = 0,
+        deadline_s: float | None = None,
+        keep_cached: bool = False,
     ) -> None:
-        self.owner = owner
+        self.model_thread = model_thread
         self._priority, self._keep_cached = priority, keep_cached
-        self._until = None if deadline_s is None else owner.now() + deadline_s
+        self._until = None if deadline_s is None else model_thread.now() + deadline_s
         self._handles: list[Handle[Any]] = []
         self._max_handles = _MAX_HANDLES
         self._is_cancelled = False
@@ -57,15 +62,15 @@ class TaskGroup:
     @property
     def late_s(self) -> float:
         """Return the seconds since the deadline; 0 before it, or if there is none."""
-        return 0.0 if self._until is None else max(0.0, self.owner.now() - self._until)
+        return 0.0 if self._until is None else max(0.0, self.model_thread.now() - self._until)
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
         """Queue a task (`ModelThread.handle`)."""
         if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
-        left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.owner.now())
-        handle = self.owner.handle(
+        left_s = None if self._until is None else max(math.ulp(0.0), self._until - self.model_thread.now())
+        handle = self.model_thread.handle(
             task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
         )
         self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
@@ -89,9 +94,9 @@ class TaskGroup:
         self._is_calling = True
         try:
             self._check()
-            # After `cancel` interrupts a decode, the owner calls again and learns that
+            # After `cancel` interrupts a decode, the thread calls again and learns that
             # the group was cancelled.
-            answer = self.owner.call(lambda: () if self._is_cancelled else (function(),))
+            answer = self.model_thread.call(lambda: () if self._is_cancelled else (function(),))
         finally:
             self._is_calling = False
         if not answer:
@@ -105,7 +110,7 @@ class TaskGroup:
             if not handle.is_done:  # cancelling stops the decode, which others share
                 handle.cancel()
         if self._is_calling:
-            self.owner.interrupt()
+            self.model_thread.interrupt()
 
     def leave(self) -> None:
         """Remove the group from its scope, which need not cancel it any more."""
@@ -119,14 +124,14 @@ class TaskGroup:
 
 @contextmanager
 def task_group(
-    owner: ModelThread, *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
+    model_thread: ModelThread, *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
 ) -> Iterator[TaskGroup]:
     """Yield a group of tasks that is cancelled if the block fails.
 
     Ctrl-C counts as a failure. The model's memory stays valid until the block ends.
 
     Args:
-        owner: The thread of the model.
+        model_thread: The thread that runs the tasks.
         priority: Priority of every task; higher goes first.
         deadline_s: Seconds from now, or None for no deadline.
         keep_cached: Whether what the tasks have evaluated stays cached when they end,
@@ -136,8 +141,8 @@ def task_group(
         ClosedError: If the engine was closed.
         ForkedError: In a child process, where the thread does not run.
     """
-    with owner.using():
-        group = TaskGroup(owner, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached)
+    with model_thread.using():
+        group = TaskGroup(model_thread, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached)
         try:
             yield group
         except BaseException:
