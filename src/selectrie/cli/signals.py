@@ -41,9 +41,10 @@ class _Listener:
     def hear(self, number: int, frame: FrameType | None) -> None:
         """Stop the command, or end the process at once.
 
-        The process ends at once on the second signal, outside a command, in the middle
-        of an import, and while a model is loading. An exception might be lost there,
-        and no work has begun.
+        The first signal during a command raises an exception, which stops the command.
+        The process ends at once on a second signal, outside a command, during an
+        import, and while llama.cpp writes to its log, as it does when a model is
+        loaded. In the last two cases an exception might be lost.
         """
         if not self.is_working or _is_lost_in(frame):
             _show_cursor()

@@ -213,8 +213,8 @@ class HeldNodes:
     def _price(self, leaf: int, required: set[int]) -> tuple[float, float, int]:
         """Return the sort key by which leaves are given up, the smallest first.
 
-        It begins with the number of rows that have to be evaluated again to have the
-        leaf and the ancestors that carry only that leaf back.
+        It begins with the number of rows that it would take to get the leaf back,
+        together with the ancestors that have no other leaf below them.
         """
         n_rows, parent = 1.0, self._up(leaf)
         while parent not in required and self._n_children[parent] == 1:

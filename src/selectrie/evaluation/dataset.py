@@ -53,9 +53,11 @@ NO_SHOTS = Shots()
 def task_for(data: Data) -> Task:
     """Return the shipped task of a data file.
 
-    It is the task with whose name the file's name begins and whose fields the records
-    have, else the generic one. If none fits, raises `InputFileError` with the fields
-    found and the tasks that would read them under another name.
+    A task fits if the file's name begins with the task's name (or with one of its
+    `files`) and the records have its fields. The longest such name wins. If no task
+    fits, the generic one is returned. If that cannot read the records either, raises
+    `InputFileError` with the fields found and the tasks that would read them under
+    another name.
     """
     first = data.records[0].fields
     tasks = [load_task(name) for name in shipped()]

@@ -263,7 +263,11 @@ class _Encoder:
         return pairs
 
     def _apart(self, context: str, continuation: str) -> _Pair:
-        """Return the pair of one choice, with both encodings made whole."""
+        """Return the pair of one choice whose encoding keeps no token of the context.
+
+        The context, without white space at its end, is encoded alone. What counts is
+        what the encoding of the whole text has beyond that number of tokens.
+        """
         kept = context.rstrip()
         own = encode_prompt(self._vocabulary, self._prompt(kept))
         whole = encode_prompt(self._vocabulary, self._prompt(context + continuation))

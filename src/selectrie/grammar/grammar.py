@@ -305,7 +305,7 @@ class Grammar:
     def followed_by(self, text: str) -> Grammar:
         """Return a grammar of the same texts, each followed by this text.
 
-        Returns the same object for the same text, as long as it is kept. Raises
+        Returns the same object for the same text, until the cache drops it. Raises
         `GrammarError` if llguidance reads the grammar, because its rules are not known.
 
         >>> from selectrie import Grammar

@@ -14,12 +14,13 @@ class ModelRecord:
     """Describe a model file that can be loaded without a download.
 
     Attributes:
-        source: what to pass to `load`, an absolute path or `hf:owner/repo/file.gguf`.
-        name, path: of the local file.
-        size_bytes: of the file; 0 if it is missing.
-        digest: of the weights, as in a signature; empty if the file is missing.
+        source: What to pass to `load`: an absolute path or `hf:owner/repo/file.gguf`.
+        name: Name of the local file.
+        path: Path of the local file.
+        size_bytes: Size of the file; 0 if it is missing.
+        digest: Digest of the weights, as in a signature; "" if the file is missing.
         file: "present", or "missing" for an embedded model that is not installed.
-        embedded: whether the model came with this installation.
+        embedded: Whether the model came with this installation.
     """
 
     source: str

@@ -229,9 +229,9 @@ class CanonicalPaths:
         return all(encode_inside(self._vocabulary, self._vocabulary.decode(part)) == part for part in others)
 
     def writes(self, text: bytes) -> bool:
-        """Return whether a text, encoded with the prompt, keeps context and bytes.
+        """Return whether encoding a text with the prompt keeps context and bytes.
 
-        If not, no path that spells the text is that encoding.
+        If it does not, no path after the context is that encoding.
         """
         whole = self._prefix + text
         encoded = self._encoded(whole)
@@ -256,9 +256,10 @@ class CanonicalPaths:
         return known
 
     def may_join_apart(self, left: int, right: int) -> bool:
-        """Return `may_join` for texts that may have to be encoded separately.
+        """Return whether two tokens may be neighbours if texts are encoded separately.
 
-        After the last token of the context, or of the prompt, any token may follow.
+        This is `may_join`, with one exception: after the last token of the context, or
+        of the prompt, any token may follow.
         """
         return left in self._last_tokens or self.may_join(left, right)
 
@@ -297,17 +298,19 @@ class CanonicalPaths:
         return self._own(text) or []
 
     def _begins_own(self, tokens: list[int]) -> bool:
-        """Return whether these tokens are canonical after the prompt.
+        """Return whether a path begins with the canonical encoding of its text.
 
-        They are those before the first control token.
+        `tokens` are those of the path before its first control token.
         """
         text = self._vocabulary.decode(tokens)
         return text.startswith(self._prefix) and self._own(text) == tokens
 
     def _own(self, text: bytes) -> list[int] | None:
-        """Return the first encoding of a text that spells it, or None.
+        """Return the first of three encodings that spells the text, or None.
 
-        The text begins with the bytes that every path spells first (`prefix`).
+        The text is encoded together with the prompt, then separately after the context,
+        then separately after the whole prompt. It begins with the bytes that every path
+        spells first (`prefix`).
         """
         encodings = (self._encoded, self._encoded_apart, self._encoded_split)
         candidates = (encode(text) for encode in encodings)
@@ -322,9 +325,10 @@ class CanonicalPaths:
         return encode_after(self._vocabulary, self._context, text.removeprefix(_SPACE) if puts_space else text)
 
     def _encoded_split(self, text: bytes) -> list[int]:
-        """Return the tokens of a text after the context, keeping those of the prompt.
+        """Return the tokens of a text, encoded separately after the whole prompt.
 
-        What follows the prompt is encoded after the tokens of the prompt alone.
+        They begin with the prompt's own tokens after the context. The text begins with
+        the bytes that every path spells first (`prefix`).
         """
         behind = encode_after(self._vocabulary, self._prompt_tokens, text[len(self._prefix) :])
         return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]

@@ -139,9 +139,9 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
     It begins at a position in the text, or at its end, that no token spans. Tokenizers
     that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode
     the two sides of such a position separately. Those that first split text into words
-    look a little to both sides. Therefore positions before a space are tried first, the
-    tail must give the prompt the tokens of the whole, and the first rest too, and a
-    quarter of the tail's tokens are expected in every encoding.
+    look a little to both sides of it. Therefore positions before a space are tried
+    first; prompt and first rest must have the same tokens with the tail as with the
+    whole text; and a quarter of the tail's tokens are expected in every encoding.
     """
     text, prefix = prompt.text, prompt.prefix
     whole = encode_after(vocabulary, prefix, text)

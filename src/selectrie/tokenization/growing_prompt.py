@@ -75,10 +75,10 @@ class Snapshot:
 class GrowingPrompt:
     """A page in progress over a vocabulary; it makes no model call.
 
-    Its content is fixed tokens up to a position from which encoding continues the same,
-    and the text after it. A slot therefore costs only its own tail, never the whole
-    page again. Control tokens come only from the chat template, and from literals with
-    `parse_special`.
+    Its content is fixed tokens and the text after them. The fixed tokens end at a
+    position after which text can be encoded separately with the same result. A slot
+    therefore costs only its own tail, never the whole page again. Control tokens come
+    only from the chat template, and from literals with `parse_special`.
     """
 
     def __init__(

@@ -76,12 +76,12 @@ class HealPlan:
 
 
 def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPlan:
-    """Return what to observe to make scores conditional on `healed`.
+    """Return what to observe so that scores can be conditional on `healed`.
 
-    `healed` is `EncodedChoices.healed` at the root of `trie`. It includes the space
-    that a tokenizer adds before a text if it reaches back to there. The planned nodes
-    are inner nodes if every path spells the healed bytes, so their rows are evaluated
-    anyway.
+    The bytes `healed` are `EncodedChoices.healed`, with which the paths of `trie` begin
+    at its root. If they reach back to the beginning of a text, they include the space
+    that the tokenizer adds there. If every path spells all of them, the planned nodes
+    are inner nodes, so their rows are evaluated anyway.
     """
     nodes: list[int] = []
     parent_index: list[int] = []

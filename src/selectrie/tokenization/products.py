@@ -391,9 +391,9 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list
 
 
 def _with_slots(chunks: list[list[TextAlternatives]]) -> list[list[TextAlternatives]]:
-    """Return the chunks with those that are literals alone joined to a neighbour.
+    """Return the chunks after joining each one without a slot to a neighbour.
 
-    They join the chunk before them; the first joins the one after it.
+    It is joined to the chunk before it, and the first chunk to the one after it.
     """
     result: list[list[TextAlternatives]] = []
     for chunk in chunks:

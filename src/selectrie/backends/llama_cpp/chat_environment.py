@@ -1,6 +1,7 @@
 """Run chat templates in Jinja's sandbox, with a meter that limits what they cost.
 
-On request, text also keeps track of its origins.
+On request, text also records which characters come from the template's own source and
+which from values (`core.tracked_text`).
 """
 
 from __future__ import annotations

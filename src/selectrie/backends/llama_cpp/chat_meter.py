@@ -137,7 +137,7 @@ class Meter:
         return Weight(nodes, characters, longest, deepest)
 
     def counted(self, values: Iterator[Any]) -> Iterator[Any]:
-        """Yield the same values, at a step each."""
+        """Yield the same values, and spend a step on each."""
         for value in values:
             self.tick()
             yield value

@@ -43,7 +43,7 @@ class RowLayout(Protocol):
 
 
 class Sequences(Protocol):
-    """The nodes at which sequence ids end.
+    """Assigns sequence ids, and records the node at which each one ends.
 
     Row plans and layouts are passed back to the object that made them.
 
@@ -57,7 +57,7 @@ class Sequences(Protocol):
 
     @property
     def free_sequences(self) -> int:
-        """Return the branches left if all unheld nodes were dropped."""
+        """Return how many branches would be free if all unheld nodes were dropped."""
 
     def can_extend(self, node: int) -> bool:
         """Return whether a live node can be a parent."""

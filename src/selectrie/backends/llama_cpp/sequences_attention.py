@@ -72,15 +72,16 @@ class AttentionRowPlan:
 
 
 class AttentionSequences:
-    """The leaves at which sequence ids end.
+    """Assigns a sequence id to each leaf of the tree.
 
-    The last ids are reserved: for padding, for one scratch branch, and for the keeper.
+    The last ids are reserved: one for padding, one for a scratch branch, on which rows
+    of existing nodes are evaluated again, and one as the keeper.
 
-    The keeper exists only for models with a sliding window. There llama.cpp reuses the
-    cells of a window's past if only one id owns them (`find_slot` in
-    llama-kv-cache.cpp), with or without `swa_full`, and branching there later gives
-    results that are wrong by nats. So every cell that stays also carries the keeper's
-    id. Nothing is evaluated under it.
+    Only models with a sliding window have a keeper. For these, llama.cpp reuses cells
+    that have left the window if only one id owns them (`find_slot` in
+    llama-kv-cache.cpp), with or without `swa_full`. A branch made there later would get
+    log-probabilities that are wrong by nats. So the keeper's id owns every cell that
+    stays as well. Nothing is evaluated under it.
     """
 
     def __init__(self, tree: PrefixTree, context: Context, *, keeper: bool) -> None:
@@ -96,7 +97,7 @@ class AttentionSequences:
 
     @property
     def free_sequences(self) -> int:
-        """Return the branches left if all unheld nodes were dropped."""
+        """Return how many branches would be free if all unheld nodes were dropped."""
         return self.sequences - self._tree.n_held_leaves
 
     def can_extend(self, _node: int) -> bool:

@@ -106,7 +106,7 @@ class RecurrentSequences:
 
     @property
     def free_sequences(self) -> int:
-        """Return the states left if those of all unheld nodes were dropped."""
+        """Return how many states would be free if unheld nodes were dropped."""
         references = self._tree.references
         return self.sequences - sum(1 for node in self._state if references[node])
 
@@ -247,9 +247,10 @@ class RecurrentSequences:
         """Re-evaluate states that a failure lost and from which the runs start.
 
         Returns the number of rows and the seconds that it took. Each row is evaluated
-        once: lost states on the way are kept as well, and where two ways part at a node
-        without a state, a temporary one is made. Works depth-first, so that it needs at
-        most one id more than there are states, which is the scratch id.
+        once: lost states on the way are kept as well, and where the paths to two states
+        part at a node without one, a temporary state is made. Works depth-first, so
+        that it needs at most one id more than there are states, which is the scratch
+        id.
         """
         lost, _ = self._nodes_to_recover(row_plan)
         stops = [node for node in lost if lost[node] > 1 or node in self._state]
@@ -303,7 +304,8 @@ class RecurrentSequences:
     def _state_above(self, node: int, lost: dict[int, int]) -> int:
         """Return the nearest node above that has, or will have, a state when needed.
 
-        That is a node whose state was lost, one at which ways part, or one off the way.
+        That is a node whose state was lost, one at which the paths to two states part,
+        or one that is not evaluated again.
         """
         at = self._tree.parent[node]
         while lost.get(at) == 1 and at not in self._state:

@@ -143,7 +143,7 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
 def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
     """Yield words that become a token with other bytes or with none.
 
-    The tokenizer itself is asked.
+    They are found by running the tokenizer on each candidate.
     """
     user_defined = set(vocabulary.user_defined.tolist())
     for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True)):

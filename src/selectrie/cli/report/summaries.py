@@ -120,8 +120,8 @@ def unnamed_model(name: str | None) -> list[tuple[str, str]]:
 def cost_sentence(cost: Cost) -> str:
     """Return a sentence on the cost of a request.
 
-    It has rows, calls, the rows of evaluating prompt and choice one by one, and seconds
-    inside the model.
+    It gives the number of rows and of model calls, the rows that evaluating the prompt
+    with each choice one by one would take, and the seconds spent inside the model.
     """
     if not cost.rows:
         return f"no row: everything was held already; one by one {thousands(cost.rows_naive)}"

@@ -268,8 +268,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _child(self, parent: int, token: int, logp: float) -> int:
         """Return the node of a token after its parent.
 
-        If no terminator token is part of the event, a path that may end there is
-        finished.
+        With terminator "none", a path that may end there is finished at once.
         """
         tree = self._tree
         node = tree.find(parent, token)
@@ -337,7 +336,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
                 return
 
     def _paths_in_other_tokens(self) -> Iterator[tuple[int, ...]]:
-        """Return the paths of texts that do not count, the most probable ones first."""
+        """Return the finished paths that are not canonical, the best ones first."""
         return (self._tree.tokens(node) for _, node in sorted(self._other))
 
     def _known_logp(self, parent: int, token: int) -> float | None:

@@ -118,7 +118,7 @@ class AutomatonOutcome:
         n_evaluated: How many rows were read.
         n_repeated: How many rows were asked for again.
         n_dead_ends: How many paths can neither end nor go on.
-        n_other: How many finished paths the tokenizer does not make.
+        n_other: How many finished paths are not the tokenizer's own encoding.
     """
 
     paths: tuple[FinishedPath, ...]

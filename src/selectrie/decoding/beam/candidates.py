@@ -29,7 +29,7 @@ class Candidates:
     read of it costs a partition. Tokens of probability 0 do not appear.
 
     Args:
-        penalty: Nats taken off some tokens for the order.
+        penalty: Nats subtracted from some tokens, for the order only.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ class BeamExpander:
         return np.unique(np.array(chosen, dtype=np.int32))
 
     def is_canonical(self, node: int) -> bool:
-        """Return whether the tokenizer would make this path of its text.
+        """Return whether the path is the tokenizer's own encoding of its text.
 
         True if the search does not check this.
         """

@@ -17,7 +17,7 @@ class BeamResults:
 
     Attributes:
         _finished: All finished texts.
-        _log_heal: What is taken off every sum.
+        _log_heal: Log-probability of the healed bytes, subtracted from every sum.
     """
 
     _spec: BeamSpec

@@ -157,8 +157,8 @@ class AllowedTokens:
 
     An automaton decides this, and adds the end of generation where it can end. Without
     an automaton, everything is allowed. `ignore_eog` excludes the end of generation.
-    `HealedBytes` restrict until they are spelt; from then on it is as without an
-    automaton.
+    `HealedBytes` restrict the tokens until all of the bytes are spelt; from then on
+    everything is allowed.
     """
 
     def __init__(

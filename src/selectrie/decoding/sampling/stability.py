@@ -240,10 +240,10 @@ def _top_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
 def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) -> tuple[BoolArray, BoolArray]:
     """Return what stays if tokens stay, largest key first, until they hold p.
 
-    These are the tokens with less than p before them. A token is sure if this holds
-    even with every token that may precede it, at its most, and the others at their
-    least. It is maybe if this holds with only the tokens that must precede it, at their
-    least, and the others at their most.
+    These are the tokens with less than p before them. A token surely stays if this
+    holds even when all tokens that may precede it have their largest mass and the
+    others their smallest. It may stay if this holds when only the tokens that must
+    precede it do so, with their smallest mass, and the others have their largest.
     """
     n = len(key_low)
     min_weights, max_weights = band.weights()
@@ -263,8 +263,9 @@ def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) ->
 def _min_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     """Return the tokens that min-p surely keeps, and those that it may keep.
 
-    Sure is a token that at its least is above the share of every other token's most.
-    Maybe is a token that at its most is above the share of the sure tokens' least.
+    A token is surely kept if its lower bound reaches `min_p` times the upper bound of
+    every other token. It may be kept if its upper bound reaches `min_p` times the lower
+    bound of every token that is sure so far. (The logarithms are compared.)
     """
     if sampling.min_p == 0:
         return _all(band)

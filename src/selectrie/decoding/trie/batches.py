@@ -22,7 +22,7 @@ class DepthFirstWindows:
         marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
             local row 0, is not asked for.
         wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes
-            carry them.
+            only lead to them.
         first_local: Local row of the first node asked for.
     """
 

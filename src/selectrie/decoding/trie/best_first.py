@@ -54,16 +54,20 @@ class SearchOutcome:
 class BestFirst(TaskBase[IntArray, SearchOutcome]):
     """Finds the k best paths of a trie below a prompt.
 
-    Open nodes are evaluated in the order of their bounds, `search.width` a call and
-    more as the search goes on, until no open node can come within tolerance of the k-th
-    best. The path of masked greedy decoding is always evaluated if the budget lasts.
-    The observed nodes are evaluated even if it does not: without them no
-    log-probability is known.
+    A node is open if its row is needed and not evaluated, while its parent's row is.
+    Open nodes are evaluated best bound first, until none can come within tolerance of
+    the k-th best. A call evaluates `search.width` nodes, and more as the search goes
+    on. The path of masked greedy decoding is always evaluated if the budget lasts. The
+    observed nodes, whose rows give the probability of the healed bytes, are evaluated
+    even if it does not: without them no log-probability is known.
 
-    Where bytes were healed, an objective of means needs `heal`, because the order of
-    its scores depends on it. The observed nodes then come first. Depth-first waves over
-    what still matters take over when the capacity does not hold the trie and the search
-    has spent as much as `depth_first.MAX_AHEAD` allows.
+    If bytes were healed and the objective divides by lengths, `heal` is required,
+    because the order of the scores depends on the probability of the healed bytes. The
+    observed nodes are then evaluated first.
+
+    If the capacity cannot hold the whole trie, rows may have to be evaluated again.
+    Once these could exceed the share `depth_first.MAX_AHEAD` of all rows, depth-first
+    waves evaluate the nodes that still matter.
     """
 
     def __init__(
@@ -169,10 +173,11 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return nodes
 
     def _refining(self, threshold: float) -> list[int]:
-        """Return open nodes that decide how likely a candidate is to be continued.
+        """Return open nodes whose rows narrow the intervals of candidates.
 
-        For each candidate, as many of the heaviest nodes are returned as leave too
-        little mass to matter. One call thus settles most of it.
+        They decide how likely a candidate is to be continued. For each candidate, the
+        most probable ones are returned, until the rest is too improbable to matter. One
+        call thus narrows most of its interval.
         """
         if not self._frontier.ready or not self._continues:
             return []
@@ -184,10 +189,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _towards_a_value(self) -> list[int]:
         """Return what to evaluate after the budget, while no path has a score yet.
 
-        Only paths of a probability above zero count. The result is the open node
-        nearest to the end of an alternative, or else the nodes that the exact score of
-        the best candidate still needs. The path of masked greedy decoding would not do
-        instead: a prior may rule it out, or its end may be such a candidate.
+        Only paths of a probability above zero count. The result is the deepest open
+        node, or else the nodes on which the exact score of the best candidate still
+        depends. Following masked greedy decoding would not be enough: a prior may
+        exclude its path, or its end may itself be a candidate without an exact score.
         """
         if self._incumbents.log_resolved() > -np.inf:
             return []
@@ -208,9 +213,17 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return max(self._search.width, self._reader.n_evaluated // 4)
 
     def _ask_best(self, first: list[int], threshold: float, capacity: Capacity) -> tuple[Ask, IntArray]:
-        """Evaluate `first`, then open nodes by their bounds, best first.
+        """Return an ask for `first` and then the best open nodes, and what it wants.
 
-        `first` holds what is required or settles candidates.
+        Args:
+            first: Nodes that are asked for whatever their bounds: those of `_required`
+                and `_refining`.
+            threshold: The least bound of an open node that is asked for. Lower ones
+                only fill the call up to a multiple of `GRANULE` rows.
+            capacity: The capacity of the call.
+
+        Returns:
+            The ask, and int32[], the trie nodes whose rows it wants.
         """
         targets = dict.fromkeys(first)  # a set that keeps its order
         taken: list[Open] = []
@@ -251,8 +264,8 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _what_matters(self, threshold: float) -> BoolArray:
         """Return bool[N]: the nodes that matter, with everything below them.
 
-        Those are open nodes with bounds of at least `threshold`, and nodes that settle
-        candidates.
+        Those are open nodes with bounds of at least `threshold`, and the nodes of
+        `_refining`.
         """
         if self._search.stop == "all":
             return np.ones(len(self._trie.token), dtype=np.bool_)

@@ -57,9 +57,11 @@ class DepthFirstFallback:
         return self._windows is not None
 
     def pay(self, capacity: Capacity, width: int) -> bool:
-        """Return whether going on best first may cost more rows than waves.
+        """Return whether waves should take over from the best-first search.
 
-        Best-first search is taken to evaluate `width` nodes a call, waves what is left.
+        They should if the capacity cannot hold all nodes, and if the rows that were
+        evaluated again, or may have to be after one more best-first call of `width`
+        nodes, exceed the share `MAX_AHEAD` of all rows.
         """
         if self._n_required - 1 <= capacity.nodes and self._n_required_leaves <= capacity.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
@@ -77,10 +79,10 @@ class DepthFirstFallback:
     def lay_out(self, matters: BoolArray) -> None:
         """Begin, or begin anew, over the needed rows among the nodes that matter.
 
-        The ancestors that carry these rows are included.
+        Their ancestors are asked for too, because a row is evaluated below its parent.
 
         Args:
-            matters: bool[N].
+            matters: bool[N], the nodes that matter.
         """
         wanted = matters & self._needs.row & ~self._reader.evaluated
         before = np.concatenate(([0], np.cumsum(wanted)))
@@ -117,6 +119,6 @@ class DepthFirstFallback:
         return self.releasing(replace(ask, again=~ask.wanted)), wanted
 
     def releasing(self, ask: Ask) -> Ask:
-        """Return the next ask, with what the change of search left to release."""
+        """Return the ask, which now also releases what the other search still held."""
         leaving, self._leaving = self._leaving, NOTHING
         return replace(ask, release=np.concatenate([ask.release, leaving])) if len(leaving) else ask

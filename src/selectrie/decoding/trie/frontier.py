@@ -22,8 +22,9 @@ Heal = Callable[[FloatArray, FloatArray], float]
 class Frontier:
     """Scores of finished paths, intervals of candidates, and bounds below open nodes.
 
-    Where bytes were healed, an objective of means needs `heal`, because the order of
-    its scores depends on it. No bound then exists before all observed nodes were read.
+    If bytes were healed and the objective divides by lengths, `heal` is required,
+    because the order of the scores depends on the probability of the healed bytes. No
+    bound then exists before all observed nodes were read.
 
     Attributes:
         prefix: float64[N], log-probability of each node's prefix, NaN where unknown.
@@ -144,9 +145,9 @@ class Frontier:
         return children[self.prefix[children] > -np.inf]
 
     def deciding(self, candidate: Candidate) -> list[int]:
-        """Return the open nodes that this end owns, heaviest first.
+        """Return the open nodes that the candidate's end owns, most probable first.
 
-        Nodes too light to matter are left out.
+        Nodes too improbable to matter are left out.
         """
         start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
         waits = (self._model_thread[start:stop] == start) & self._needs.row[start:stop]

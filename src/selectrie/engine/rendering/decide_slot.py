@@ -175,7 +175,14 @@ def index_at(probabilities: FloatArray, u: float) -> int:
 def _could_change(selection: Selection, order: OffsetArray, drawn: int, u: float, temperature: float) -> bool | None:
     """Return whether scores within their tolerances could have drawn another path.
 
-    Returns None if no tolerance was measured. `drawn` is an index of `order`.
+    Returns None if no tolerance was measured.
+
+    Args:
+        selection: The scored choices.
+        order: int64[P], the first choice of each path (`_order_of`).
+        drawn: Index in `order` of the choice that was drawn.
+        u: The uniform number that drew it, in [0, 1).
+        temperature: The temperature of the draw, above 0.
     """
     tolerance, table = selection.signature.tolerance, selection.choices
     if tolerance is None:

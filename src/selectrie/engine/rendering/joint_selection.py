@@ -179,8 +179,8 @@ def _continuing(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[
 def _scored_texts(searched: _Searched) -> list[bytes]:
     """Return the texts to score, sorted.
 
-    These are the texts found (the first of all if there are none), and those that
-    continue one if that counts.
+    These are the texts found, or the first text of the product if none was found. If a
+    text counts only where no longer one follows, those that continue them are added.
     """
     texts = dict.fromkeys(searched.search.tokens)
     if not texts:
@@ -291,8 +291,9 @@ def _kth(scores: FloatArray, k: int) -> float:
 def _offset(prepared: PreparedSelect, scored: selections.ChoiceScores, searched: _Searched) -> float:
     """Return what to subtract from the search's log-probabilities to get scores.
 
-    That is what lies between the two contexts, and the healed bytes. It is read from a
-    text that both know.
+    That is the log-probability of what lies between the contexts of the search and of
+    the scores, and of the healed bytes. It is read from a text that has both numbers;
+    0.0 if there is none.
     """
     logp = searched.search.logp
     known = next((i for i, text in enumerate(prepared.texts) if text.encode() in logp), None)

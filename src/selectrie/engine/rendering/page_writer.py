@@ -115,9 +115,9 @@ class PageWriter:
         self._flush()
 
     def finish(self) -> None:
-        """Keep white space at the beginning, since the page ends or a slot comes.
+        """Keep the white space at the beginning of the page.
 
-        It does not come before a first role then.
+        No first role can come after it any more: the page ends, or a slot comes.
         """
         early, self._early = self._early or (), None
         for step in early:

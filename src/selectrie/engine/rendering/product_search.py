@@ -170,8 +170,8 @@ class ProductSearch:
         tolerance: Nats by which layout may change the difference of two
             log-probabilities.
         tokens: Tokens of each text found.
-        logp: Log-probability of each text found: that of the path from the context's
-            context, healed bytes included.
+        logp: Log-probability of each text found: that of its whole path after
+            `ProductContext.tokens`, healed bytes included.
         best_open: Bound on the log-probability of every other text.
         open_mass: Bound on the probability of all other texts together.
         n_evaluated: Number of rows read.
@@ -219,9 +219,10 @@ class ProductSearch:
             self.explore(self.kth(n_best), min(self.left, 2 * spent + _SECOND_NODES))
 
     def _climb(self, budget: int) -> None:
-        """Evaluate texts that differ from the best in one option.
+        """Evaluate the texts that differ from the best one in one option only.
 
-        This is repeated if one of them is better.
+        If one of them is better, the climb goes on from that one, for at most
+        `_MAX_CLIMBS` rounds and `budget` nodes.
         """
         context, parts = self._paths.context, self._search_request.parts
         for _ in range(_MAX_CLIMBS):
@@ -247,7 +248,7 @@ class ProductSearch:
         return ranked[k - 1] if len(ranked) >= k else -np.inf
 
     def is_apart(self, k: int) -> bool:
-        """Return whether layout cannot move any other text up to the k-th."""
+        """Return whether no layout can move another text up to the k-th one."""
         return bool(self.best_open == -np.inf or self.kth(k) - self.best_open > self.tolerance)
 
     def is_certain(self, k: int) -> bool:

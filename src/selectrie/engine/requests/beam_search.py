@@ -130,9 +130,10 @@ class PreparedBeamSearch:
         return handle.result(), handle.cost
 
     def _gap(self, outcome: BeamOutcome) -> float:
-        """Return by how much the last text is better than what was dropped.
+        """Return the lowest score returned minus the bound on all dropped paths.
 
-        The best path dropped on the way bounds what another search could find.
+        No path that was dropped can score more than that bound. The gap is inf if
+        nothing was dropped, and -inf if fewer texts were found than requested.
         """
         if outcome.lost == -math.inf:
             return math.inf
@@ -223,10 +224,10 @@ def prepare(
 def _exact_greedy(
     constrained: ConstrainedPrompt, outcome: AutomatonOutcome, hypotheses: Sequence[Hypothesis]
 ) -> tuple[Hypothesis | None, bool | None]:
-    """Return the greedy text if it is among these, and whether it is the first.
+    """Return the greedy text if it is among these, and whether it is the best one.
 
-    The greedy text is the one that masked greedy decoding writes; whether it is the
-    first is None if that is unknown.
+    The greedy text is the one that masked greedy decoding writes. The first value is
+    None if that text was not found, the second if the answer is unknown.
     """
     n_before = len(constrained.healed) + len(constrained.delimiter)
     greedy = constrained.vocabulary.decode(outcome.greedy)[n_before:]
@@ -255,7 +256,7 @@ def _hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished: str 
 
 
 def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFoundError:
-    """Return the error that says why there is not even the beginning of a text."""
+    """Return the error for a search that found not even the beginning of a text."""
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
     reasons += [constrained.doubt] if constrained.doubt else []

@@ -164,15 +164,16 @@ def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max
 
 
 def about(*, strings: bool) -> str:
-    """Return what certificates and masses are about.
+    """Return the word for what certificates and masses refer to.
 
-    That is texts in the tokenizer's encoding, or any token paths.
+    With `strings`, they refer to texts in the tokenizer's encoding, otherwise to any
+    token paths.
     """
     return "strings" if strings else "token paths"
 
 
 def shown(data: bytes) -> str:
-    """Return a text for records; bytes that are not UTF-8 are replaced."""
+    """Decode the bytes of a text for a result; invalid UTF-8 becomes U+FFFD."""
     return data.decode("utf-8", "replace")
 
 
@@ -266,10 +267,11 @@ def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str
 
 
 def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
-    """Return the first of the shortest strings that may occur; "" for none.
+    """Return the shortest of the `altered` strings that may occur; "" for none.
 
-    A string may occur if it lies in `start`, or begins at its end and goes on in the
-    bytes `used`.
+    A string may occur if `start` contains it, or if `start` ends with its beginning and
+    the rest of it consists of bytes in `used`. Of equally short strings, the first one
+    in byte order is returned, quoted.
     """
 
     def may_occur(one: bytes) -> bool:

@@ -42,7 +42,7 @@ _COSTLY_ROW = 8192
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """C token sequences, of each of which an end is scored.
+    """C token sequences, each of which is scored from some token to its end.
 
     Attributes:
         tokens: int32[], the tokens of all sequences, one after the other.

@@ -222,7 +222,7 @@ def prepare_score(model: Model, prompt: Prompt, text: str, options: SelectReques
 
 
 def token_plan(prepared: PreparedSelect) -> TokenPlan:
-    """Return how a prepared is tokenized and what its evaluation takes."""
+    """Return how a request is tokenized and what its evaluation takes."""
     encoded, trie, vocabulary = prepared.encoded, prepared.trie, prepared.vocabulary
 
     def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:

@@ -17,7 +17,7 @@ def search_ended(search: SearchParams, n_evaluated: int) -> str:
 
 
 def budget_ended(n_evaluated: int) -> str:
-    """Return that the budget ended the search, and after how many nodes."""
+    """Return the reason for a search whose budget ended after this many nodes."""
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 

@@ -83,7 +83,7 @@ class RowCollector:
     """Collects the rows of an ask that is evaluated in several calls."""
 
     def __init__(self, wanted: BoolArray) -> None:
-        """Start with nothing; wanted – bool[n] – the wanted rows of the whole ask."""
+        """Start without rows; `wanted` is bool[n], the wanted rows of the whole ask."""
         self._wanted, self._missing = wanted, len(wanted)
         self._parts: list[Rows] = []
         self._order: list[NDArray[np.int64]] = []

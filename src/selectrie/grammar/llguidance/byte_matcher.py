@@ -43,9 +43,9 @@ class GuidedBytes:
     def expected(self, configuration: int) -> tuple[str, ...]:
         """Return readable descriptions of what may come next.
 
-        Each path of bytes is a separate state here, so at most `MAX_READS` bytes are
-        read per lead byte. If that is not enough, the characters are represented by
-        their first byte.
+        A character of several bytes is found by reading them, and each path of bytes is
+        a separate state here. So at most `MAX_READS` bytes are read after each first
+        byte. If that is not enough, that byte represents its characters.
         """
         bytes_ = self.following(configuration)
         characters: list[tuple[int, int]] = []

@@ -30,10 +30,10 @@ class Last(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lazy or possessive count whose way of matching loses no text on a condition.
+    """A lazy or possessive count that is accepted on a condition.
 
-    The condition is that none of its characters can follow it. A lazy count also
-    needs something to follow.
+    It matches all texts that a greedy count would if none of its characters can follow
+    it. A lazy count also needs something to follow.
 
     Attributes:
         offset: Where the count is.

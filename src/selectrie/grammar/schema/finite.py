@@ -132,10 +132,11 @@ class _Reader:
         return _Values(fewest.max_values, fewest.size, each)
 
     def _test(self, values: _Values | None, schema: Schema) -> Callable[[Any], bool]:
-        """Return a test whether a schema allows a value.
+        """Return a function that tells whether a schema allows a value.
 
-        The test looks up the value's key if the schema's values are known and it
-        chooses among schemas or constants, which would otherwise be checked one by one.
+        If `values`, the values of the schema, are known and the schema chooses among
+        schemas or constants, the function looks up the value's key. Otherwise it would
+        check these choices one by one.
         """
         if values is not None and isinstance(schema, dict) and not schema.keys().isdisjoint(_APPLICATORS):
             with suppress(UnknownKeywordError):

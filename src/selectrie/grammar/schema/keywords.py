@@ -146,7 +146,7 @@ def numeric(
     max_decimals: int,
     listed_only: list[GrammarError],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return inclusive bounds, and the types.
+    """Return keywords with inclusive bounds for the numbers of a schema, and its types.
 
     Multiples of a whole number become integers. An exclusive bound becomes the next
     whole number or double, so that no reader rounds a number onto it. A bound with many
@@ -372,11 +372,11 @@ def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
 
 
 def constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
-    """Return a value that a grammar spells exactly, or raise an error.
+    """Return the value if a grammar can spell it exactly, else raise an error.
 
-    Errors are numbers that readers round, strings that are not spelled, and values that
-    are not JSON. The error for whole numbers that only a list spells goes into
-    `listed_only`.
+    Refused are numbers that readers round, strings that a grammar cannot contain, and
+    values that are not JSON. The error about a whole number that only a list of values
+    spells exactly is added to `listed_only`.
     """
     waiting = [value]
     while waiting:

@@ -116,7 +116,7 @@ class Logic:
         )
 
     def _each_way_apart(self, parts: Parts, other: object, steps: int) -> bool:
-        """Return whether a part is a choice only of schemas disjoint from `other`."""
+        """Return whether every choice of one of the parts is disjoint from `other`."""
         choices = [part[key] for part in parts for key in ("anyOf", "oneOf") if isinstance(part.get(key), list)]
         return any(ways and all(self.apart(way, other, steps - 1) for way in ways) for ways in choices)
 
@@ -241,7 +241,7 @@ class Logic:
         raise InexpressibleError(f"a grammar cannot express the negation of {key}")
 
     def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
-        """Return the same for a keyword that holds schemas."""
+        """Return `_opposites` of a keyword that holds schemas."""
         if key == "not":
             return [value]
         if key == "$ref":

@@ -272,8 +272,8 @@ class _Copier:
         """Return `oneOf` as `anyOf` if possible.
 
         If the schemas are proved disjoint, they stay as they are. Otherwise each
-        excludes the others, if that can be expressed. What is left to llguidance is
-        recorded for its message.
+        excludes the others. If that cannot be expressed, `oneOf` is left to llguidance,
+        and its position is noted, because llguidance may refuse it.
         """
         copies = self._applicator("oneOf", schemas, position)
         logic = self._logic_at(position)
@@ -529,9 +529,9 @@ def _decimals_beside(schema: object) -> int:
 
 
 def _scale(number: float) -> int:
-    """Return the factor that llguidance multiplies for a step.
+    """Return the factor of a step in the product that llguidance computes.
 
-    This is its digits, times ten for each decimal place.
+    This is the number that the step's digits spell, times ten for each decimal place.
     """
     _, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
     return int("".join(map(str, digits))) * int(10 ** min(abs(int(exponent)), 400))

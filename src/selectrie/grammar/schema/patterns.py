@@ -92,10 +92,10 @@ def rewrite_pattern(pattern: str) -> Rewritten:
 def rewrite_name(pattern: str, without: Ranges) -> str:
     """Rewrite a pattern of names so that it only matches names without some characters.
 
-    The pattern has been rewritten before; it is returned as that if the restriction
-    cannot be expressed. What may surround an unanchored pattern is written out, so that
-    llguidance can tell that it is disjoint from a pattern of names with one of these
-    characters.
+    The pattern is the result of `rewrite_pattern`. If the restriction cannot be
+    expressed, the pattern is returned without it. What may surround an unanchored
+    pattern is written out, so that llguidance can tell that it is disjoint from a
+    pattern of names with one of these characters.
     """
     try:
         rewriter = _Rewriter(pattern, without)
@@ -227,7 +227,7 @@ class _Rewriter:
         self._repeatable = sign == ")"
 
     def _escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
-        """Return the characters of an escape for all readers, and for only some.
+        """Read an escape; return what it matches for all readers, and for some only.
 
         Args:
             inside: Whether the escape is in a bracket expression.
@@ -258,7 +258,11 @@ class _Rewriter:
         return ((code, code),), ()
 
     def _bracket(self) -> Ranges:
-        """Return the characters of a bracket expression that all readers agree on."""
+        """Read a bracket expression; return the characters that it surely matches.
+
+        Those are the characters that it matches for ECMA-262 and for Python, also if it
+        is negated. Those on which the two disagree are added to `_doubtful`.
+        """
         start = self._at
         negated = self._text.startswith("[^", start)
         self._at += 1 + negated
@@ -285,8 +289,9 @@ class _Rewriter:
     def _member(self, start: int) -> tuple[Ranges, Ranges]:
         r"""Read one character or escape of a bracket expression.
 
-        Only a class such as `\d` has doubtful characters; otherwise there is one
-        character.
+        Returns the characters that it matches for all readers, and those that it
+        matches for some only. Only a class such as `\d` has the latter; anything else
+        matches one character.
         """
         sign = self._text[self._at : self._at + 1]
         if not sign:

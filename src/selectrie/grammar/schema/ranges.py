@@ -49,14 +49,15 @@ def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
 
 
 def _lost(low: float, high: float | None, max_decimals: int) -> list[dict[str, Any]]:
-    """Return what llguidance loses between two bounds that are not negative.
+    """Return schemas of the numbers that llguidance loses between two bounds.
 
-    There is a piece for each number of decimal places. Of the numbers with n places,
-    the last one inside is `high` cut to n places. The piece is the multiples of a step
-    below that number plus one step, which is a bound of n places: the prefixes of that
-    bound are lost again, and are in the pieces with fewer places. A single number is
-    the only multiple of five steps around it, or a constant. llguidance counts
-    multiples in rounded doubles, and may find none.
+    The bounds are not negative. There is at most one schema for each number n of
+    decimal places. The largest number with n places is `high` cut to n places. The
+    schema allows the multiples of the step 10^-n up to that number; its exclusive upper
+    bound is one step higher. That bound has n places too, so llguidance also loses the
+    prefixes of it, which the schemas of fewer places allow. A single number becomes the
+    only multiple of five steps around it, or a constant: llguidance counts multiples in
+    rounded doubles, and may find none.
     """
     if high is None:
         return []

@@ -275,9 +275,10 @@ def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
 
 
 def _largest(schema: object) -> tuple[str, str]:
-    """Return the keyword and JSON pointer of the largest part of a schema.
+    """Return the keyword and JSON pointer of what makes a schema large.
 
-    That part holds more than half of what is around it.
+    The search goes down to the largest part as long as that holds more than half of
+    what is around it.
     """
     pointer, keyword, where = "#", "type", "#"
     while isinstance(schema, dict) and schema:

@@ -12,9 +12,9 @@ _REASON = "this is outside every role; on a page with roles, only white space is
 
 
 def check_outside(document: Document, documents: Mapping[str, Document]) -> None:
-    """Raise `TemplateError` for a turn beside text or a slot on every branch.
+    """Raise `TemplateError` if every page has turns, and text or slots outside them.
 
-    No values can avoid that error.
+    Such a template fails whatever its values are.
     """
     segments = list(_certain(document, documents))
     if any(isinstance(segment, Role) for segment, _ in segments):

@@ -151,9 +151,9 @@ class _DryRun:
     def unknown_turn(
         self, segment: ast.Each | ast.GenEach, variables: Mapping[str, object], scope: Scope, document: ast.Document
     ) -> None:
-        """Try a turn that may happen, possibly with more after it.
+        """Try one turn of a loop whose number of turns is unknown.
 
-        What it sets is undecided afterwards.
+        The names that the turn sets are undecided afterwards.
         """
         self.body(segment.body, scope.child(variables), document)
         for name in names_in(segment.body, self.documents).sets:

@@ -1,6 +1,6 @@
-"""Count the minimum number of segments that a page passes.
+"""Compute a lower bound on the number of segments that rendering a page executes.
 
-The count is found from the page's loops before any of their turns is made.
+It follows from the items of the page's loops, before any of their turns is rendered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Those beyond it are not counted.
 
 
 def refuse_long(document: Document, documents: Mapping[str, Document], values: Mapping[str, object]) -> None:
-    """Raise `TemplateError` if loops over these values pass too many segments.
+    """Raise `TemplateError` if loops over these values execute too many segments.
 
     The limit is `MAX_STEPS`.
     """
@@ -64,7 +64,7 @@ class _Count:
         return sum([self.segment(segment, scope, document) for segment in body])
 
     def segment(self, segment: Segment, scope: Scope, document: Document) -> int:
-        """Return the number of segments passed for this one.
+        """Return the number of segments that executing this one takes, itself included.
 
         Afterwards the names that it declares are known or undecided in the scope.
         """

@@ -162,8 +162,8 @@ class Template:
     def read_regex(self, pattern: str) -> Grammar:
         """Return a regular expression as a grammar.
 
-        The same object is returned as long as it is kept. Raises `TemplateError`
-        without a position.
+        Grammars are cached by pattern, so the same object is returned until the cache
+        drops it. Raises `TemplateError` without a position.
         """
         return self._sources.read_regex(pattern)
 

@@ -203,7 +203,7 @@ class Builder:
         )
 
     def _admit(self, kind: str, edges: Edges) -> None:
-        """Raise `Refused` if such a tag is not allowed here."""
+        """Raise `Refused` if a tag of this kind is not allowed here."""
         within = [frame.opening.kind for frame in self._frames]
         if self._is_in_choice and kind != "output":
             word = self._tag("/select")

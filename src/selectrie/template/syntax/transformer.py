@@ -241,7 +241,14 @@ class Reader(Transformer[Token, Any]):
     def _named(
         self, kind: Token, called: Token | None, named: Named, *, required: bool = True
     ) -> tuple[str, ast.Arguments]:
-        """Return the name of a slot or block, or "", and its other arguments."""
+        """Return the name of a slot or block, or "", and its other arguments.
+
+        Args:
+            kind: Kind of the tag.
+            called: The string directly after the kind, if any.
+            named: All `key=value` arguments; one may be `name`.
+            required: Whether the name must be given.
+        """
         others = [(argument, value) for argument, value in named if argument != "name"]
         name = "" if called is None else slot_name(kind, self._text(called), start_of(called) + 1)
         is_named = called is not None

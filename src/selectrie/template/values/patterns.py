@@ -34,9 +34,9 @@ class Patterns:
             return self._kept.get(pattern)
 
     def keep(self, pattern: str, grammar: Grammar) -> Grammar:
-        """Keep a grammar, and return the one that is kept for the pattern.
+        """Cache a grammar, and return the one that is cached for the pattern.
 
-        That is the given one, unless another thread was first.
+        That is the given one, unless another thread has cached one before.
         """
         with self._lock:
             kept = self._kept.setdefault(pattern, grammar)

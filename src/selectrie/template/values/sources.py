@@ -87,7 +87,8 @@ class Sources:
     def read_regex(self, pattern: str) -> Grammar:
         """Return a regular expression as a grammar.
 
-        The same object is returned as long as it is kept.
+        Grammars are cached by pattern, so the same object is returned until the cache
+        drops it.
         """
         kept = self.patterns.get(pattern)
         if kept is not None:
