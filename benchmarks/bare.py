@@ -134,11 +134,13 @@ class Bare:
         for i, ids in enumerate(sequences):
             np.ctypeslib.as_array(self.batch.seq_id[i], (len(ids),))[:] = ids
 
-    def fill_run(self, tokens: Sequence[int], start: int, sequence: int, n_wanted: int, granule: int = 1) -> None:
+    def fill_run(
+        self, tokens: Sequence[int], start: int, sequence: int, n_wanted: int, batch_multiple: int = 1
+    ) -> None:
         """Lay out a run of one sequence; its last rows have logits. Padding rows fill
-        it up to a multiple of `granule`.
+        it up to a multiple of `batch_multiple`.
         """
-        n, pad = len(tokens), -len(tokens) % granule
+        n, pad = len(tokens), -len(tokens) % batch_multiple
         self.fill(
             [*tokens, *[tokens[0]] * pad],
             [*range(start, start + n), *range(pad)],
@@ -157,7 +159,7 @@ class Bare:
         self.decode_s += seconds
         return seconds
 
-    def prompt(self, tokens: Sequence[int], granule: int = 1) -> float:
+    def prompt(self, tokens: Sequence[int], batch_multiple: int = 1) -> float:
         """Evaluate a prompt on an empty memory as sequence 0, with logits of the last
         row; return the seconds inside `llama_decode`.
         """
@@ -165,7 +167,7 @@ class Bare:
         seconds = 0.0
         for start in range(0, len(tokens), N_BATCH):
             part = tokens[start : start + N_BATCH]
-            self.fill_run(part, start, 0, int(start + N_BATCH >= len(tokens)), granule)
+            self.fill_run(part, start, 0, int(start + N_BATCH >= len(tokens)), batch_multiple)
             seconds += self.decode()
             self.cut(PADDING, 0)
         return seconds

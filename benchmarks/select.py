@@ -29,7 +29,7 @@ from benchmarks._common import NO_TARGETS, Figures, Targets, arguments, refuse_u
 from benchmarks.bare import PADDING, Bare
 from benchmarks.workload import Workload, generated_model, labels, prompt_text, workload
 
-GRANULE = 8
+BATCH_MULTIPLE = 8
 """In `precision="exact"`, rows of a call are padded to a multiple of this."""
 NAIVE_STEP = 8
 TOLERANCE = 0.15
@@ -66,17 +66,17 @@ def naive(bare: Bare, work: Workload, offset: int) -> tuple[float, Scores]:
     return (time.perf_counter() - start) * len(work.paths) / len(scores), scores
 
 
-def cached_loop(bare: Bare, work: Workload, granule: int) -> tuple[float, float, Scores]:
+def cached_loop(bare: Bare, work: Workload, batch_multiple: int) -> tuple[float, float, Scores]:
     """Evaluate the prompt once, then decode each label with all its tokens; return the
     seconds of the prompt and of the loop.
     """
     n_shared, scores = len(work.context), {}
     start = time.perf_counter()
-    bare.prompt(work.context, granule)
+    bare.prompt(work.context, batch_multiple)
     first = bare.logp(n_shared - 1)
     middle = time.perf_counter()
     for i, path in enumerate(work.paths):
-        bare.fill_run(path, n_shared, 0, len(path), granule)
+        bare.fill_run(path, n_shared, 0, len(path), batch_multiple)
         bare.decode()
         scores[i] = float(first[path[0]]) + sum(float(bare.logp(j)[token]) for j, token in enumerate(path[1:]))
         bare.cut(0, n_shared)
@@ -144,7 +144,7 @@ def side_by_side(bare: Bare, llm: selectrie.Engine, work: Workload, repeats: int
     """
     figures, cost = Figures(), dict[str, int]()
     for repeat in range(repeats):
-        prompt_s, loop_s, expected = cached_loop(bare, work, GRANULE)
+        prompt_s, loop_s, expected = cached_loop(bare, work, BATCH_MULTIPLE)
         figures.add("prompt", prompt_s)
         figures.add("loop_padded_cold", prompt_s, loop_s)
         figures.add("loop_padded_warm", loop_s)

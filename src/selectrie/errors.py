@@ -141,9 +141,9 @@ class PromptTooLongError(RequestError):
 
     code = "prompt_too_long"
 
-    def __init__(self, *, needed_tokens: int, available_tokens: int, remedy: str) -> None:
-        self.needed_tokens, self.available_tokens, self.remedy = needed_tokens, available_tokens, remedy
-        super().__init__(f"needs {needed_tokens} tokens, the context holds {available_tokens}; {remedy}")
+    def __init__(self, *, required_tokens: int, available_tokens: int, remedy: str) -> None:
+        self.required_tokens, self.available_tokens, self.remedy = required_tokens, available_tokens, remedy
+        super().__init__(f"needs {required_tokens} tokens, the context holds {available_tokens}; {remedy}")
 
 
 class TokenRangeError(RequestError, ValueError):
@@ -270,9 +270,9 @@ class QueueFullError(RequestError):
 
     code = "queue_full"
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        super().__init__(f"{most} requests wait already; try again later, or allow more to wait")
+    def __init__(self, max_waiting: int) -> None:
+        self.max_waiting = max_waiting
+        super().__init__(f"{max_waiting} requests wait already; try again later, or allow more to wait")
 
 
 class ClosedError(RequestError):
@@ -344,9 +344,9 @@ class CapacityError(ModelError):
 
     code = "capacity"
 
-    def __init__(self, what: str, *, needed: int, available: int) -> None:
-        self.what, self.needed, self.available = what, needed, available
-        super().__init__(f"needs {needed} {what}, {available} available")
+    def __init__(self, what: str, *, required: int, available: int) -> None:
+        self.what, self.required, self.available = what, required, available
+        super().__init__(f"needs {required} {what}, {available} available")
 
 
 class MemoryBudgetError(CapacityError):
@@ -356,7 +356,7 @@ class MemoryBudgetError(CapacityError):
 
     Attributes:
         name: Name of the model.
-        needed: Bytes the model takes.
+        required: Bytes the model takes.
         available: Bytes that are free or held by models that are not in use.
         budget: Bytes of the whole budget.
         held: Bytes by the name of each model in use.
@@ -364,14 +364,14 @@ class MemoryBudgetError(CapacityError):
 
     code = "memory_budget"
 
-    def __init__(self, name: str, *, needed: int, available: int, budget: int, held: Mapping[str, int]) -> None:
-        super().__init__("bytes of memory", needed=needed, available=available)
+    def __init__(self, name: str, *, required: int, available: int, budget: int, held: Mapping[str, int]) -> None:
+        super().__init__("bytes of memory", required=required, available=available)
         self.name, self.budget, self.held = name, budget, dict(held)
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
             reason = "that is more than all of it; raise the budget, or lower n_ctx or n_batch"
-        self.args = (f"the model {name!r} needs {_mib(needed)} of a budget of {_mib(budget)}: {reason}",)
+        self.args = (f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: {reason}",)
 
 
 class DecodeError(ModelError):

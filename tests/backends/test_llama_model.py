@@ -206,7 +206,7 @@ def test_more_branches_than_sequences_are_refused(any_model):
         top = int(prompt.nodes[-1])
         with pytest.raises(CapacityError) as caught:
             fan(model, top, range(20, 20 + branches + 1))
-        assert (caught.value.needed, caught.value.available) == (branches + 1, branches)
+        assert (caught.value.required, caught.value.available) == (branches + 1, branches)
         leaves = fan(model, top, range(20, 20 + branches))
         assert model.capacity().sequences == 0
         with pytest.raises(CapacityError):
@@ -322,21 +322,21 @@ def test_which_rows_are_wanted_moves_no_bit(tiny_model):
 
 
 def test_the_granule_is_set_while_the_tree_is_empty(any_model):
-    """A self-check may find another granule; calls are filled up to it, and limits follow."""
+    """A self-check may find another batch_multiple; calls are filled up to it, and limits follow."""
     with opened(any_model, n_batch=64) as model:
-        assert model.granule == 8
-        model.granule = 32
+        assert model.batch_multiple == 8
+        model.batch_multiple = 32
         got = chain(model, ROOT, [5])
         assert got.rows_padded == 31
         with pytest.raises(ProtocolError, match="1 nodes"):
-            model.granule = 8
+            model.batch_multiple = 8
         model.release(got.nodes, forget=True)
-        model.granule = 24
+        model.batch_multiple = 24
         assert model.limits.rows_per_call == 48
         with pytest.raises(OptionError):
-            model.granule = 65
+            model.batch_multiple = 65
     with opened(any_model, precision=Precision.FAST) as fast:
-        assert fast.granule == 1
+        assert fast.batch_multiple == 1
         assert chain(fast, ROOT, [5]).rows_padded == 0
         assert fast.identity.precision == "fast"
         rows = chain(fast, ROOT, range(5, 25)).rows
@@ -364,9 +364,9 @@ def test_a_solo_model_gives_the_same_bits_whatever_the_model_holds(model):
     crowd = np.concatenate([crowd.nodes, fan(model, int(crowd.nodes[-1]), range(30, 60)).nodes])
     np.testing.assert_array_equal(solo_rows(), before)
     model.release(crowd, forget=True)
-    model.granule = 1
+    model.batch_multiple = 1
     with model.new_context(8) as solo:
-        assert solo.granule == 1
+        assert solo.batch_multiple == 1
         model.close()
         chain(solo, ROOT, [5])
     with pytest.raises(ClosedError):

@@ -240,7 +240,7 @@ def test_room_is_made_of_the_oldest_leaves_and_never_of_what_the_call_stands_on(
     assert tree.make_room(plan, nodes=4, sequences=3, extra_sequences=2) == nodes[1:]
     with pytest.raises(CapacityError) as caught:
         tree.make_room(plan, nodes=1, sequences=3)
-    assert (caught.value.needed, caught.value.available) == (1, 0)
+    assert (caught.value.required, caught.value.available) == (1, 0)
     with pytest.raises(CapacityError):
         tree.make_room(plan, nodes=4, sequences=0)
     assert tree.n_nodes == 3

@@ -342,7 +342,7 @@ def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):
             "error[decode]: llama_decode failed (return code -3)",
         ),
         (
-            errors.PromptTooLongError(needed_tokens=9, available_tokens=8, remedy="cut it"),
+            errors.PromptTooLongError(required_tokens=9, available_tokens=8, remedy="cut it"),
             2,
             "error[prompt_too_long]: needs 9",
         ),

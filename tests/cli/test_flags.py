@@ -58,7 +58,7 @@ def of_slot(error: SelectrieError) -> SelectrieError:
         (of_request(OptionError("n", 0, "1")), "request 2: -n 0: expected 1"),
         (of_slot(OptionError("max_tokens", 0, "1")), "gen 'x' at page.tmpl:3:8: max_tokens=0: expected 1"),
         (
-            PromptTooLongError(needed_tokens=9, available_tokens=8, remedy="set truncate='left', or load with a larger n_ctx"),
+            PromptTooLongError(required_tokens=9, available_tokens=8, remedy="set truncate='left', or load with a larger n_ctx"),
             "needs 9 tokens, the context holds 8; set --truncate left, or load with a larger --n-ctx",
         ),
         (

@@ -12,7 +12,7 @@ import pytest
 from selectrie.cli.report.summaries import selection_facts
 from selectrie.engine import load
 from selectrie.engine.engine import Engine
-from selectrie.engine.precision_check import GRANULES, MARGIN, SelfCheck, self_check
+from selectrie.engine.precision_check import BATCH_MULTIPLES, MARGIN, SelfCheck, self_check
 from selectrie.engine.requests.selection import SPLIT_NOTE
 from selectrie.errors import CapacityError, OptionError
 from selectrie.options import PromptParams, SearchParams
@@ -34,7 +34,7 @@ class Switching(FakeModel):
 
     def extend(self, parents, tokens, wanted, keep):
         extension = super().extend(parents, tokens, wanted, keep)
-        padded = -(-len(tokens) // self.granule) * self.granule
+        padded = -(-len(tokens) // self.batch_multiple) * self.batch_multiple
         if padded >= self.threshold:
             for i in range(len(extension.rows)):
                 extension.rows.logits(i)[::2] += 0.01
@@ -42,15 +42,15 @@ class Switching(FakeModel):
 
     def new_context(self, nodes, *args):
         other = Switching(self.threshold)
-        other.granule = self.granule
+        other.batch_multiple = self.batch_multiple
         return other
 
 
 @pytest.mark.parametrize("threshold", [9, 16, 17, 25, 32, 33, 64, 90])
 def test_the_self_check_notices_kernels_that_change_with_the_number_of_rows(threshold):
-    """A granule is taken only where calls of it give the rows of a large call; else the move is in the tolerance."""
+    """A batch_multiple is taken only where calls of it give the rows of a large call; else the move is in the tolerance."""
     check = self_check(Switching(threshold))
-    assert check.granule >= min(threshold, GRANULES[-1]) or check.moved > 0.004
+    assert check.batch_multiple >= min(threshold, BATCH_MULTIPLES[-1]) or check.moved > 0.004
     steady = self_check(Switching(10**6))
     assert steady == SelfCheck(8, 0.0, 2e-6, steady.n_rows)
 
@@ -81,7 +81,7 @@ def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
     """A second context that cannot be made leaves the answer as it was, and says that it is not settled."""
 
     def no_room(self, nodes):
-        raise CapacityError("nodes", needed=nodes, available=0)
+        raise CapacityError("nodes", required=nodes, available=0)
 
     with Engine(HashModel(1), check=EVERYTHING_IS_CLOSE) as engine:
         monkeypatch.setattr(HashModel, "new_context", no_room)
@@ -173,7 +173,7 @@ def test_scores_of_a_text_leave_out_what_does_not_count():
 def test_checks_are_kept_by_model_offload_rows_and_version(tmp_path):
     """A check is found again under its own key alone; a broken file counts as empty."""
     kept = load.SelfCheckFile(tmp_path / "selectrie" / "selfcheck.json")
-    one, other = (SelfCheck(GRANULES[0], moved, MARGIN * moved, n_rows=8) for moved in (0.5, 0.25))
+    one, other = (SelfCheck(BATCH_MULTIPLES[0], moved, MARGIN * moved, n_rows=8) for moved in (0.5, 0.25))
     limits = HashModel(1).limits
     assert kept.get("a", limits) is None
     kept.put("a", one)

@@ -12,7 +12,7 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.testing import HashModel
 from tests.support.interrupts import Interrupter
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 WAITS_S = 20.0
 """Far more than a request takes; only one that hangs waits for so long."""
 CHOICES = ["cat", "car", "bat"]

@@ -121,14 +121,14 @@ def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):
     assert json.loads(kept.read_text()) == entries
 
 
-GOOD = {"granule": 8, "moved": 1e-5, "tolerance": 4e-5, "n_rows": 514}
+GOOD = {"batch_multiple": 8, "moved": 1e-5, "tolerance": 4e-5, "n_rows": 514}
 LIMITS = HashModel(1).limits
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        *({"granule": value} for value in (0, -8, 1, 7, 128, 2**70, 8.0, True, "8", None, float("inf"))),
+        *({"batch_multiple": value} for value in (0, -8, 1, 7, 128, 2**70, 8.0, True, "8", None, float("inf"))),
         *({"tolerance": value} for value in (float("nan"), -1.0, 0.0, 1e9, 1e-5, float("inf"), "x", 1, [4e-5])),
         *({"moved": value} for value in (float("nan"), -1e-5, 1e9, float("inf"), 0, None)),
         {"moved": 1e9, "tolerance": 4e9},
@@ -140,31 +140,31 @@ LIMITS = HashModel(1).limits
 def test_a_kept_check_that_none_could_have_made_counts_for_nothing(tmp_path, change):
     """Wrong types, numbers out of range, a tolerance that does not follow from the move: the check is made anew."""
     file = tmp_path / "selfcheck.json"
-    file.write_text(json.dumps({"good": GOOD, "bad": GOOD | change, "short": {"granule": 8}, "no": 3}))
+    file.write_text(json.dumps({"good": GOOD, "bad": GOOD | change, "short": {"batch_multiple": 8}, "no": 3}))
     kept = load.SelfCheckFile(file)
     assert kept.get("good", LIMITS) == SelfCheck(**GOOD)
     assert [kept.get(key, LIMITS) for key in ("bad", "short", "no", "missing")] == [None] * 4
 
 
 def test_what_a_self_check_says_is_plausible(tiny_model):
-    """Also one of a model that nothing moves, and of a forking one, whose granule is 1."""
+    """Also one of a model that nothing moves, and of a forking one, whose batch_multiple is 1."""
     for shape in ("tiny", "recurrent"):
         path = tiny_model("f32", shape=shape, seed=8)
         with open_model(path, LlamaOptions(n_ctx=64, n_batch=16, n_threads=1)) as model:
-            granule = model.granule
-            still = SelfCheck(granule, 0.0, MARGIN * MIN_MOVE, 80)
+            batch_multiple = model.batch_multiple
+            still = SelfCheck(batch_multiple, 0.0, MARGIN * MIN_MOVE, 80)
             assert is_plausible(still, model.limits)
-            assert not is_plausible(replace(still, granule=9 - granule), model.limits)
-            assert is_plausible(replace(still, granule=32), model.limits) is False
+            assert not is_plausible(replace(still, batch_multiple=9 - batch_multiple), model.limits)
+            assert is_plausible(replace(still, batch_multiple=32), model.limits) is False
 
 
 def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch):
-    """A granule of 0 and a tolerance that settles nothing: both are measured again, and kept."""
+    """A batch_multiple of 0 and a tolerance that settles nothing: both are measured again, and kept."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
     kept = tmp_path / ".cache" / "selectrie" / "selfcheck.json"
     found = []
-    for change in ({}, {"granule": 0}, {"tolerance": 1e9}):
+    for change in ({}, {"batch_multiple": 0}, {"tolerance": 1e9}):
         if change:
             kept.write_text(json.dumps({key: value | change for key, value in json.loads(kept.read_text()).items()}))
         with selectrie.load(tiny_model("f32"), n_threads=1, n_ctx=256) as engine:

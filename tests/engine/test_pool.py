@@ -152,7 +152,7 @@ def test_a_model_in_use_stays_whatever_else_is_asked_for(shop):
         with pytest.raises(MemoryBudgetError) as caught, models.use("d"):
             pass
         error = caught.value
-        assert (error.needed, error.available, error.budget, error.held) == (4, 3, 4, {"a": 1})
+        assert (error.required, error.available, error.budget, error.held) == (4, 3, 4, {"a": 1})
         assert "'d' needs" in str(error)
         assert "in use by 'a'" in str(error)
         assert (error.code, error.exit_code) == ("memory_budget", 3)

@@ -26,7 +26,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
         check = self_check(model)
         room, limits = model.capacity(), model.limits
         assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
-        assert check.granule == model.granule == (1 if limits.kind.is_recurrent else 8)
+        assert check.batch_multiple == model.batch_multiple == (1 if limits.kind.is_recurrent else 8)
         assert check.tolerance / max(check.moved, MIN_MOVE) in (MARGIN, MARGIN_RARE)
         assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])
         assert check.n_rows >= 80
@@ -76,7 +76,7 @@ def test_a_run_is_cut_into_calls_by_turns(sizes, calls):
 class TwoKernels(HashModel):
     """Calls of `odd` rows give other rows than calls of any other size."""
 
-    odd, granule = 0, 1
+    odd, batch_multiple = 0, 1
 
     def extend(self, *args):
         extension = super().extend(*args)
@@ -86,13 +86,13 @@ class TwoKernels(HashModel):
 
     def new_context(self, nodes, *args):
         model = TwoKernels(1)
-        model.odd, model.granule = self.odd, self.granule
+        model.odd, model.batch_multiple = self.odd, self.batch_multiple
         return model
 
 
-@pytest.mark.parametrize(("odd", "granule"), [(0, 8), (8, 16), (24, 16), (16, 8)])
-def test_a_call_of_other_kernels_is_seen(odd, granule):
-    """Rows that move only in calls of one granule, or only in calls of three, make the check try the next granule."""
+@pytest.mark.parametrize(("odd", "batch_multiple"), [(0, 8), (8, 16), (24, 16), (16, 8)])
+def test_a_call_of_other_kernels_is_seen(odd, batch_multiple):
+    """Rows that move only in calls of one batch_multiple, or only in calls of three, make the check try the next batch_multiple."""
     model = TwoKernels(1)
     model.odd = odd
-    assert self_check(model).granule == granule
+    assert self_check(model).batch_multiple == batch_multiple

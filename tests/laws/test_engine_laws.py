@@ -17,7 +17,7 @@ from selectrie.errors import RequestError
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.testing import HashModel
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 """A fake's rows are the same bits in every layout."""
 
 WIDE = Limits(nodes=4096, sequences=256, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)

@@ -23,7 +23,7 @@ from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.records import PromptText
 from tests.support.measured import assert_same_logp
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 FORKS = Limits(nodes=4096, sequences=64, rows_per_call=64, kind=ModelKind.RECURRENT, max_idle_rows=4096)
 LETTERS = "abcst .:\n"
 WHOLE = make_vocabulary([piece for piece in DEFAULT_PIECES if piece.isascii()])

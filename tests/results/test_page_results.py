@@ -18,7 +18,7 @@ from selectrie.results import SlotEvent, TextEvent
 from selectrie.results.page import jsonable
 from selectrie.testing import HashModel
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 TEXT = """a <b> & <<#block hidden=true>>s<<select 'h' options=['a', 'b']>><</block>><<select 'x' options=ranks logprobs='lp'>>
 <<#joint>><<select 'j' options=['a', 'b']>> <<select 'k' options=['s', 't']>><</joint>>
 <<#each items>><<gen 'y' max_tokens=2>> <</each>>"""
@@ -84,7 +84,7 @@ def test_a_page_as_json(page):
         "generation",
     ]
     assert [slot["path"] for slot in made["slots"]] == ["h", "x", "j", "k", "y[0]", "y[1]"]
-    assert [slot["place"] for slot in made["slots"]][:3] == ["page.tmpl:1:32", "page.tmpl:1:75", "page.tmpl:2:11"]
+    assert [slot["position"] for slot in made["slots"]][:3] == ["page.tmpl:1:32", "page.tmpl:1:75", "page.tmpl:2:11"]
 
 
 @pytest.mark.parametrize(

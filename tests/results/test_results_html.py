@@ -14,7 +14,7 @@ from selectrie.grammar import Grammar
 from selectrie.results.html import texts_html
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 LETTERS = make_vocabulary([bytes([byte]) for byte in range(256)])
 TEXTS = Grammar.from_choices(["cat", "bat"])
 

@@ -58,12 +58,12 @@ class Recording:
         return getattr(self.model, name)
 
     @property
-    def granule(self) -> int:
-        return self.model.granule
+    def batch_multiple(self) -> int:
+        return self.model.batch_multiple
 
-    @granule.setter
-    def granule(self, value: int) -> None:
-        self.model.granule = value
+    @batch_multiple.setter
+    def batch_multiple(self, value: int) -> None:
+        self.model.batch_multiple = value
 
     def extend(self, parents, tokens, wanted, keep):
         """As the model, and every wanted row is remembered."""

@@ -111,7 +111,7 @@ class Timid(HashModel):
 
     def extend(self, parents, tokens, wanted, keep):
         if len(tokens) in (3, 4):
-            raise CapacityError("rows", needed=len(tokens), available=2)
+            raise CapacityError("rows", required=len(tokens), available=2)
         return super().extend(parents, tokens, wanted, keep)
 
 

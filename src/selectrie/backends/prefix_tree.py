@@ -234,9 +234,9 @@ class PrefixTree:
             if surplus <= 0 and crowded <= 0:
                 return dropped
         if surplus > 0:
-            raise CapacityError("nodes", needed=plan.n_new, available=plan.n_new - surplus)
+            raise CapacityError("nodes", required=plan.n_new, available=plan.n_new - surplus)
         required = plan.n_new_leaves + extra_sequences
-        raise CapacityError("sequences", needed=required, available=required - crowded)
+        raise CapacityError("sequences", required=required, available=required - crowded)
 
     def commit(self, plan: CallPlan, rows: int) -> IntArray:
         """Add the plan's new nodes and one reference for each element.

@@ -182,12 +182,12 @@ class Model(Protocol):
     be called from the one thread that owns the model (`model_thread.ModelThread`).
 
     Attributes:
-        granule: Number of rows to a multiple of which every call is padded, so that a
-            row does not depend on how many others are in its call (1 = no padding). It
-            may be set while the tree is empty; `new_context` passes it on.
+        batch_multiple: Every call is padded to a multiple of this number of rows, so
+            that a row does not depend on how many others are in its call (1 = no
+            padding). It may be set while the tree is empty; `new_context` passes it on.
     """
 
-    granule: int
+    batch_multiple: int
 
     @property
     def vocabulary(self) -> Vocabulary: ...

@@ -155,13 +155,13 @@ class SelfCheck:
     """How far the layout of the work moves a model's log-probabilities, as measured.
 
     Attributes:
-        granule: Calls are padded to a multiple of this number of rows.
+        batch_multiple: Calls are padded to a multiple of this number of rows.
         moved: Largest move of a row, in nats.
         tolerance: The stated tolerance, in nats per row.
         n_rows: Number of rows compared; 0 if not known.
     """
 
-    granule: int
+    batch_multiple: int
     moved: float
     tolerance: float
     n_rows: int = 0

@@ -13,7 +13,7 @@ import numpy as np
 from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.task import Ask
 
-GRANULE = 8
+BATCH_MULTIPLE = 8
 """Calls are filled up to a multiple of this many rows.
 
 Where rows are padded, a call of 8k + 1 rows costs as much as one of 8k + 8.

@@ -94,8 +94,8 @@ class Engine:
         self._model = model
         self._check = check
         self._on_check = on_check
-        if check is not None and check.granule <= model.limits.rows_per_call:
-            model.granule = check.granule
+        if check is not None and check.batch_multiple <= model.limits.rows_per_call:
+            model.batch_multiple = check.batch_multiple
         self._model_thread = ModelThread(model, max_waiting=max_waiting)
         self._finalizer = weakref.finalize(self, self._model_thread.close)
 
@@ -373,7 +373,7 @@ class Engine:
         """
         at_least("nodes", nodes, 1, optional=False)
         with task_group(self._model_thread) as group:
-            self._session(group)  # the self-check sets the granule that the scorer's model takes over
+            self._session(group)  # the self-check sets the batch multiple that the scorer's model takes over
         return LoglikelihoodScorer(self._model_thread, self._model, nodes, keep=self)
 
     def generate(

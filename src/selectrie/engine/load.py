@@ -161,7 +161,7 @@ def _unreachable(hub: Any, repository: str, name: str) -> Exception | None:
     return None
 
 
-_KINDS = {"granule": int, "moved": float, "tolerance": float, "n_rows": int}
+_KINDS = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}
 """Types of the fields of a `SelfCheck`."""
 
 

@@ -326,7 +326,7 @@ class ModelPool:
         held = {one.name: one.reserved_bytes for one in self._entries.values() if one.uses or one.worker is not None}
         return MemoryBudgetError(
             entry.name,
-            needed=required,
+            required=required,
             available=budget - sum(held.values()),
             budget=budget,
             held={} if self._is_too_large(required) else held,

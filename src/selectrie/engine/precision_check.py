@@ -51,7 +51,7 @@ MAX_MOVE = 100.0
 Coupled sequences that answer wrongly are 7 nats off.
 """
 
-GRANULES = (8, 16, 32, 64)
+BATCH_MULTIPLES = (8, 16, 32, 64)
 
 CUT_ROWS = 96
 PROMPT_TOKENS = 24
@@ -86,24 +86,24 @@ Checks kept by earlier versions then do not count.
 
 
 def self_check(model: Model) -> SelfCheck:
-    """Measure on an idle model, and set its row granule.
+    """Measure on an idle model, and set its batch multiple.
 
-    The granule is the smallest at which cutting a run into calls moves its rows no
-    further than the position of their cells does. (On f32 weights 24 rows take another
+    It is the smallest at which cutting a run into calls moves its rows no further than
+    the position of their cells does. (On f32 weights 24 rows take another
     kernel than 48 do, which moves them by 4e-6; padding to 16 would cost rows and gain
     nothing.) A recurrent-state model has none.
     """
     cut = 0.0
-    for granule in () if model.limits.kind.is_recurrent else GRANULES:
+    for batch_multiple in () if model.limits.kind.is_recurrent else BATCH_MULTIPLES:
         model.trim(0)
-        model.granule = granule
+        model.batch_multiple = batch_multiple
         cut = _cut_moved(model)
         if cut <= MIN_MOVE or cut <= _moved_by_cells(model):
             break
     moves = _moved(model)
     moved = max(float(moves.max()), cut)
-    granule = 1 if model.limits.kind.is_recurrent else model.granule
-    return SelfCheck(granule, moved, _margin(moves) * max(moved, MIN_MOVE), len(moves))
+    batch_multiple = 1 if model.limits.kind.is_recurrent else model.batch_multiple
+    return SelfCheck(batch_multiple, moved, _margin(moves) * max(moved, MIN_MOVE), len(moves))
 
 
 def is_plausible(check: SelfCheck, limits: Limits) -> bool:
@@ -111,8 +111,8 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
 
     A check that was kept and is not plausible is made again.
     """
-    granules = (1,) if limits.kind.is_recurrent else GRANULES
-    fits = check.granule in granules and check.granule <= max(limits.rows_per_call, 1)
+    batch_multiples = (1,) if limits.kind.is_recurrent else BATCH_MULTIPLES
+    fits = check.batch_multiple in batch_multiples and check.batch_multiple <= max(limits.rows_per_call, 1)
     is_finite = 0 <= check.moved <= MAX_MOVE and check.n_rows >= 1
     base = max(check.moved, MIN_MOVE)
     return fits and is_finite and check.tolerance in (MARGIN * base, MARGIN_RARE * base)
@@ -128,18 +128,18 @@ def _margin(moves: FloatArray) -> float:
 def _cut_moved(model: Model) -> float:
     """Return the largest difference between rows of one large call and of small calls.
 
-    The small calls take one and three granules by turns. The large call has `CUT_ROWS`
-    rows, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and ggml-cuda),
-    or as many as a call holds.
+    The small calls take one and three batch multiples by turns. The large call has
+    `CUT_ROWS` rows, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and
+    ggml-cuda), or as many as a call holds.
     """
-    granule, max_rows = model.granule, model.limits.rows_per_call
-    n_rows = min(max(CUT_ROWS, 4 * granule), max_rows) // granule * granule
+    batch_multiple, max_rows = model.batch_multiple, model.limits.rows_per_call
+    n_rows = min(max(CUT_ROWS, 4 * batch_multiple), max_rows) // batch_multiple * batch_multiple
     tokens = _tokens(model, n_rows, seed=0)
     solo = model.new_context(n_rows)
     try:
         whole = _run(solo, tokens, (n_rows,))
         solo.trim(0)
-        return float(np.abs(whole - _run(solo, tokens, (granule, min(3 * granule, max_rows)))).max())
+        return float(np.abs(whole - _run(solo, tokens, (batch_multiple, min(3 * batch_multiple, max_rows)))).max())
     finally:
         solo.close()
 
@@ -167,7 +167,7 @@ def _layouts(model: Model, seed: int) -> tuple[Layout, ...]:
     """
     if seed % 2 == 0:
         return beside, reopened, alone, drawn_alone
-    plain = () if model.granule == 1 else (unpadded(alone), unpadded(drawn_alone))
+    plain = () if model.batch_multiple == 1 else (unpadded(alone), unpadded(drawn_alone))
     width = max(2, PATHS >> seed // 2 % 3)
     return (beside, unit, lambda solo, passage: drawn(solo, passage, width), *plain)
 

@@ -127,11 +127,11 @@ def unpadded(layout: Layout) -> Layout:
     """Return the layout without padding of calls, as llama.cpp has it by itself."""
 
     def evaluate(model: Model, passage: Passage) -> FloatArray:
-        granule, model.granule = model.granule, 1
+        batch_multiple, model.batch_multiple = model.batch_multiple, 1
         try:
             return layout(model, passage)
         finally:
-            model.granule = granule
+            model.batch_multiple = batch_multiple
 
     return evaluate
 

@@ -212,7 +212,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         if not rest:
             return context or [self.prefix_token_id], []
         if len(rest) > self._max_length:
-            raise CapacityError("tokens of a continuation", needed=len(rest), available=self._max_length)
+            raise CapacityError("tokens of a continuation", required=len(rest), available=self._max_length)
         excess = len(context) + len(rest) - (self._max_length + 1)
         if excess > 0:
             logger.warning("a request of %d tokens loses its first %d", len(context) + len(rest), excess)

@@ -62,7 +62,7 @@ class SlotEvent:
             `TextEvent`s before.
         hidden: Whether its text is left out of the page.
         record: The whole decision; the selects of a joint block share one.
-        place: file:line:column of its tag.
+        position: file:line:column of its tag.
         path: Where its value is among the page's: `armor` or, in loops, `food[1]` or
             `items[0].name`.
     """
@@ -73,7 +73,7 @@ class SlotEvent:
     text: str
     hidden: bool
     record: Record = field(repr=False)
-    place: str = ""
+    position: str = ""
     path: str = ""
 
     def to_dict(self) -> dict[str, object]:
@@ -88,7 +88,7 @@ class SlotEvent:
             "value": jsonable(self.value),
             "text": self.text,
             "hidden": self.hidden,
-            "place": self.place,
+            "position": self.position,
             "record": self.record.to_dict(),
         }
 

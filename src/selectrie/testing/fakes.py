@@ -63,7 +63,7 @@ class FakeModel:
         self._last = np.empty((0, len(vocabulary.pieces)), dtype=np.float32)
         self._failure: SelectrieError | None = None
         self._is_decoding = self._is_interrupted = self._is_closed = False
-        self.granule = 1
+        self.batch_multiple = 1
         self.calls = 0
         self.rows = 0
         self.evaluations: Counter[Path] = Counter()
@@ -156,11 +156,11 @@ class FakeModel:
         """
         limits = self._limits
         if n_rows > limits.rows_per_call:
-            raise CapacityError("rows in one call", needed=n_rows, available=limits.rows_per_call)
+            raise CapacityError("rows in one call", required=n_rows, available=limits.rows_per_call)
         if not limits.kind.is_recurrent:
             return self._tree.make_room(plan, nodes=limits.nodes, sequences=limits.sequences), set()
         if in_round.any():
-            raise CapacityError("rounds in one call", needed=int(in_round.max()) + 1, available=1)
+            raise CapacityError("rounds in one call", required=int(in_round.max()) + 1, available=1)
         dropped = self._tree.make_room(plan, nodes=limits.nodes, sequences=NO_LIMIT)
         kept = [node for node, keep in zip(plan.node, plan.keep, strict=True) if keep]
         n_more = sum(node == NO_NODE or node not in self._states for node in kept)
@@ -168,7 +168,7 @@ class FakeModel:
         stands_on = plan.live_nodes() | set(dropped) | {ROOT}
         idle = [node for node in self._states - stands_on if not self._tree.references[node]]
         if excess > len(idle):
-            raise CapacityError("states", needed=n_more, available=n_more - excess + len(idle))
+            raise CapacityError("states", required=n_more, available=n_more - excess + len(idle))
         idle.sort(key=lambda node: (self._tree.used[node], node))
         return dropped, set(idle[: max(0, excess)])
 

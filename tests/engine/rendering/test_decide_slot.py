@@ -32,7 +32,7 @@ from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 TINY = make_vocabulary()
 CLOSE = 1e-5
 """Nats: rows are float32, paths add up a few of them."""

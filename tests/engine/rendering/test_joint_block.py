@@ -33,7 +33,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.vocabularies import start_of, vocabulary_of
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 """A fake's rows are the same bits in every layout."""
 HEAL = 2e-4
 """Nats: an end counts as finished when its bounds are within 1e-4, and so may each of two."""

@@ -17,7 +17,7 @@ from selectrie.errors import TemplateError
 from selectrie.results import TextEvent
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 ESCAPES = rb"\u \ud \\ \\\" \" \n u00 d83d \ud83d\u 3d\ud de00 DFFF a\ ab abc".split()
 QUOTES = (b'",', b'"}', b'"\n', b'."', b'x": "')
 CHARACTERS = (b"\n\n", b"\xf0\x9f", b"\x98\x80", "é".encode())

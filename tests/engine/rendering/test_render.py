@@ -32,7 +32,7 @@ from selectrie.results.sampled_choice import SampledChoice
 from selectrie.template.values.arguments import MAX_TURNS
 from selectrie.testing import HashModel, TableModel
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 SEED = RenderParams(seed=1)
 FAIR = {"a": 0.5, "b": 0.5}
 
@@ -255,7 +255,7 @@ def test_included_files_share_the_page(fake, tmp_path):
     (tmp_path / "part.tmpl").write_text("<<select 'x' options=items>><<set y='s'>>")
     page = render(fake, "a<<include 'part.tmpl'>> <<x>><<y>>", {"items": ["b", "t"]}, search_path=tmp_path)
     assert page.text == f"a{page['x']} {page['x']}s"
-    assert page.slots[0].place == "part.tmpl:1:1"
+    assert page.slots[0].position == "part.tmpl:1:1"
     with pytest.raises(TemplateError, match=r"part\.tmpl:1:22"):
         render(fake, "a<<include 'part.tmpl'>>", {"items": []}, search_path=tmp_path)
 
@@ -631,7 +631,7 @@ def test_closing_the_engine_ends_many_pages(monkeypatch):
 def test_slot_events_say_where_the_slot_is(fake):
     """File, line and column of its tag."""
     page = render(fake, "a\nb <<select 'x' options=['a', 'b']>>", name="x.tmpl")
-    assert [slot.place for slot in page.slots if isinstance(slot, SlotEvent)] == ["x.tmpl:2:3"]
+    assert [slot.position for slot in page.slots if isinstance(slot, SlotEvent)] == ["x.tmpl:2:3"]
 
 
 def test_errors_of_slots_are_copied_with_their_place():

@@ -21,7 +21,7 @@ from selectrie.results import SlotEvent, TextEvent
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES
 
-EXACT = SelfCheck(granule=1, moved=0.0, tolerance=0.0)
+EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 SEED = RenderParams(seed=1)
 SHEET = Template(
     "a cat <<select 'x' options=texts>>\n<<gen 'y' max_tokens=6>> <<select 'z' options=texts hidden=true>>s."

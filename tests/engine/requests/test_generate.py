@@ -295,7 +295,7 @@ def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
             engine.generate(["a", "a" * 60], **how)
         cut = engine.generate("u" + "a" * 60, prompting=PromptParams(truncate="left"), **how)
         assert cut.texts == engine.generate("a" * 49, **how).texts
-    assert (caught.value.request, caught.value.needed_tokens, caught.value.available_tokens) == (1, 71, 60)
+    assert (caught.value.request, caught.value.required_tokens, caught.value.available_tokens) == (1, 71, 60)
     assert cut.prompt_tokens == (50,)
 
 

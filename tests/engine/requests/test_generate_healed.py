@@ -434,7 +434,7 @@ def test_the_prompt_counts_its_own_tokens():
         assert engine.generate(exact, options=HEAL, **how).prompt_tokens == (50,)
         with pytest.raises(PromptTooLongError) as caught:
             engine.generate(exact + "a", options=HEAL, **how)
-        assert caught.value.needed_tokens == 61
+        assert caught.value.required_tokens == 61
         cut = engine.generate(exact + "a c", options=HEAL, prompting=PromptParams(truncate="left"), **how)
         assert cut.prompt_tokens == (49,)
         assert cut[0].healed == b" c"

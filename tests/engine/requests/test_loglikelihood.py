@@ -69,10 +69,10 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
 
 
 @pytest.mark.parametrize(
-    ("granule", "idle_rows", "carried", "after", "rows"),
+    ("batch_multiple", "idle_rows", "carried", "after", "rows"),
     [
         (8, 400, 0, [], 256),  # up to the end of the first block
-        (8, 400, 190, [], 64),  # the granule's multiple below it
+        (8, 400, 190, [], 64),  # the batch multiple's multiple below it
         (8, 400, 240, [], 16),
         (8, 400, 250, [251, 252, 253, 252], 256),  # no capacity_at in it for 16: the second one is begun,
         (8, 400, 250, [251, 252, 240, 241], 3),  # and left where the next row stands on 240 cells or fewer
@@ -81,22 +81,25 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
         (8, 9000, 200, [10] * 100, 64),  # and where rows are dear
     ],
 )
-def test_calls_fill_memory_up_to_a_block(granule, idle_rows, carried, after, rows):
+def test_calls_fill_memory_up_to_a_block(batch_multiple, idle_rows, carried, after, rows):
     """By what stands above the call's first node and the nodes after it."""
     limits = replace(WIDE, max_idle_rows=idle_rows)
     depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
-    assert _Pace(limits, granule, depth).capacity_at(1).rows == rows
-    assert _Pace(replace(limits, kind=ModelKind.RECURRENT), granule, depth).capacity_at(1).rows == limits.rows_per_call
+    assert _Pace(limits, batch_multiple, depth).capacity_at(1).rows == rows
+    assert (
+        _Pace(replace(limits, kind=ModelKind.RECURRENT), batch_multiple, depth).capacity_at(1).rows
+        == limits.rows_per_call
+    )
 
 
-@pytest.mark.parametrize("granule", [1, 8])
-def test_blocks_change_no_log_likelihood(granule):
+@pytest.mark.parametrize("batch_multiple", [1, 8])
+def test_blocks_change_no_log_likelihood(batch_multiple):
     """Sequences longer than a block, short ones between them: each as if it stood alone."""
     rng = np.random.default_rng(2)
     shared = rng.integers(0, 4, 230).tolist()
     pairs = [(shared[: 230 - 60 * (i % 3)], rng.integers(0, 4, 1 + 23 * i % 70).tolist()) for i in range(9)]
     model = HashModel(5)
-    model.granule = granule
+    model.batch_multiple = batch_multiple
     found = loglikelihoods(model, Sequences.of(pairs))
     expected = [alone(5, [*context, *rest], len(context)) for context, rest in pairs]
     assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-4)

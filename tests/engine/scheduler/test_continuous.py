@@ -140,9 +140,9 @@ def test_a_running_sequence_gets_a_row_in_every_call_of_a_long_prefill() -> None
 
 
 def test_chunks_fill_calls_to_whole_granules() -> None:
-    """With one running row and a granule of 8 the prompt's chunk is 63 rows: none is padded."""
+    """With one running row and a batch_multiple of 8 the prompt's chunk is 63 rows: none is padded."""
     model = HashModel(1)
-    model.granule = 8
+    model.batch_multiple = 8
     scheduler = Scheduler(model, prefill_rows=63)
     scheduler.submit(Job(Line([5, 6, 7], 20)))
     scheduler.step()
@@ -365,7 +365,7 @@ def test_a_full_queue_refuses_before_anything_is_queued(gated: Any) -> None:
     handles += [model_thread.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
     with pytest.raises(QueueFullError, match="2 requests wait") as caught:
         model_thread.submit(Line(prompt_of(3, 4), 8))
-    assert (caught.value.code, caught.value.most) == ("queue_full", 2)
+    assert (caught.value.code, caught.value.max_waiting) == ("queue_full", 2)
     assert model_thread.load().n_waiting == 2
     handles[1].cancel()
     model.gate.set()
@@ -556,7 +556,11 @@ class Unreliable(Recalled):
         self._is_failing = self._rng.random() < (0.5 if self._is_failing else self._rate)
         if self._is_failing:
             self.n_failed += 1
-            errors = DecodeError("planted"), CapacityError("nodes", needed=9, available=1), DecodeInterrupted("planted")
+            errors = (
+                DecodeError("planted"),
+                CapacityError("nodes", required=9, available=1),
+                DecodeInterrupted("planted"),
+            )
             self.fail_next(errors[self._rng.integers(3)])
         return super().extend(parents, tokens, wanted, keep)
 

@@ -399,7 +399,7 @@ def test_failing_calls_are_split_until_they_pass(seed: int, n_failures: int) -> 
             break
         if failures < n_failures and rng.random() < 0.5:
             model.fail_next(
-                DecodeError("planted") if rng.random() < 0.5 else CapacityError("nodes", needed=2, available=1)
+                DecodeError("planted") if rng.random() < 0.5 else CapacityError("nodes", required=2, available=1)
             )
             failures += 1
         scheduler.step()
@@ -468,7 +468,7 @@ def test_a_task_that_can_never_fit_is_refused_at_once() -> None:
     scheduler.submit(job)
     error = job.future.exception()
     assert isinstance(error, CapacityError)
-    assert (error.needed, error.available, model.calls) == (16, 15, 0)
+    assert (error.required, error.available, model.calls) == (16, 15, 0)
 
 
 def test_a_broken_row_ends_the_job_that_wanted_it() -> None:

@@ -9,11 +9,11 @@ from selectrie.backends.llama_cpp.gguf_header import parts_of, require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import build
 from selectrie.backends.llama_cpp.memory import memory_needed
-from selectrie.backends.llama_cpp.model import EXACT_GRANULE, LlamaModel, open_model
+from selectrie.backends.llama_cpp.model import EXACT_BATCH_MULTIPLE, LlamaModel, open_model
 from selectrie.backends.llama_cpp.weights import LlamaOptions
 
 __all__ = [
-    "EXACT_GRANULE",
+    "EXACT_BATCH_MULTIPLE",
     "LlamaModel",
     "LlamaOptions",
     "build",

@@ -157,7 +157,7 @@ class Context:
                 llama_cpp.llama_synchronize(self._pointer)
             seconds = time.perf_counter() - begin
         if code == _RC_NO_ROOM:
-            raise CapacityError("cells", needed=n + padding, available=0)
+            raise CapacityError("cells", required=n + padding, available=0)
         if code == _RC_ABORTED and self.stop.is_set:
             raise DecodeInterrupted("the decode was interrupted", return_code=code)
         if code != 0:

@@ -23,12 +23,12 @@ from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits,
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
 
-EXACT_GRANULE = 8
+EXACT_BATCH_MULTIPLE = 8
 """Granule with which rows do not depend on how they are cut into calls.
 
 Calls whose number of rows is a multiple of this use the same kernels: measured on
 x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
-`LlamaModel.granule`.
+`LlamaModel.batch_multiple`.
 """
 _SOLO_ROWS = 64
 _FLOAT_FILE_TYPES = (0, 1, 32)
@@ -80,7 +80,7 @@ class LlamaModel:
             keeper = self._kind is ModelKind.SLIDING_WINDOW
             self._sequences = AttentionSequences(self._tree, self._context, keeper=keeper)
         pads = options.precision is Precision.EXACT and not self._kind.is_recurrent
-        self._granule = EXACT_GRANULE if pads else 1
+        self._batch_multiple = EXACT_BATCH_MULTIPLE if pads else 1
         self._identity: ModelIdentity | None = None
         self._limits: Limits | None = None
 
@@ -128,23 +128,25 @@ class LlamaModel:
         return self._identity
 
     @property
-    def granule(self) -> int:
-        """Return the granule: calls are padded to a multiple of this many rows.
+    def batch_multiple(self) -> int:
+        """Return the batch multiple: calls are padded to a multiple of this many rows.
 
         The rows whose logits are computed are filled up in the same way. With 1 nothing
         is filled up (`fast`, and recurrent and hybrid models, whose rows llama.cpp
         regroups by sequence). May be set while the tree is empty.
         """
-        return self._granule
+        return self._batch_multiple
 
-    @granule.setter
-    def granule(self, value: int) -> None:
+    @batch_multiple.setter
+    def batch_multiple(self, value: int) -> None:
         self._require_open()
         if not 1 <= value <= self._context.size.rows:
-            raise OptionError("granule", value, f"1 to {self._context.size.rows}")
+            raise OptionError("batch_multiple", value, f"1 to {self._context.size.rows}")
         if self._tree.n_nodes:
-            raise ProtocolError(f"the granule is set while the tree is empty; it holds {self._tree.n_nodes} nodes")
-        self._granule, self._limits = value, None
+            raise ProtocolError(
+                f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
+            )
+        self._batch_multiple, self._limits = value, None
 
     # The port's verbs
 
@@ -159,7 +161,7 @@ class LlamaModel:
         row_plan = self._sequences.plan_rows(plan)
         max_rows = self._rows_per_call
         if row_plan.n_rows > max_rows:
-            raise CapacityError("rows in one call", needed=row_plan.n_rows, available=max_rows)
+            raise CapacityError("rows in one call", required=row_plan.n_rows, available=max_rows)
         self._sequences.make_room(plan, row_plan, self._context.size.nodes)
         try:
             n_recovered, recovery_s = self._sequences.recover(row_plan, self._evaluate_run)
@@ -207,15 +209,15 @@ class LlamaModel:
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> LlamaModel:
         self._require_open()
         size = self._context.size
-        step = max(_SOLO_ROWS, self._granule)
+        step = max(_SOLO_ROWS, self._batch_multiple)
         rows = min(size.rows, -(-min(nodes, rows or nodes) // step) * step)
         sequences = min(size.sequences, rows, sequences)
         long_context = is_long(self._weights, size)
         small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
         if small.nodes < nodes:
-            raise CapacityError("nodes", needed=nodes, available=small.nodes)
+            raise CapacityError("nodes", required=nodes, available=small.nodes)
         model = LlamaModel(self._weights, self._options, small, self._context.stop)
-        model._granule = self._granule
+        model._batch_multiple = self._batch_multiple
         return model
 
     def interrupt(self) -> None:
@@ -248,7 +250,7 @@ class LlamaModel:
 
     @property
     def _rows_per_call(self) -> int:
-        return self._context.size.rows // self._granule * self._granule
+        return self._context.size.rows // self._batch_multiple * self._batch_multiple
 
     def _require_open(self) -> None:
         if not self._context.is_open:
@@ -260,7 +262,9 @@ class LlamaModel:
             return Decoded(
                 np.empty((0, self._context.n_vocabulary), dtype=np.float32), np.empty(0, dtype=np.int64), 0, 0.0
             )
-        return self._context.decode(rows, batch_multiple=self._granule, padding_sequence=self._sequences.padding_id)
+        return self._context.decode(
+            rows, batch_multiple=self._batch_multiple, padding_sequence=self._sequences.padding_id
+        )
 
     def _evaluate_run(self, sequence: int, tokens: IntArray, first_position: int) -> float:
         """Evaluate a run of tokens under one sequence without logits.

@@ -172,8 +172,8 @@ class RecurrentSequences:
                 break
             if not candidates:
                 if short_ids > 0:
-                    raise CapacityError("sequences", needed=n_required, available=n_required - short_ids)
-                raise CapacityError("cells", needed=n_rows, available=n_rows - short_cells)
+                    raise CapacityError("sequences", required=n_required, available=n_required - short_ids)
+                raise CapacityError("cells", required=n_rows, available=n_rows - short_cells)
             gone.add(candidates.pop())
         for node in gone:
             self._drop_state(node)

@@ -78,7 +78,7 @@ def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
 
 
 def _heading(name: str, kind: str, slot: SlotEvent) -> Text:
-    where = f", {slot.place}" if slot.place else ""
+    where = f", {slot.position}" if slot.position else ""
     return Text(f"{name} ({kind}{where}{', hidden' if slot.hidden else ''})", "bold")
 
 
@@ -164,7 +164,7 @@ def template_report(template: Template) -> RenderableType:
     """Return the values that the template needs, its slots, and its files."""
     slots = slot_positions(template)
     table = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("slot", "kind", "place"):
+    for name in ("slot", "kind", "position"):
         table.add_column(name, overflow="fold")
     for slot in slots:
         table.add_row(*map(Text, (slot.name, slot.kind, f"{slot.file}:{slot.line}:{slot.column}")))

@@ -21,7 +21,7 @@ from selectrie.decoding.automaton.records import (
     AutomatonSpec,
     canonical_paths,
 )
-from selectrie.decoding.held_nodes import GRANULE
+from selectrie.decoding.held_nodes import BATCH_MULTIPLE
 from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.path_tree import NO_STATE
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -129,9 +129,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _width(self) -> int:
         """Return how many nodes a call takes.
 
-        The number grows as the search goes on, in whole granules.
+        The number grows as the search goes on, in multiples of `BATCH_MULTIPLE`.
         """
-        return -(-max(self._spec.search.width, self._n_evaluated // 4) // GRANULE) * GRANULE
+        return -(-max(self._spec.search.width, self._n_evaluated // 4) // BATCH_MULTIPLE) * BATCH_MULTIPLE
 
     def _threshold(self) -> float:
         """Return the bound below which open paths no longer matter."""

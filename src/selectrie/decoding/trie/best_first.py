@@ -12,7 +12,7 @@ import numpy as np
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.held_nodes import GRANULE, HeldNodes
+from selectrie.decoding.held_nodes import BATCH_MULTIPLE, HeldNodes
 from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -219,7 +219,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             first: Nodes that are asked for whatever their bounds: those of `_required`
                 and `_refining`.
             threshold: The least bound of an open node that is asked for. Lower ones
-                only fill the call up to a multiple of `GRANULE` rows.
+                only fill the call up to a multiple of `BATCH_MULTIPLE` rows.
             capacity: The capacity of the call.
 
         Returns:
@@ -232,9 +232,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         taken.sort(key=lambda entry: int(self._trie.parent[entry.token]) not in self._live)
         targets.update(dict.fromkeys(entry.token for entry in taken))
         targets.update(
-            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % GRANULE, capacity.rows - len(targets))))
+            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % BATCH_MULTIPLE, capacity.rows - len(targets))))
         )
-        while len(targets) % GRANULE and self._frontier.ready and self._open.best() >= MIN_BOUND:
+        while len(targets) % BATCH_MULTIPLE and self._frontier.ready and self._open.best() >= MIN_BOUND:
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, capacity)

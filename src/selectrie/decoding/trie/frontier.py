@@ -10,7 +10,7 @@ from selectrie.core import numerics
 from selectrie.core.model import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
-from selectrie.decoding.held_nodes import GRANULE
+from selectrie.decoding.held_nodes import BATCH_MULTIPLE
 from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, longest_prefix_owner
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.incumbents import Candidate, Incumbents, no_owner
@@ -157,7 +157,7 @@ class Frontier:
         # Each one with all lighter ones.
         lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
         enough = candidate.logp_lower + np.log(RESOLVED / 2)
-        matter: list[int] = own[: max(GRANULE, int(np.count_nonzero(lighter > enough)))].tolist()
+        matter: list[int] = own[: max(BATCH_MULTIPLE, int(np.count_nonzero(lighter > enough)))].tolist()
         return matter
 
     def _log_open(self) -> float:

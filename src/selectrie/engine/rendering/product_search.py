@@ -157,7 +157,7 @@ def check_fits(paths: ProductPaths, limits: Limits) -> None:
     required = len(paths.context.tokens) + paths.longest + 1
     if required > limits.nodes:
         raise PromptTooLongError(
-            needed_tokens=required,
+            required_tokens=required,
             available_tokens=limits.nodes,
             remedy="shorten the page before the block, or load with a larger n_ctx",
         )

@@ -167,7 +167,7 @@ class _PageRenderer:
             text="" if hidden else result.text,
             hidden=hidden,
             record=result.record,
-            place=position,
+            position=position,
             path=self._interpreter.path_of(tag.name),
         )
         self._writer.decided(event, n_reported=sum(map(len, pieces)))
@@ -255,7 +255,7 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
         except PromptTooLongError as error:
             remedy = "shorten the page before the slot, " + ("lower its max_tokens, " if has_limit else "")
             raise PromptTooLongError(
-                needed_tokens=error.needed_tokens,
+                required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
                 remedy=remedy + "or load with a larger n_ctx",
             ) from error

@@ -297,7 +297,7 @@ def _fitting(
     if max_context_tokens(opened) > available:
         shorter = "shorten the prompt, set truncate='left', " if available > n_more else ""
         raise PromptTooLongError(
-            needed_tokens=max_context_tokens(opened) + max_tokens,
+            required_tokens=max_context_tokens(opened) + max_tokens,
             available_tokens=limits.nodes,
             remedy=f"{shorter}lower max_tokens ({max_tokens}), or load with a larger n_ctx",
         )

@@ -213,7 +213,7 @@ def _fitting(model: Model, prompt: Prompt, request: GenerateRequest) -> tuple[Sa
     if len(spec.prompt) > available:
         shorter = "shorten the prompt, set truncate='left', " if available >= 1 else ""
         raise PromptTooLongError(
-            needed_tokens=len(spec.prompt) + _n_more(spec),
+            required_tokens=len(spec.prompt) + _n_more(spec),
             available_tokens=n_nodes,
             remedy=f"{shorter}lower max_tokens ({spec.stopping.max_tokens}), or load with a larger n_ctx",
         )

@@ -160,10 +160,10 @@ class _Evaluation:
         self._scored = _ScoredNodes.of(trie, sequences)
         longest = int(trie.depth.max(initial=0))
         if longest - 1 > model.limits.nodes:
-            raise CapacityError("nodes", needed=longest - 1, available=model.limits.nodes)
+            raise CapacityError("nodes", required=longest - 1, available=model.limits.nodes)
         self._edges = _EdgeReader(trie)
         self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
-        self._pace = _Pace(model.limits, model.granule, trie.depth[self._windows.nodes])
+        self._pace = _Pace(model.limits, model.batch_multiple, trie.depth[self._windows.nodes])
         n = int(np.count_nonzero(self._scored.marked))
         # Node of each local row; row 0 is the empty context.
         self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)
@@ -230,17 +230,17 @@ class _Pace:
     model's memory does not consist of cells, a call is as large as the model takes.
     """
 
-    def __init__(self, limits: Limits, granule: int, depth: IntArray) -> None:
+    def __init__(self, limits: Limits, batch_multiple: int, depth: IntArray) -> None:
         """Start before the first node.
 
         Args:
             limits: Limits of the model.
-            granule: Rows that the model pads a call to a multiple of.
+            batch_multiple: Rows that the model pads a call to a multiple of.
             depth: int[], depth of each node to evaluate, in order, without the root.
         """
-        is_cheap = granule > 1 and limits.max_idle_rows < _COSTLY_ROW
+        is_cheap = batch_multiple > 1 and limits.max_idle_rows < _COSTLY_ROW
         self._min_rows, self._shortest = (_MIN_ROWS, 1) if is_cheap else (_MIN_COSTLY_ROWS, _MIN_COSTLY_ROWS)
-        self._limits, self._granule = limits, granule
+        self._limits, self._batch_multiple = limits, batch_multiple
         self._carried = depth - 1
 
     def capacity_at(self, at: int) -> Capacity:
@@ -256,7 +256,7 @@ class _Pace:
             return max_rows
         carried = int(self._carried[at])
         end = -(-(carried + self._min_rows) // _CELL_BLOCK) * _CELL_BLOCK
-        rows = min(max_rows, (end - carried) // self._granule * self._granule)
+        rows = min(max_rows, (end - carried) // self._batch_multiple * self._batch_multiple)
         left = np.flatnonzero(self._carried[at + self._shortest : at + rows] <= end - _CELL_BLOCK - self._min_rows)
         return int(left[0]) + self._shortest if len(left) else rows
 

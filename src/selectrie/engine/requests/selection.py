@@ -251,7 +251,7 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
             is_long_choice = longest > len(context)
             remedy = "shorten the longest choice" if is_long_choice else "shorten the prompt, set truncate='left'"
             raise PromptTooLongError(
-                needed_tokens=n_nodes, available_tokens=limits.nodes, remedy=f"{remedy}, or load with a larger n_ctx"
+                required_tokens=n_nodes, available_tokens=limits.nodes, remedy=f"{remedy}, or load with a larger n_ctx"
             )
 
 

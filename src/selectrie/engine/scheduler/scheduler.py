@@ -129,7 +129,7 @@ class Scheduler:
             ("rows in one call", floor.rows, limits.rows_per_call),
         ):
             if required > available:
-                job.answer(None, CapacityError(what, needed=required, available=available))
+                job.answer(None, CapacityError(what, required=required, available=available))
                 return
         job.order = self._n_submitted
         self._n_submitted += 1
@@ -304,8 +304,8 @@ class Scheduler:
             return []
         if len(self._active) > 1:
             used = self.model.limits.rows_per_call - rows
-            # Fill the batch up to a multiple of the granule; the rest would be padding.
-            whole = -(-(used + self._prefill_rows) // self.model.granule) * self.model.granule
+            # Fill the batch up to a whole multiple; the rest would be padding.
+            whole = -(-(used + self._prefill_rows) // self.model.batch_multiple) * self.model.batch_multiple
             rows = min(rows, whole - used)
         chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, is_recurrent=self._is_recurrent)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
