@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.model_thread import Handle, ModelThread
+from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.errors import CancelledError
 
 _MAX_HANDLES = 256
@@ -215,7 +215,7 @@ class ScopedThread(threading.Thread, Generic[R]):
         self, name: str, scope: CancelScope, function: Callable[[], R], when_done: Callable[[], None] | None = None
     ) -> None:
         """Prepare the thread; `when_done` is called once `outcome` is set."""
-        self.outcome: Future[R] = Future()
+        self.outcome: Outcome[R] = Outcome()
 
         def work() -> None:
             try:
