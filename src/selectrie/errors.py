@@ -508,6 +508,11 @@ def clip(text: str, limit: int = 1000) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def clipped(text: str, limit: int = 40) -> str:
+    """Return a part of a source as a message quotes it, cut like `clip`."""
+    return repr(clip(text, limit))
+
+
 def of_value(value: object) -> str:
     """Return a value as a message shows it.
 

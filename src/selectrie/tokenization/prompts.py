@@ -17,7 +17,7 @@ import numpy as np
 from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, clip, of_value
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, clipped, of_value
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
@@ -229,7 +229,7 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
 
 def shortened(text: str) -> str:
     """Return the text as an error message shows it."""
-    return repr(clip(text.strip(), 40))
+    return clipped(text.strip())
 
 
 def _check_message(index: int, message: object) -> dict[str, str]:

@@ -40,8 +40,7 @@ class DepthFirstWindows:
         np.maximum.at(self._last_child, self._up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
         self._token, self._depth, self._wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
         n = len(self.nodes)
-        # 1 where the next node is not a child, so that this is a leaf of what is asked
-        # so far.
+        # 1 where the next node is not a child, so that a path of the asks ends.
         turns = np.ones(n, dtype=np.int64)
         turns[:-1] = self._up[1:] != np.arange(n - 1)
         self._leaves_before = np.concatenate(([0], np.cumsum(turns)))

@@ -80,6 +80,9 @@ class Outcome(Generic[R]):
             if left_s <= 0:
                 break
             is_waiting.acquire(timeout=left_s)
+        if not self._is_set:
+            with suppress(ValueError):  # the other thread calls it
+                self._callbacks.remove(is_waiting.release)
         return self._is_set
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

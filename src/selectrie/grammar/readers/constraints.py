@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from selectrie.errors import GrammarError
-from selectrie.grammar.rules.quoting import clipped
+from selectrie.errors import GrammarError, clipped
 
 _PACKAGES = frozenset({"annotated_types", "pydantic"})
 _NUMBERS = MappingProxyType(

@@ -16,7 +16,7 @@ from typing import Any
 
 from lark import Token, Transformer, UnexpectedToken
 
-from selectrie.errors import GrammarError
+from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.gbnf_symbols import (
     MAX_DEPTH,
     WORDS,
@@ -42,7 +42,6 @@ from selectrie.grammar.rules.expressions import (
     parts_of,
 )
 from selectrie.grammar.rules.gbnf_limits import ANY
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 MAX_COPIES = 1_000_000

@@ -8,9 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from selectrie.errors import clipped
 from selectrie.grammar.readers.lark_syntax import Node, Statement, read_statements
 from selectrie.grammar.rules.expressions import Span
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 if TYPE_CHECKING:

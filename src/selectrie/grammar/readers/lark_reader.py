@@ -25,7 +25,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
 
-from selectrie.errors import GrammarError
+from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.lark_definitions import IGNORED, Body, Definition, Definitions
 from selectrie.grammar.readers.lark_syntax import Node
 from selectrie.grammar.readers.regex import MAX_COUNT, read_pattern
@@ -42,7 +42,6 @@ from selectrie.grammar.rules.expressions import (
     Span,
     Text,
 )
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 WHOLE = "whole-text"

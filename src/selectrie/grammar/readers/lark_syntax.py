@@ -15,9 +15,9 @@ from lark import Token, Transformer, UnexpectedToken
 from lark.common import LexerConf
 from lark.lexer import Lexer
 
+from selectrie.errors import clipped
 from selectrie.grammar.readers.symbols import MAX_SYMBOLS, SymbolError, parsed, parser_of, span_of, start_of
 from selectrie.grammar.rules.expressions import Span
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 MAX_DEPTH = 64

@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from selectrie.errors import clipped
 from selectrie.grammar.readers import anchors
 from selectrie.grammar.readers.regex_escapes import EscapeReader
 from selectrie.grammar.readers.regex_frames import REMEDY, Frame, Held, Last, Watch
 from selectrie.grammar.readers.regex_sets import MAX_RANGES, SetMaker, any_character, case_variants, category
 from selectrie.grammar.readers.shapes import NOTHING, alternatives, first_characters, repeat
 from selectrie.grammar.rules.expressions import Characters, Expression, RuleSet, Span, Text
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 MAX_DEPTH = 64

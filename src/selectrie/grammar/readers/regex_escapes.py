@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from selectrie.errors import clipped
 from selectrie.grammar.readers.regex_sets import ParsedSet
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 _LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}

@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, Union, get_args, get_origin
 
-from selectrie.errors import GrammarError
+from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.constraints import constrained, constraints_of, unknown_constraint
 from selectrie.grammar.readers.model_schemas import REFERENCE, closed, generator, with_listed_sets
 from selectrie.grammar.readers.scalar_types import schema_of_written
 from selectrie.grammar.readers.type_sizes import check_size
-from selectrie.grammar.rules.quoting import clipped
 
 MAX_DEPTH = 64
 """Maximum nesting of types; inside a class, the count starts again."""

@@ -10,8 +10,8 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedToken
 from lark.lexer import Lexer
 
+from selectrie.errors import clipped
 from selectrie.grammar.rules.expressions import Span
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.source_positions import Source
 
 MAX_SYMBOLS = 100_000

@@ -7,7 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from selectrie.errors import GrammarError
+from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.readers.regex import read_regex
 from selectrie.grammar.readers.scalar_types import PATTERNS, is_text
 from selectrie.grammar.readers.schema_of_type import (
@@ -21,7 +21,6 @@ from selectrie.grammar.readers.schema_of_type import (
 from selectrie.grammar.readers.shapes import alternatives, repeat
 from selectrie.grammar.readers.type_sizes import check_size
 from selectrie.grammar.rules.expressions import LAST_CODE_POINT, Alternatives, Characters, Expression, RuleSet, Text
-from selectrie.grammar.rules.quoting import clipped
 from selectrie.grammar.rules.text_list import TextList
 
 _INTEGER = "-?(?:0|[1-9][0-9]*)"

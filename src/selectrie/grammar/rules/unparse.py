@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from selectrie.errors import GrammarError
+from selectrie.errors import GrammarError, clipped
 from selectrie.grammar.rules.expressions import (
     LAST_CODE_POINT,
     Alternatives,
@@ -23,7 +23,6 @@ from selectrie.grammar.rules.expressions import (
     TokenSet,
 )
 from selectrie.grammar.rules.gbnf_limits import ANY, MAX_REPEATED
-from selectrie.grammar.rules.quoting import clipped
 
 NOTHING = rf"[^\x00-\U{LAST_CODE_POINT:08X}]"
 """A class without characters: GBNF has no other way to write "no text at all"."""

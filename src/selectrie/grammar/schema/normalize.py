@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Any
 from urllib.parse import unquote
 
-from selectrie.errors import GrammarError
+from selectrie.errors import GrammarError, clip
 from selectrie.grammar.rules.expressions import Characters
 from selectrie.grammar.schema.keywords import (
     APPLICATORS,
@@ -117,7 +117,7 @@ def clipped_step(step: str) -> str:
 
     A pointer is made for every schema, so no step may be long.
     """
-    return step if len(step) <= MAX_STEP else step[: MAX_STEP - 1] + "…"
+    return clip(step, MAX_STEP)
 
 
 def copy_schema(schema: object) -> SchemaCopy:

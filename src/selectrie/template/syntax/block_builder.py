@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from selectrie.errors import clip
+from selectrie.errors import clip, clipped
 from selectrie.template.syntax.ast import Body, Comment, Expression, If, Output, Path, Segment, Slot, Span
 from selectrie.template.syntax.dialects import Dialect
 from selectrie.template.syntax.lexer import MAX_DEPTH
-from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.syntax.whitespace import Edges, Literals
 

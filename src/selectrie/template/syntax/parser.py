@@ -10,11 +10,11 @@ from typing import cast
 
 from lark import Lark, Token, UnexpectedToken
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, clipped
 from selectrie.template.syntax.ast import Body, Document
 from selectrie.template.syntax.handlebars import DIALECTS
 from selectrie.template.syntax.lexer import OPENINGS, Scanner
-from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.syntax_errors import BrokenTag, refusal
 from selectrie.template.syntax.transformer import Reader
 

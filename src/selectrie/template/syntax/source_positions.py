@@ -80,8 +80,3 @@ def where(document: Document, span: Span) -> str:
     """Return file:line:column of a span."""
     line, column = line_and_column(document.source, span.start)
     return f"{document.name}:{line}:{column}"
-
-
-def clipped(text: str, limit: int = 40) -> str:
-    """Quote a text for an error message, shortened."""
-    return repr(clip(text, limit))

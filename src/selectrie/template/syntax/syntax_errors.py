@@ -13,10 +13,10 @@ from itertools import pairwise
 
 from lark import Token
 
-from selectrie.errors import clip
+from selectrie.errors import clip, clipped
 from selectrie.template.syntax.dialects import NO_CALLS, Dialect
 from selectrie.template.syntax.lexer import runaway
-from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.tags import MIDDLE, TAGS
 
 _VALUES = frozenset({"STRING", "NUMBER", "NAME", "THIS", "AT_NAME", "LIST", "LPAR", "TRUE", "FALSE", "NONE"})

@@ -6,8 +6,9 @@ import re
 
 from lark import Token
 
+from selectrie.errors import clipped
 from selectrie.template.syntax.ast import Span
-from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.tags import RESERVED
 from selectrie.template.syntax.whitespace import Edges
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from lark import Token, Transformer
 
-from selectrie.errors import clip
+from selectrie.errors import clip, clipped
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.block_builder import Builder, Opening
 from selectrie.template.syntax.dialects import Dialect
 from selectrie.template.syntax.lexer import MAX_DEPTH
-from selectrie.template.syntax.source_positions import Refused, clipped
+from selectrie.template.syntax.source_positions import Refused
 from selectrie.template.syntax.tags import TAGS
 from selectrie.template.syntax.token_text import checked_name, edges_of, slot_name, span_of, start_of, stop_of, text_of
 from selectrie.template.syntax.whitespace import Edges

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from selectrie.errors import TemplateError
+from selectrie.errors import TemplateError, clipped
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.dialects import Dialect
 from selectrie.template.syntax.handlebars import DIALECTS
-from selectrie.template.syntax.source_positions import clipped
 
 _KEY = re.compile(r"[^\W\d]\w*")
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
