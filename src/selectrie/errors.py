@@ -434,6 +434,21 @@ class ProtocolError(InternalError):
     code = "protocol"
 
 
+class UnreadRowError(ProtocolError):
+    """A task read something of a row that it had not said it would read.
+
+    Attributes:
+        row: Number of the row.
+        what: What was read.
+    """
+
+    code = "unread_row"
+
+    def __init__(self, row: int, what: str) -> None:
+        self.row, self.what = row, what
+        super().__init__(f"row {row}: {what} was read, but the task's `reads` does not name it")
+
+
 @contextmanager
 def of_request(index: int | None) -> Iterator[None]:
     """Attach the index of the request to errors raised in the block.

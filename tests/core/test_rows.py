@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
+from selectrie.core import numerics
+from selectrie.core.rows import DenseRows
 from selectrie.errors import NonFiniteLogitsError
 
 TOLERANCE_NATS = 1e-7
@@ -36,7 +37,7 @@ def logp_of(matrix: np.ndarray) -> np.ndarray:
 def test_logp_equals_the_full_matrix(seed, index):
     """Every way to index agrees with the N x V matrix that is never built; the index may repeat and reorder rows."""
     matrix = matrix_of(seed)
-    rows, expected = Rows(matrix, index), logp_of(matrix)[index]
+    rows, expected = DenseRows(matrix, index), logp_of(matrix)[index]
     every = np.arange(len(index))
     np.testing.assert_allclose(rows.logp(every[:, None], np.arange(11)), expected, rtol=0, atol=TOLERANCE_NATS)
     np.testing.assert_allclose(rows.logp(every, 3), expected[:, 3], rtol=0, atol=TOLERANCE_NATS)
@@ -49,7 +50,7 @@ def test_logp_equals_the_full_matrix(seed, index):
 def test_mass_and_rest_are_parts_of_one(seed, ids):
     """The mass of some tokens and of the others, each from positive terms, sum to one."""
     matrix, some = matrix_of(seed, 1), sorted(ids)
-    rows, p = Rows(matrix), np.exp(logp_of(matrix)[0])
+    rows, p = DenseRows(matrix), np.exp(logp_of(matrix)[0])
     mass, rest = math.exp(rows.log_mass(0, some)), math.exp(rows.log_rest(0, some))
     assert abs(mass - p[some].sum()) <= TOLERANCE_NATS
     assert abs(mass + rest - 1) <= 2 * TOLERANCE_NATS
@@ -57,7 +58,7 @@ def test_mass_and_rest_are_parts_of_one(seed, ids):
 
 def test_no_tokens_and_all_tokens():
     """No token has no mass, every token leaves no rest, and neither raises."""
-    rows = Rows(matrix_of(0))
+    rows = DenseRows(matrix_of(0))
     assert rows.log_mass(0, []) == -math.inf
     assert rows.log_rest(0, range(11)) == -math.inf
     assert abs(rows.log_mass(0, range(11))) <= TOLERANCE_NATS
@@ -67,7 +68,7 @@ def test_no_tokens_and_all_tokens():
 @given(seeds, st.integers(1, 12))
 def test_top_comes_with_its_logp(seed, k):
     """The best tokens carry the same log-probabilities, bit for bit, as when they are asked for by id."""
-    rows = Rows(matrix_of(seed))
+    rows = DenseRows(matrix_of(seed))
     ids, logp = rows.top(2, k)
     assert logp.dtype == np.float64
     assert logp.tolist() == rows.logp(2, ids).tolist()
@@ -76,7 +77,7 @@ def test_top_comes_with_its_logp(seed, k):
 
 def test_top_within_what_is_allowed():
     """`allowed` as booleans and as ids is the same; forbidden tokens (-inf) never come."""
-    rows = Rows(np.array([[1.0, 3.0, 3.0, -np.inf, 2.0]], dtype=np.float32))
+    rows = DenseRows(np.array([[1.0, 3.0, 3.0, -np.inf, 2.0]], dtype=np.float32))
     ids = np.array([4, 2, 1, 3], dtype=np.int32)
     allowed = np.array([False, True, True, True, True])
     assert rows.top(0, 4, allowed)[0].tolist() == [1, 2, 4]
@@ -84,12 +85,21 @@ def test_top_within_what_is_allowed():
     assert rows.top(0, 1)[0].tolist() == [1]
 
 
+@given(seeds, st.integers(1, 12), st.sampled_from([0.02, 0.3, 1.0]))
+def test_the_best_allowed_tokens_are_those_of_a_full_look(seed, k, share):
+    """Looking at the best of all first finds the same tokens as gathering the allowed ones."""
+    rng = np.random.default_rng(seed)
+    rows = DenseRows(rng.normal(size=(2, 300)).round(1).astype(np.float32))
+    allowed = rng.random(300) < share
+    assert rows.top(1, k, allowed)[0].tolist() == numerics.top_k(rows.logits(1), k, allowed).tolist()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "all forbidden"])
 def test_a_broken_row_raises_when_it_is_read_and_spares_the_others(bad):
     """One damaged row of a merged call fails for whoever reads it, in every reading method, and for nobody else."""
     matrix = matrix_of(0)
     matrix[1, 4 if bad != "all forbidden" else slice(None)] = -np.inf if bad == "all forbidden" else bad
-    rows = Rows(matrix)
+    rows = DenseRows(matrix)
     readers = (
         lambda r: r.logp(1, 0),
         lambda r: r.logsumexp(1),
@@ -111,7 +121,7 @@ def test_a_broken_row_raises_when_it_is_read_and_spares_the_others(bad):
 @given(seeds, st.integers(0, 5), st.integers(0, 5))
 def test_slices_are_views(seed, start, stop):
     """A slice reads the same buffer and the same bits, and what it works out the whole knows too."""
-    rows = Rows(matrix_of(seed), [4, 0, 1, 1, 3])
+    rows = DenseRows(matrix_of(seed), [4, 0, 1, 1, 3])
     part = rows.slice(start, stop)
     assert len(part) == max(0, stop - start)
     for i in range(len(part)):
@@ -122,11 +132,11 @@ def test_slices_are_views(seed, start, stop):
 def test_take_stack_and_copy_keep_rows_apart():
     """Reordered, stacked and copied rows say the same; only copies outlive the buffer."""
     matrix = matrix_of(3)
-    rows = Rows(matrix, [2, 0, 4])
+    rows = DenseRows(matrix, [2, 0, 4])
     before = [rows.logp(i, 5) for i in range(3)]
     turned, copied = rows.take([2, 0]), rows.copy()
-    stacked = Rows.stack([rows.slice(1, 3), rows.slice(0, 1)])
-    unread = Rows(matrix, [2, 0, 4]).copy()
+    stacked = rows.slice(1, 3).stacked([rows.slice(0, 1)])
+    unread = DenseRows(matrix, [2, 0, 4]).copy()
     assert np.shares_memory(turned.logits(0), matrix)
     assert [turned.logp(0, 5), turned.logp(1, 5)] == [before[2], before[0]]
     matrix.fill(0)
@@ -137,12 +147,10 @@ def test_take_stack_and_copy_keep_rows_apart():
 
 def test_reading_costs_one_pass_a_row(monkeypatch):
     """A row's normaliser is worked out once, whoever asks and how often."""
-    from selectrie.core import numerics
-
     asked = []
     real = numerics.logsumexp_rows
     monkeypatch.setattr(numerics, "logsumexp_rows", lambda m, index: asked.extend(index) or real(m, index))
-    rows = Rows(matrix_of(5))
+    rows = DenseRows(matrix_of(5))
     rows.slice(0, 2).logp([0, 1], 3)
     rows.logp(np.arange(5)[:, None], [1, 2])
     rows.top(3, 2)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
 from selectrie.decoding.task import Ask, check_count, extend_in_rounds
 from selectrie.errors import DecodeError, ProtocolError
@@ -58,6 +58,9 @@ class Walk:
         wanted = self._rng.random(len(tokens)) < 0.7
         self._expected = (first + np.flatnonzero(wanted)).tolist()
         return Ask(ints(*parents), ints(*tokens), wanted, np.ones(len(tokens), dtype=np.bool_), ints(*loose))
+
+    def reads(self) -> Reads:
+        return Reads.everything(len(self._expected))
 
     def tell(self, rows: Rows) -> None:
         check_count(rows, len(self._expected))

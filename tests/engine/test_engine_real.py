@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from selectrie import Engine, SearchParams, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import FloatArray
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.engine_twin import PlainEngine
@@ -429,7 +429,7 @@ class Rounding(HashModel):
             return extension
         step = np.float32(0.001 * (1 + len(args[0]) % 10))
         rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
-        return replace(extension, rows=Rows(np.round(rows / step) * step))
+        return replace(extension, rows=DenseRows(np.round(rows / step) * step))
 
     def new_context(self, nodes, *args):
         model = Rounding(1, vocabulary=self.vocabulary)

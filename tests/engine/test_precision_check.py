@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.engine import precision_check
 from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, self_check
 from selectrie.testing import HashModel
@@ -82,7 +82,7 @@ class TwoKernels(HashModel):
         extension = super().extend(*args)
         if len(args[0]) != self.odd or not len(extension.rows):
             return extension
-        return replace(extension, rows=Rows(np.stack([extension.rows.logits(i) for i in range(self.odd)]) * 1.01))
+        return replace(extension, rows=DenseRows(np.stack([extension.rows.logits(i) for i in range(self.odd)]) * 1.01))
 
     def new_context(self, nodes, *args):
         model = TwoKernels(1)

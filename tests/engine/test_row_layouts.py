@@ -10,7 +10,7 @@ import pytest
 
 from selectrie import BeamSearchParams, Engine, Grammar, SamplingParams, SearchParams, StopParams, Template
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import Limits, ModelKind, SelfCheck
 from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, self_check
 from selectrie.engine.requests.loglikelihood import Sequences
@@ -57,7 +57,7 @@ def test_every_layout_gives_the_rows_of_each_path_alone(name, kind, rows_per_cal
         if np.isnan(found).all():
             continue
         before = [*work.prompt.tolist(), *path.tolist()]
-        rows = Rows(np.stack([model.row(before[: len(work.prompt) + i]) for i in range(1, len(path))]))
+        rows = DenseRows(np.stack([model.row(before[: len(work.prompt) + i]) for i in range(1, len(path))]))
         np.testing.assert_array_equal(found, rows.logp(np.arange(len(path) - 1), path[1:]))
     assert not np.isnan(values).all()
     assert model.capacity().nodes == model.limits.nodes
@@ -79,7 +79,7 @@ class Faulty(HashModel):
         if not is_hit or not len(extension.rows):
             return extension
         rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
-        return replace(extension, rows=Rows(rows * np.float32(1.01)))
+        return replace(extension, rows=DenseRows(rows * np.float32(1.01)))
 
     def new_context(self, nodes, *args):
         model = type(self)(1, limits=self.limits)
@@ -247,7 +247,7 @@ class Shifted:
             return extension
         rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
         rows += np.where(np.arange(rows.shape[1]) % 2, self._nats, 0).astype(np.float32)
-        return replace(extension, rows=Rows(rows))
+        return replace(extension, rows=DenseRows(rows))
 
 
 @pytest.mark.parametrize("name", ["embedded", "f32", "hybrid"])

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.model import Extension, Model, Rows, rounds
+from selectrie.core.model import Extension, Model, rounds
+from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
 from selectrie.errors import CapacityError, DecodeError
 from tests.support.llama_twin import SinglePath

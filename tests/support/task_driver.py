@@ -7,23 +7,24 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows, PartialRows
 
 
 class Driver:
     """Tells a task the rows of `model` (only `model.row(path)` is used) and holds it to its rooms.
 
     rooms: what each ask may use, the last one for ever. told: how often each path's row was told. carried: paths asked
-    for without their rows. sizes: rows of each ask. most_held: most nodes held at once.
+    for without their rows. sizes: rows of each ask. most_held: most nodes held at once. Of each row the task gets what
+    it said it would read; with `is_partial=False` it gets all of it. With `may_repeat` it may hold a path twice.
     """
 
-    def __init__(self, model, rooms):
-        self.model = model
+    def __init__(self, model, rooms, *, is_partial=True, may_repeat=False):
+        self.model, self.is_partial, self.may_repeat = model, is_partial, may_repeat
         self.rooms = chain(rooms[:-1], repeat(rooms[-1]))
         self.told, self.carried = Counter(), Counter()
         self.sizes = []
         self.most_held = 0
-        self.live, self.live_paths = {}, set()
+        self.live, self.live_paths = {}, Counter()
         self.parent = {0: -1}
         self.path = {}
 
@@ -37,18 +38,23 @@ class Driver:
             self.tell(task, self.take(ask, capacity))
         raise AssertionError("rooms are endless")
 
+    def rows(self, paths):
+        """The rows of some paths."""
+        size = len(self.model.row((0,)))
+        return DenseRows(np.array([self.model.row(path) for path in paths], dtype=np.float32).reshape(len(paths), size))
+
     def tell(self, task, paths):
-        size = len(self.model.row(self.path[0]))
-        matrix = np.array([self.model.row(path) for path in paths], dtype=np.float32).reshape(len(paths), size)
+        rows = self.rows(paths)
         self.told.update(paths)
-        task.tell(Rows(matrix))
-        matrix.fill(np.nan)  # rows are valid during tell only
+        task.tell(PartialRows.of(rows, task.reads()) if self.is_partial else rows)
+        for i in range(len(rows)):
+            rows.logits(i).fill(np.nan)  # rows are valid during tell only
 
     def take(self, ask, capacity):
         """Check an ask, take its nodes in, and return the paths of the wanted ones."""
         for row in ask.release.tolist():
             self.live.pop(row)
-            self.live_paths.remove(self.path[row])
+            self.live_paths[self.path[row]] -= 1
         n, first = len(ask.tokens), len(self.path)
         assert n > 0
         assert n <= capacity.rows
@@ -59,8 +65,8 @@ class Driver:
             if 0 < parent < first:
                 assert self.live[parent], "a node that was not kept has become a parent"
             path = (*self.path[parent], token)
-            assert path not in self.live_paths
-            self.live_paths.add(path)
+            assert self.may_repeat or not self.live_paths[path]
+            self.live_paths[path] += 1
             self.path[first + i], self.parent[first + i] = path, parent
             self.live[first + i] = bool(ask.keep[i])
         assert all(row == 0 or self.parent[row] == 0 or self.parent[row] in self.live for row in self.live)

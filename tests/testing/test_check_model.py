@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import ROOT, Limits, ModelKind
 from selectrie.errors import CapacityError, DecodeError
 from selectrie.testing import HashModel, LawBroken, TableModel, check_model
@@ -42,7 +42,7 @@ class Siblings(HashModel):
         matrix = np.array([extension.rows.logits(i) for i in range(len(extension.rows))], dtype=np.float32)
         matrix = matrix.reshape(len(extension.rows), 26)
         matrix[:, 3] += 1e-3 * (len(tokens) > 3)
-        return replace(extension, rows=Rows(matrix))
+        return replace(extension, rows=DenseRows(matrix))
 
 
 class StaleRows(HashModel):
@@ -53,7 +53,7 @@ class StaleRows(HashModel):
         memory = self.__dict__.setdefault("memory", {})
         wanted_nodes = [int(n) % 5 for n in extension.nodes[wanted]]
         matrix = [memory.setdefault(n, extension.rows.logits(i).copy()) for i, n in enumerate(wanted_nodes)]
-        return replace(extension, rows=Rows(np.array(matrix, dtype=np.float32).reshape(len(matrix), 26)))
+        return replace(extension, rows=DenseRows(np.array(matrix, dtype=np.float32).reshape(len(matrix), 26)))
 
 
 class WrongBranches(HashModel):
@@ -67,7 +67,7 @@ class WrongBranches(HashModel):
         for i, path in enumerate(paths):
             matrix[i] = extension.rows.logits(i)
             matrix[i, 3] += path[:-1] in carried
-        return replace(extension, rows=Rows(matrix))
+        return replace(extension, rows=DenseRows(matrix))
 
 
 class OffByOne(HashModel):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import ROOT, Limits, ModelKind
 from selectrie.errors import (
     CapacityError,
@@ -62,7 +62,7 @@ def extend(model, parents, tokens, wanted=None, keep=None):
 
 
 def logp_row(model: FakeModel, path) -> np.ndarray:
-    return Rows(model.row(path)[None]).logp(0, np.arange(len(VOCABULARY.pieces)))
+    return DenseRows(model.row(path)[None]).logp(0, np.arange(len(VOCABULARY.pieces)))
 
 
 # The vocabulary

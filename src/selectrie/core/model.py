@@ -13,143 +13,17 @@ Laws (checked on every back end by `testing.check_model`):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from selectrie.core import numerics
-from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limits, LogitArray, ModelIdentity
+from selectrie.core.rows import Rows
+from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 
 SOLO_SEQUENCES = 16
 """Default number of branches of a `new_context` model; each branch costs memory."""
-
-
-class Rows:
-    """Holds the logits of one call.
-
-    Row *i* predicts the token **after** wanted node *i*. This is a view: it may read
-    the back end's own buffer, and it is valid until the model's next `extend`. Use
-    `copy` to keep rows for longer. The N x V matrix of log-probabilities is never
-    built.
-
-    NaN, +inf or a row that is all -inf raises `NonFiniteLogitsError` when that row is
-    first read; the other rows stay readable. A single -inf is probability 0. The
-    normaliser of a row is computed when it is first needed, and kept; its bits do not
-    depend on the other rows.
-
-    Args:
-        matrix: float32[M, V], the logits.
-        index: int64[n], the row of `matrix` for each wanted node (default: 0..M-1).
-    """
-
-    __slots__ = ("_index", "_matrix", "_normaliser")
-
-    def __init__(self, matrix: LogitArray, index: ArrayLike | None = None) -> None:
-        self._matrix = matrix
-        self._index = np.arange(len(matrix)) if index is None else np.asarray(index, dtype=np.int64)
-        self._normaliser: FloatArray = np.full(len(self._index), np.nan)
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def _normalisers(self, rows: NDArray[np.int64]) -> FloatArray:
-        """Return the log-sum-exp of these rows, float64 shaped like `rows`.
-
-        Values computed before are reused.
-        """
-        values: FloatArray = self._normaliser[rows]
-        unread = np.isnan(values)
-        if unread.any():
-            todo = np.unique(rows[unread])
-            self._normaliser[todo] = numerics.logsumexp_rows(self._matrix, self._index[todo])
-            values = self._normaliser[rows]
-        return values
-
-    def logsumexp(self, i: int) -> float:
-        """Return the log of the sum of exponentials of row i's logits."""
-        return float(self._normalisers(np.array([i]))[0])
-
-    def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
-        """Return the float64 log-probabilities of `token_ids` after wanted nodes `i`.
-
-        The two arguments broadcast against each other.
-        """
-        rows, ids = np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64)
-        return np.asarray(self._matrix[self._index[rows], ids].astype(np.float64) - self._normalisers(rows))
-
-    def log_mass(self, i: int, token_ids: ArrayLike) -> float:
-        """Return the log of the summed probability of `token_ids` after wanted node i.
-
-        The ids must be distinct. The result is -inf if there are none.
-        """
-        return numerics.logsumexp(self.logp(i, token_ids))
-
-    def log_rest(self, i: int, token_ids: ArrayLike) -> float:
-        """Return the log of the summed probability of all tokens except `token_ids`.
-
-        It is summed from positive terms, because 1 - sum rounds badly.
-        """
-        normaliser = self.logsumexp(i)
-        return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - normaliser
-
-    def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
-        """Return the k most probable tokens after wanted node i.
-
-        Returns their ids and their log-probabilities. Ties are ordered by id, smaller
-        first. `allowed` is bool[V] (true = may follow) or an array of ids; None allows
-        every token. Fewer than k tokens are returned if fewer are allowed and possible.
-        """
-        normaliser = self.logsumexp(i)
-        logits = self.logits(i)
-        ids = numerics.top_k(logits, k, allowed)
-        return ids, logits[ids].astype(np.float64) - normaliser
-
-    def best(self) -> IntArray:
-        """Return the most probable token after each wanted node as int32[n].
-
-        Ties go to the smaller id.
-        """
-        self._normalisers(np.arange(len(self._index)))
-        return numerics.argmax_rows(self._matrix, self._index)
-
-    def logits(self, i: int) -> LogitArray:
-        """Return the raw, unchecked float32[V] logits of wanted node i, as a view."""
-        row: LogitArray = self._matrix[self._index[i]]
-        return row
-
-    def slice(self, start: int, stop: int) -> Rows:
-        """Return the wanted nodes start..stop as a view.
-
-        The view shares this one's buffer. The two share normalisers in both directions.
-        """
-        part = Rows(self._matrix, self._index[start:stop])
-        part._normaliser = self._normaliser[start:stop]
-        return part
-
-    def take(self, order: ArrayLike) -> Rows:
-        """Return the wanted nodes `order`, int[n], as a view.
-
-        The view shares this one's buffer and copies the normalisers known so far.
-        """
-        picked = np.asarray(order, dtype=np.int64)
-        part = Rows(self._matrix, self._index[picked])
-        part._normaliser = self._normaliser[picked]
-        return part
-
-    def copy(self) -> Rows:
-        """Return the same rows in newly allocated memory."""
-        return Rows.stack([self])
-
-    @staticmethod
-    def stack(parts: Sequence[Rows]) -> Rows:
-        """Concatenate and copy the rows of one or more calls."""
-        stacked = Rows(np.concatenate([part._matrix[part._index] for part in parts]))
-        stacked._normaliser = np.concatenate([part._normaliser for part in parts])
-        return stacked
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import heapq
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, ROOT
+from selectrie.core.rows import Reads, Rows
+from selectrie.core.types import NO_NODE, ROOT, IntArray
 from selectrie.core.vocabulary import Vocabulary
 
 MAX_ROWS = 16
@@ -54,6 +54,18 @@ class HealedMass:
         """Return the node whose row is to be read next, NO_NODE for none."""
         return self._waiting
 
+    def reads(self) -> Reads:
+        """Return what `read` reads of the row of the waiting node."""
+        covering, short = self._tokens(self._left[self._waiting])
+        return Reads.of_row(short, masses=[covering])
+
+    def _tokens(self, left: bytes) -> tuple[IntArray, IntArray]:
+        """Return the tokens that begin with `left`, and those that `left` begins with.
+
+        Both are int32[], ascending. The second are proper prefixes.
+        """
+        return self._vocabulary.with_prefix(left), self._vocabulary.prefixes_of(left)
+
     def read(self, rows: Rows, i: int, prefix: float) -> tuple[int, int, float] | None:
         """Read the row of the waiting node, whose prefix has log-probability `prefix`.
 
@@ -63,7 +75,7 @@ class HealedMass:
         """
         node, self._waiting = self._waiting, NO_NODE
         left = self._left[node]
-        covering, short = self._vocabulary.with_prefix(left), self._vocabulary.prefixes_of(left)
+        covering, short = self._tokens(left)
         self._covered = float(np.logaddexp(self._covered, prefix + rows.log_mass(i, covering)))
         for token, logp in zip(short.tolist(), rows.logp(i, short).tolist(), strict=True):
             if logp > -np.inf:

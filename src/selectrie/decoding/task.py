@@ -16,7 +16,8 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.model import Model, Rows, rounds
+from selectrie.core.model import Model, rounds
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray
 from selectrie.errors import ProtocolError
 
@@ -83,6 +84,17 @@ class Task(Protocol[R_co]):
         """
         ...
 
+    def reads(self) -> Reads:
+        """Return what the next `tell` reads of each row.
+
+        The driver may hand over rows of which nothing else can be read
+        (`core.rows.PartialRows`).
+
+        Raises:
+            ProtocolError: If no row is expected.
+        """
+        ...
+
     def tell(self, rows: Rows) -> None:
         """Receive one row for each wanted node of the last ask, in order.
 
@@ -108,7 +120,7 @@ class TaskBase(ABC, Generic[PendingT, R]):
     whose length is the number of wanted rows; `PendingT` is its type.
 
     Args:
-        first: The record with which `_read` gets row 0.
+        first: The record with which `_reads` and `_read` get row 0.
     """
 
     def __init__(self, prompt: IntArray, floor: Capacity, first: PendingT) -> None:
@@ -143,6 +155,11 @@ class TaskBase(ABC, Generic[PendingT, R]):
         ask, self._pending = step
         return ask
 
+    def reads(self) -> Reads:
+        if self._pending is None:
+            raise ProtocolError("`reads` was called, but no row is expected")
+        return Reads(len(self._pending)) if self._is_finished else self._reads(self._pending)
+
     def tell(self, rows: Rows) -> None:
         if self._pending is None:
             raise ProtocolError("`tell` was called, but no row is expected")
@@ -160,6 +177,10 @@ class TaskBase(ABC, Generic[PendingT, R]):
     @abstractmethod
     def _plan(self, capacity: Capacity) -> tuple[Ask, PendingT] | None:
         """Return the next ask with its record, or None when finished."""
+
+    @abstractmethod
+    def _reads(self, pending: PendingT) -> Reads:
+        """Return what `_read` will read of the rows of the last ask."""
 
     @abstractmethod
     def _read(self, pending: PendingT, rows: Rows) -> None:
@@ -205,7 +226,7 @@ def extend_in_rounds(
     except BaseException:
         model.release(nodes[nodes != NO_NODE], forget=True)
         raise
-    return nodes, Rows.stack(parts).take(np.argsort(np.concatenate(order)))
+    return nodes, parts[0].stacked(parts[1:]).take(np.argsort(np.concatenate(order)))
 
 
 def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:

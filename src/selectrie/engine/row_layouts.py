@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.model import Model, Rows, chain
+from selectrie.core.model import Model, chain
+from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 
@@ -153,7 +154,8 @@ class _Held:
 
     def rows_of_run(self, parent: int, tokens: IntArray) -> Rows:
         """Return the rows of a run."""
-        return Rows.stack(self._run(parent, tokens, wanted=True)[1])
+        first, *others = self._run(parent, tokens, wanted=True)[1]
+        return first.stacked(others)
 
     def _run(self, parent: int, tokens: IntArray, *, wanted: bool) -> tuple[int, list[Rows]]:
         rows, max_rows = [], self.model.limits.rows_per_call

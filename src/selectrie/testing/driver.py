@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from selectrie.core.model import Model, Rows, chain
+from selectrie.core.model import Model, chain
+from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import NO_NODE, Capacity, IntArray
 from selectrie.decoding.task import Task, extend_in_rounds
 from selectrie.errors import ProtocolError
@@ -27,13 +28,13 @@ def run(task: Task[R], model: Model) -> R:
     held, rows = _prefill(task.prompt, model)
     local = held[-1:]  # node of each local row
     try:
-        task.tell(rows)
+        task.tell(rows.fetch(task.reads))
         while (ask := task.ask(capacity)) is not None:
             _give_back(ask.release, local, model)
             nodes, rows = extend_in_rounds(model, _to_nodes(ask.parents, local), ask.tokens, ask.wanted, ask.keep)
             local.extend(nodes.tolist())
             _give_back(ask.spent, local, model)
-            task.tell(rows)
+            task.tell(rows.fetch(task.reads))
         return task.result()
     finally:
         model.release(np.array([*held[:-1], *(node for node in local if node != NO_NODE)], dtype=np.int32), forget=True)
@@ -72,7 +73,7 @@ def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
     node, depth = model.match_prefix(prompt[:-1])
     held = [node]
     rows_per_call = model.limits.rows_per_call
-    rows = Rows(np.empty((0, 0), dtype=np.float32))
+    rows: Rows = DenseRows(np.empty((0, 0), dtype=np.float32))
     try:
         for start in range(depth, len(prompt), rows_per_call):
             part = prompt[start : start + rows_per_call]

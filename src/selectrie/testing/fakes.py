@@ -13,7 +13,8 @@ from hashlib import blake2b
 import numpy as np
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
+from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import (
     NO_NODE,
     ROOT,
@@ -130,7 +131,7 @@ class FakeModel:
             self._paths[node] = paths[e]
             if plan.keep[e]:
                 self._states.add(node)
-        rows = Rows(matrix, np.array(index, dtype=np.int64))
+        rows = DenseRows(matrix, np.array(index, dtype=np.int64))
         return Extension(nodes, rows, len(evaluated), len(evaluated) - plan.n_new, 0, 0.0)
 
     def _check_states(self, plan: CallPlan) -> set[int]:

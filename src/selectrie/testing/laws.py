@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectrie.core.model import Model, Rows, chain
+from selectrie.core.model import Model, chain
+from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 from selectrie.errors import CapacityError, DecodeError, NodeError, SelectrieError, TokenRangeError
@@ -334,7 +335,7 @@ class _Check:
             if len(self._expected) * len(rows.logits(i)) * 8 > _REMEMBERED_BYTES:
                 self._expected.clear()
             expected = self._expected[path] = _evaluate_alone(self._alone, path)
-        logp = rows.logits(i).astype(np.float64) - rows.logsumexp(i)
+        logp = rows.logp(i, np.arange(len(rows.logits(i))))
         both = (logp == -np.inf) & (expected == -np.inf)
         with np.errstate(invalid="ignore"):
             difference = float(np.where(both, 0.0, np.abs(logp - expected)).max())
@@ -373,6 +374,6 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
         is_last = np.arange(len(part)) == len(part) - 1
         extension = model.extend(parents, part, is_last, is_last)
         held += extension.nodes.tolist()
-        logp = extension.rows.logits(0).astype(np.float64) - extension.rows.logsumexp(0)
+        logp = extension.rows.logp(0, np.arange(len(extension.rows.logits(0))))
     model.release(np.array(held[1:], dtype=np.int32), forget=True)
     return logp

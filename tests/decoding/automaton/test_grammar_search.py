@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
 from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths
@@ -362,7 +362,7 @@ def test_a_mistake_is_refused():
     with pytest.raises(ProtocolError, match="called again"):
         task.ask(Capacity(8, 8, 8))
     with pytest.raises(ProtocolError, match="got 0 rows"):
-        task.tell(Rows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
+        task.tell(DenseRows(np.empty((0, TINY.n_tokens), dtype=np.float32)))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.automaton import ChoiceAutomaton
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, Limits, ModelKind
-from selectrie.decoding.beam.candidates import best_allowed
 from selectrie.decoding.beam.search import BeamOutcome, BeamSpec, BeamTask
 from selectrie.engine.scheduler.scheduler import Job, Scheduler
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
@@ -580,11 +579,11 @@ def test_a_deadline_ends_it_with_what_there_is():
     """After `expire` the result is there, and what is told later is ignored."""
     task = task_of(Endless(), BeamSearchParams(width=2, max_tokens=20, n=20))
     model = HashModel(1)
-    task.tell(Rows(model.row(PROMPT)[None]))
+    task.tell(DenseRows(model.row(PROMPT)[None]))
     ask = task.ask(WIDE)
     assert ask is not None
     task.expire()
-    task.tell(Rows(np.stack([model.row(PROMPT)] * int(ask.wanted.sum()))))
+    task.tell(DenseRows(np.stack([model.row(PROMPT)] * int(ask.wanted.sum()))))
     assert task.ask(WIDE) is None
     outcome = task.result()
     assert outcome.stopped == "deadline"
@@ -595,13 +594,13 @@ def test_steps_out_of_turn_are_refused():
     """Asking twice, telling twice, too many rows, a result too early: each is a protocol error that changes nothing."""
     model = HashModel(1)
     task = task_of(texts("a|t", "b|at"))
-    row = Rows(model.row(PROMPT)[None])
+    row = DenseRows(model.row(PROMPT)[None])
     with pytest.raises(ProtocolError):
         task.ask(WIDE)
     with pytest.raises(ProtocolError):
         task.result()
     with pytest.raises(ProtocolError):
-        task.tell(Rows(np.stack([model.row(PROMPT)] * 2)))
+        task.tell(DenseRows(np.stack([model.row(PROMPT)] * 2)))
     task.tell(row)
     with pytest.raises(ProtocolError):
         task.tell(row)
@@ -623,14 +622,3 @@ def test_wrong_prompts_and_options_are_refused():
         BeamSpec(replace(VOCABULARY, eog=np.empty(0, dtype=np.int32)), terminator="eog")
     with pytest.raises(OptionError):
         BeamSpec(VOCABULARY, tolerance=inf)
-
-
-@given(seed=seeds, n=st.integers(1, 12), share=st.sampled_from([0.02, 0.3, 1.0]))
-@settings(max_examples=20)
-def test_the_best_allowed_tokens_are_those_of_a_full_look(seed, n, share):
-    """Looking at the best of all first finds the same tokens as gathering the allowed ones."""
-    rng = np.random.default_rng(seed)
-    rows = Rows(rng.normal(size=(2, 300)).round(1).astype(np.float32))
-    allowed = rng.random(300) < share
-    for one, other in zip(best_allowed(rows, 1, n, allowed), rows.top(1, n, allowed), strict=True):
-        assert one.tolist() == other.tolist()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.chain import Adjustments, penalise, top_p
 from selectrie.decoding.sampling.sampler import Draw, Sampler
@@ -172,7 +172,7 @@ def test_every_token_is_drawn_as_often_as_it_is_probable(logits, sampling, histo
     allowed = sorted(data.draw(st.sets(st.integers(0, n - 1))) | {data.draw(st.sampled_from(possible))})
     given_as = data.draw(st.sampled_from(["ids", "marks"]))
     array = np.array(allowed, dtype=np.int32) if given_as == "ids" else np.isin(np.arange(n), allowed)
-    sampler, row = Sampler(sampling, history), Rows(as_row(logits)[None])
+    sampler, row = Sampler(sampling, history), DenseRows(as_row(logits)[None])
     got = interval_lengths(lambda u: sampler.draw(row, 0, u, allowed=array, tolerance=0.0).token, n)
     assert_same(got, twin(logits, sampling, history, allowed))
 
@@ -229,12 +229,12 @@ def test_penalties_look_at_the_last_tokens_of_prompt_and_text(sampling, history,
     edges = np.cumsum([expected[i] for i in sorted(expected)])
     for u in (0.001, 0.2, 0.47, 0.81, 0.999):
         place = int(np.searchsorted(edges, u))
-        assert sampler.draw(Rows(row[None]), 0, u, allowed=None, tolerance=0.0).token == sorted(expected)[place]
+        assert sampler.draw(DenseRows(row[None]), 0, u, allowed=None, tolerance=0.0).token == sorted(expected)[place]
 
 
 def test_the_intervals_lie_by_id_and_hold_their_left_end():
     """Of two tokens of probability one half, numbers below 1/2 draw the first, 1/2 and above the second."""
-    sampler, row = Sampler(ALL, []), Rows(np.zeros((1, 2), dtype=np.float32))
+    sampler, row = Sampler(ALL, []), DenseRows(np.zeros((1, 2), dtype=np.float32))
     drawn = [sampler.draw(row, 0, u, allowed=None, tolerance=0.0).token for u in (0.0, 0.5 - STEP, 0.5, 1 - STEP)]
     assert drawn == [0, 0, 1, 1]
 
@@ -309,8 +309,8 @@ def test_broken_rows_are_named(bad, sampling):
     sampler = Sampler(sampling, [])
     for i in (1, 2):
         with pytest.raises(NonFiniteLogitsError, match=f"row {i}"):
-            sampler.draw(Rows(matrix), i, 0.5, allowed=np.array([2], dtype=np.int32), tolerance=0.0)
-    assert isinstance(sampler.draw(Rows(matrix), 0, 0.5, allowed=None, tolerance=0.0), Draw)
+            sampler.draw(DenseRows(matrix), i, 0.5, allowed=np.array([2], dtype=np.int32), tolerance=0.0)
+    assert isinstance(sampler.draw(DenseRows(matrix), 0, 0.5, allowed=None, tolerance=0.0), Draw)
 
 
 @pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams.GREEDY, ALL])

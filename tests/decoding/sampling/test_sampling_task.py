@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.automaton import ChoiceAutomaton
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.rng import uniform
@@ -101,7 +101,7 @@ def twin(model, spec: SampleSpec) -> dict[str, object]:
                 finish = "automaton"
                 break
         allowed = None if allowed is None else np.asarray(allowed, dtype=np.int32)
-        row, sampler = Rows(model.row(path)[None]), Sampler(spec.sampling, np.array(path, dtype=np.int32))
+        row, sampler = DenseRows(model.row(path)[None]), Sampler(spec.sampling, np.array(path, dtype=np.int32))
         token = sampler.draw(row, 0, uniform(spec.seed, len(drawn)), allowed=allowed, tolerance=spec.tolerance).token
         drawn.append(token)
         logp.append(log(probabilities(model, path)[token]))
@@ -665,7 +665,7 @@ def test_a_deadline_ends_it_with_what_is_there(n_told, is_drafted):
     for turn in range(n_told + 1):
         if turn == n_told:
             task.expire()
-        task.tell(Rows(np.array([model.row(path) for path in paths])))
+        task.tell(DenseRows(np.array([model.row(path) for path in paths])))
         ask = task.ask(WIDE)
         if ask is None:
             break
@@ -682,7 +682,7 @@ def test_a_deadline_ends_it_with_what_is_there(n_told, is_drafted):
 def test_a_deadline_after_the_end_changes_nothing():
     """It has ended as it has ended."""
     task = SampleTask(spec_of(stopping=StopParams(max_tokens=1)))
-    task.tell(Rows(HashModel(0).row(PROMPT)[None]))
+    task.tell(DenseRows(HashModel(0).row(PROMPT)[None]))
     task.expire()
     assert task.result().finish in ("length", "eog")
 
@@ -746,13 +746,13 @@ def test_ask_and_tell_in_the_wrong_order_are_refused():
     model = HashModel(0)
     spec = spec_of(seed=1, sampling=SAME, stopping=StopParams(max_tokens=3, ignore_eog=True))
     task = SampleTask(spec)
-    row = Rows(model.row(PROMPT)[None])
+    row = DenseRows(model.row(PROMPT)[None])
     with pytest.raises(ProtocolError, match="called again"):
         task.ask(WIDE)
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
     with pytest.raises(ProtocolError, match="got 2 rows, expected 1"):
-        task.tell(Rows(np.stack([model.row(PROMPT)] * 2)))
+        task.tell(DenseRows(np.stack([model.row(PROMPT)] * 2)))
     task.tell(row)
     with pytest.raises(ProtocolError, match="no row is expected"):
         task.tell(row)
@@ -762,7 +762,7 @@ def test_ask_and_tell_in_the_wrong_order_are_refused():
     while (ask := task.ask(WIDE)) is not None:
         assert ask.tokens.shape == (1,)
         whole = [*PROMPT, *run(SampleTask(spec), HashModel(0)).tokens[: task.n_tokens]]
-        task.tell(Rows(model.row(whole)[None]))
+        task.tell(DenseRows(model.row(whole)[None]))
         drawn.append(task.n_tokens)
     assert drawn == [1, 2, 3]
     assert facts(task.result()) == facts(run(SampleTask(spec), HashModel(0)))

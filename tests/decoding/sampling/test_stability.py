@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
 from selectrie.core.numerics import softmax
+from selectrie.core.rows import DenseRows
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.sampler import Sampler
 from selectrie.decoding.sampling.stability import Band, _mean_bounds
@@ -45,7 +45,7 @@ def drawn_after(row, sampler, u, tolerance, rng):
     """The draw, and the tokens drawn from perturbed rows."""
 
     def draw(changed, tolerance=0.0):
-        return sampler.draw(Rows(changed[None]), 0, u, allowed=None, tolerance=tolerance)
+        return sampler.draw(DenseRows(changed[None]), 0, u, allowed=None, tolerance=tolerance)
 
     found = draw(row, tolerance)
     return found, {draw(changed).token for changed in perturbations(row, found.token, tolerance, rng)}
@@ -95,7 +95,7 @@ def test_whatever_can_change_a_draw_makes_it_close(sampling, tolerance, seed):
     changes = perturbations(row, int(rng.integers(len(row))), tolerance, rng)
     for changed in (changes[i] for i in rng.choice(len(changes), size=12, replace=False)):
         for u in where_they_differ(row, changed, sampling, counts):
-            assert sampler.draw(Rows(row[None]), 0, u, tolerance=tolerance).close
+            assert sampler.draw(DenseRows(row[None]), 0, u, tolerance=tolerance).close
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_few_draws_are_close(tolerance, most):
     n_close = 0
     for step in range(100):
         row = (rng.gumbel(size=5000) * 2).astype(np.float32)
-        n_close += sampler.draw(Rows(row[None]), 0, uniform(9, step), tolerance=tolerance).close
+        n_close += sampler.draw(DenseRows(row[None]), 0, uniform(9, step), tolerance=tolerance).close
     assert n_close <= most * 100
 
 
@@ -156,14 +156,14 @@ def test_few_draws_are_close(tolerance, most):
 )
 def test_edges_by_hand(u, close):
     """Two tokens of one half each: close means within what 0.01 nats on both move the edge by."""
-    draw = Sampler(ALL, []).draw(Rows(np.zeros((1, 2), dtype=np.float32)), 0, u, tolerance=0.01)
+    draw = Sampler(ALL, []).draw(DenseRows(np.zeros((1, 2), dtype=np.float32)), 0, u, tolerance=0.01)
     assert draw.close is close
 
 
 @pytest.mark.parametrize(("gap", "close"), [(0.0, True), (0.019, True), (0.021, False)])
 def test_the_most_probable_token_is_close_to_the_next_within_twice_the_tolerance(gap, close):
     """One may fall while the other rises."""
-    draw = Sampler(SamplingParams.GREEDY, []).draw(Rows(as_row([[0.0, gap, -5.0]])), 0, 0.9, tolerance=0.01)
+    draw = Sampler(SamplingParams.GREEDY, []).draw(DenseRows(as_row([[0.0, gap, -5.0]])), 0, 0.9, tolerance=0.01)
     assert draw.close is close
 
 
@@ -171,7 +171,7 @@ def test_the_most_probable_token_is_close_to_the_next_within_twice_the_tolerance
 @pytest.mark.parametrize(("gap", "close"), [(1.9, True), (2.1, False)])
 def test_another_token_may_enter_the_first_k_within_twice_the_tolerance(tolerance, gap, close):
     """With k = 1, however large the tolerance, the second token may become the first."""
-    row = Rows(as_row([[0.0, -gap * tolerance, -50.0]]))
+    row = DenseRows(as_row([[0.0, -gap * tolerance, -50.0]]))
     draw = Sampler(replace(ALL, top_k=1), []).draw(row, 0, 0.5, tolerance=tolerance)
     assert draw.close is close
 
@@ -183,7 +183,7 @@ def test_a_penalty_magnifies_the_change(penalty, close):
     if penalty == 1:
         logits = [[-1.0, -1.03, -9.0]]
     sampling = replace(SamplingParams.GREEDY, repeat_penalty=penalty)
-    draw = Sampler(sampling, [0]).draw(Rows(as_row(logits)), 0, 0.9, tolerance=0.01)
+    draw = Sampler(sampling, [0]).draw(DenseRows(as_row(logits)), 0, 0.9, tolerance=0.01)
     assert draw.close is close
 
 
@@ -193,6 +193,6 @@ def test_a_penalty_magnifies_the_change(penalty, close):
 def test_without_a_tolerance_nothing_is_close(logits, sampling):
     """Exact numbers leave no doubt; a hopeless tolerance leaves nothing else where there is a choice."""
     sampler = Sampler(replace(sampling, logit_bias={}), [])
-    row = Rows(as_row([logits]))
+    row = DenseRows(as_row([logits]))
     assert not sampler.draw(row, 0, 0.5, tolerance=0.0).close
     assert sampler.draw(row, 0, 0.5, tolerance=1e3).close

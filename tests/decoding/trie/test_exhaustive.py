@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, Capacity, Limits, ModelKind
 from selectrie.decoding.scoring import path_scores, row_needs
@@ -78,7 +78,7 @@ def test_the_floor_is_enough_and_nothing_less(paths, seed):
     driver.run(task)
     assert driver.most_held <= task.floor.nodes
     task, _ = task_of(paths)
-    task.tell(Rows(HashModel(seed).row(PROMPT)[None]))
+    task.tell(DenseRows(HashModel(seed).row(PROMPT)[None]))
     with pytest.raises(ProtocolError, match="below the floor"):
         task.ask(Capacity(1, task.floor.nodes - 1, 1))
 
@@ -153,12 +153,12 @@ def test_steps_out_of_order_raise_and_change_nothing():
     with pytest.raises(ProtocolError, match="called again"):
         task.ask(WIDE)
     with pytest.raises(ProtocolError, match="got 2 rows, expected 1"):
-        task.tell(Rows(np.stack([model.row(PROMPT)] * 2)))
+        task.tell(DenseRows(np.stack([model.row(PROMPT)] * 2)))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
-    task.tell(Rows(model.row(PROMPT)[None]))
+    task.tell(DenseRows(model.row(PROMPT)[None]))
     with pytest.raises(ProtocolError, match="no row is expected"):
-        task.tell(Rows(model.row(PROMPT)[None]))
+        task.tell(DenseRows(model.row(PROMPT)[None]))
     ask = task.ask(WIDE)
     assert ask.tokens.tolist() == [2, 4]
 
@@ -170,8 +170,8 @@ def test_a_broken_row_is_refused_and_can_be_told_again():
     broken = model.row(PROMPT)[None].copy()
     broken[0, 5] = np.nan
     with pytest.raises(NonFiniteLogitsError):
-        task.tell(Rows(broken))
-    task.tell(Rows(model.row(PROMPT)[None]))
+        task.tell(DenseRows(broken))
+    task.tell(DenseRows(model.row(PROMPT)[None]))
     assert len(task.ask(WIDE).tokens) == 2
 
 
@@ -187,11 +187,11 @@ def test_a_broken_row_among_others_changes_nothing(place):
     broken = matrix.copy()
     broken[place, 7] = np.nan
     with pytest.raises(NonFiniteLogitsError):
-        reader.read(nodes, Rows(broken))
+        reader.read(nodes, DenseRows(broken))
     assert np.isnan(reader.edge_logp[1:]).all()
     assert np.isnan(reader.eog_logp).all()
     assert not reader.evaluated.any()
-    reader.read(nodes, Rows(matrix))
+    reader.read(nodes, DenseRows(matrix))
     assert reader.evaluated[nodes].all()
 
 
@@ -222,7 +222,7 @@ def test_the_driver_notices_a_task_that_asks_for_too_much():
 
     class Liar:
         prompt = PROMPT
-        tell = task.tell
+        tell, reads = task.tell, task.reads
 
         @staticmethod
         def ask(_capacity):

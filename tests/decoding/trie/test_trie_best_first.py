@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
 from selectrie.decoding.open_list import OpenList, RowChildren
@@ -527,12 +527,12 @@ def test_steps_out_of_order_raise():
     with pytest.raises(ProtocolError, match="called again"):
         task.ask(WIDE)
     with pytest.raises(ProtocolError, match="got 2 rows"):
-        task.tell(Rows(np.stack([row, row])))
+        task.tell(DenseRows(np.stack([row, row])))
     with pytest.raises(ProtocolError, match="no result"):
         task.result()
-    task.tell(Rows(row[None]))
+    task.tell(DenseRows(row[None]))
     with pytest.raises(ProtocolError, match="no row is expected"):
-        task.tell(Rows(row[None]))
+        task.tell(DenseRows(row[None]))
     with pytest.raises(ProtocolError, match="below the floor"):
         task.ask(Capacity(1, 1, 1))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie import EngineDrafter, GenerationParams, Grammar, LookupDrafter, PromptParams, SamplingParams, StopParams
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import Limits, ModelKind
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.sampler import Sampler
@@ -92,7 +92,7 @@ def twin(model, prompt: str, seed: int, sampling: SamplingParams, stopping: Stop
         before = b"".join(PIECES[t] for t in drawn)
         left = healed[len(before) :]
         allowed = agreeing(left) if left else [t for t in range(len(PIECES)) if t != EOS or not stopping.ignore_eog]
-        row = Rows(model.row(path)[None])
+        row = DenseRows(model.row(path)[None])
         sampler = Sampler(sampling, np.array(path, dtype=np.int32))
         token = sampler.draw(row, 0, uniform(seed, len(drawn)), allowed=np.array(allowed, dtype=np.int32)).token
         if left:
@@ -286,7 +286,7 @@ def test_a_deadline_inside_the_healed_bytes_leaves_no_text():
     context = np.array([BOS, 3], dtype=np.int32)
     spec = SampleSpec(context, PIECES, VOCABULARY.eog, 0, healed=HealedBytes(VOCABULARY, b" c"))
     task = SampleTask(spec)
-    task.tell(Rows(TableModel({("a",): {" ": 1.0}}).row(context)[None]))
+    task.tell(DenseRows(TableModel({("a",): {" ": 1.0}}).row(context)[None]))
     task.expire()
     assert (task.result().text, task.result().finish, task.n_tokens) == ("", "deadline", 1)
 

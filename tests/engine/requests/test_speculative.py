@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import load
-from selectrie.core.model import Rows
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
@@ -98,7 +98,7 @@ def test_the_comparison_of_guesses_can_fail():
 def test_a_guess_keeps_to_ask_and_tell():
     """Out of step it is refused."""
     task = GuessTask(PROMPT, max_tokens=2, depth=2, branching=1, barred=NO_ENDS)
-    row = Rows(HashModel(0).row(PROMPT)[None])
+    row = DenseRows(HashModel(0).row(PROMPT)[None])
     capacity = Capacity(1, 1, 1)
     with pytest.raises(ProtocolError, match="called again"):
         task.ask(capacity)

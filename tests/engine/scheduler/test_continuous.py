@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selectrie.core.model import Extension, Rows
+from selectrie.core.model import Extension
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
@@ -70,6 +71,9 @@ class Line:
             return None
         one = np.ones(1, dtype=np.bool_)
         return Ask(as_ids([len(self.told) - 1]), as_ids([2 + len(self.told) % 20]), one, one)
+
+    def reads(self) -> Reads:
+        return Reads.everything(1)
 
     def tell(self, rows: Rows) -> None:
         assert len(rows) == 1

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.model import Extension, Rows
+from selectrie.core.model import Extension
+from selectrie.core.rows import DenseRows, Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.scoring import row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.engine.scheduler.scheduler import Job, LogitsCache, Scheduler
+from selectrie.engine.scheduler.scheduler import Job, RowCache, Scheduler
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -89,11 +90,14 @@ class Walk:
             self._alive.remove(gone[-1])
         return gone
 
+    def reads(self) -> Reads:
+        return Reads.everything(len(self._expected))
+
     def tell(self, rows: Rows) -> None:
         assert len(rows) == len(self._expected)
         if self._fail_at is not None and self._left <= self._fail_at:
             raise ZeroDivisionError
-        self.log += [(self._paths[local], rows.logsumexp(i)) for i, local in enumerate(self._expected)]
+        self.log += [(self._paths[local], float(rows.logp(i, 0))) for i, local in enumerate(self._expected)]
 
     def result(self) -> list[tuple[tuple[int, ...], float]]:
         return self.log
@@ -339,6 +343,9 @@ class Stubborn(Walk):
     def ask(self, capacity: Capacity) -> Ask | None:
         return self._asks.pop(0) if self._asks else None
 
+    def reads(self) -> Reads:
+        return Reads.everything(1)
+
     def tell(self, rows: Rows) -> None:
         pass
 
@@ -559,9 +566,9 @@ def test_fail_all_never_raises() -> None:
 
 def test_row_cache_forgets_the_least_recently_used() -> None:
     """Bytes bound the cache."""
-    cache = LogitsCache(max_bytes=3 * 4 * 4)
+    cache = RowCache(max_bytes=3 * 4 * 4)
     for name in "abc":
-        cache.put(name.encode(), np.full(4, ord(name), dtype=np.float32))
+        cache.put(name.encode(), DenseRows(np.full((1, 4), ord(name), dtype=np.float32)))
     assert cache.get(b"a") is not None
-    cache.put(b"d", np.zeros(4, dtype=np.float32))
+    cache.put(b"d", DenseRows(np.zeros((1, 4), dtype=np.float32)))
     assert [cache.get(name.encode()) is None for name in "abcd"] == [False, True, False, False]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, IntArray, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.task import Ask
@@ -58,6 +58,9 @@ class Wide:
         n = min(self._n, capacity.rows)
         every = np.ones(n, dtype=np.bool_)
         return Ask(np.zeros(n, dtype=np.int32), np.arange(n, dtype=np.int32), every, every)
+
+    def reads(self) -> Reads:
+        return Reads.everything(self._n)
 
     def tell(self, rows: Rows) -> None:
         if self._failing is not None:

@@ -18,7 +18,8 @@ from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
+from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, ModelKind, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
@@ -180,7 +181,7 @@ class LlamaModel:
         wanted_entries = np.array(plan.entry, dtype=np.int64)[np.asarray(wanted, dtype=np.bool_)]
         return Extension(
             nodes=nodes,
-            rows=Rows(decoded.matrix, row[wanted_entries]),
+            rows=DenseRows(decoded.matrix, row[wanted_entries]),
             rows_evaluated=n_rows,
             rows_repeated=n_rows - plan.n_new,
             rows_padded=decoded.padding,

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allowed_ids, is_any
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.decoding.healed_mass import HealedMass
@@ -39,10 +39,17 @@ class AutomatonTask(TaskBase[list[int], R]):
         self._live = HeldNodes(self._tree)
         self._healing = HealedMass(spec.vocabulary, spec.healed)
 
+    def _reads(self, nodes: list[int]) -> Reads:
+        return Reads.concatenated([self._row_reads(node) for node in nodes])
+
     def _read(self, nodes: list[int], rows: Rows) -> None:
         for i, node in enumerate(nodes):
             self._tree.evaluated[node] = True
             self._read_row(node, rows, i)
+
+    @abstractmethod
+    def _row_reads(self, node: int) -> Reads:
+        """Return what `_read_row` reads of a node's row."""
 
     @abstractmethod
     def _read_row(self, node: int, rows: Rows, i: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allows
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonTask
 from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths
@@ -196,6 +196,15 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             elif node in bounds and node not in planned:
                 self._open.put_back(node, bounds[node], prefix)
         return ask, expected
+
+    def _row_reads(self, node: int) -> Reads:
+        source, ranks = self._again.get(node, (node, None))
+        ids = self._ids_after(source)
+        if ranks is not None:
+            return Reads.of_row(ids)
+        masses, tops = [self._spec.vocabulary.eog], [(N_TOP_TOKENS, None)] if node == ROOT else []
+        reads = Reads.of_row(ids, masses=masses, tops=tops)
+        return reads if self._is_ready else reads.joined(self._healing.reads())
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row: the node's end, its children, and the healed bytes."""

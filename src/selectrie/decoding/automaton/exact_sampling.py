@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonTask
 from selectrie.decoding.automaton.finished import FinishedPath
@@ -269,6 +269,14 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     def _conditional(self, text: FinishedPath, log_heal: float) -> FinishedPath:
         """Return the text with a log-probability conditional on the healed bytes."""
         return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
+
+    def _row_reads(self, node: int) -> Reads:
+        is_healing = node == self._healing.waiting
+        if is_healing and node != ROOT:
+            return self._healing.reads()
+        masses = [] if node in self._again else [self._spec.vocabulary.eog]
+        reads = Reads.of_row(self._ids_after(self._again.get(node, node)), masses=masses)
+        return reads.joined(self._healing.reads()) if is_healing else reads
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read one row."""

@@ -7,15 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
-
-_AHEAD = 4
-"""How many times more tokens of the whole vocabulary are tried first.
-
-Only if too few of them are allowed are the allowed tokens gathered.
-"""
-
 
 Follower = tuple[int, float, float]
 """A token, its log-probability, and its log-probability minus its penalty."""
@@ -29,6 +22,8 @@ class Candidates:
     read of it costs a partition. Tokens of probability 0 do not appear.
 
     Args:
+        n_looked: How many tokens are looked up at first, and at most; those of
+            `penalty` come in addition.
         penalty: Nats subtracted from some tokens, for the order only.
     """
 
@@ -37,26 +32,27 @@ class Candidates:
         rows: Rows,
         i: int,
         allowed: BoolArray | IntArray,
-        at_first: int,
+        n_looked: tuple[int, int],
         penalty: Mapping[int, float] | None = None,
     ) -> None:
         self._rows, self._i, self._allowed = rows, i, allowed
-        self._n, self._penalty = max(1, at_first), penalty or {}
+        self._n, self._n_max = max(1, n_looked[0]), max(1, n_looked[1])
+        self._penalty = penalty or {}
 
     def __iter__(self) -> Iterator[Follower]:
-        n, n_read = self._n, 0
+        n, n_read = min(self._n, self._n_max), 0
         while True:
             tokens, logp, value, is_all = self._best(n)
             yield from zip(tokens[n_read:].tolist(), logp[n_read:].tolist(), value[n_read:].tolist(), strict=True)
-            if is_all:
+            if is_all or n == self._n_max:
                 return
-            n_read, n = len(tokens), 2 * n
+            n_read, n = len(tokens), min(2 * n, self._n_max)
 
     def _best(self, n: int) -> tuple[IntArray, FloatArray, FloatArray, bool]:
         """Return the best n with logp and value, and whether these are all."""
         # That many are enough: a penalty moves only its own token back.
         n_looked = n + len(self._penalty)
-        tokens, logp = best_allowed(self._rows, self._i, n_looked, self._allowed)
+        tokens, logp = self._rows.top(self._i, n_looked, self._allowed)
         is_all = len(tokens) < n_looked
         if not self._penalty:
             return tokens, logp, logp, is_all
@@ -64,21 +60,6 @@ class Candidates:
         order = np.lexsort((tokens, -value))
         order = order if is_all else order[:n]
         return tokens[order], logp[order], value[order], is_all
-
-
-def best_allowed(rows: Rows, i: int, n: int, allowed: BoolArray | IntArray) -> tuple[IntArray, FloatArray]:
-    """Return the n most probable allowed tokens of a row and their log-probabilities.
-
-    They are as `Rows.top` gives them. A few times as many of the whole vocabulary are
-    tried first. If enough of those are allowed, they are the result, and the allowed
-    tokens need not be gathered.
-    """
-    if allowed.dtype == np.bool_:
-        tokens, logp = rows.top(i, _AHEAD * n)
-        may = allowed[tokens]
-        if np.count_nonzero(may) >= n:
-            return tokens[may][:n], logp[may][:n]
-    return rows.top(i, n, allowed)
 
 
 class CandidateQueue:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allows, is_any
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.decoding.beam.candidates import Candidates, Follower
 from selectrie.decoding.beam.hypotheses import Key
@@ -103,6 +103,11 @@ class BeamExpander:
                 return node
         return self.tree.add_beside(parent, token, logp)
 
+    @property
+    def joins_all(self) -> bool:
+        """Return whether `joins` is always true."""
+        return self._spec.may_be_adjacent is None and self._spec.may_start is None
+
     def joins(self, parent: int, token: int) -> bool:
         """Return whether the tokenizer may write this token after the path's last one.
 
@@ -125,12 +130,29 @@ class BeamExpander:
         """Return whether anything after the path has to be read."""
         return node in self.carries or (self._spec.terminator == "eog" and node in self.ends)
 
+    def reads(self, node: int, at_most: int) -> Reads:
+        """Return what `followers` reads of the row of a path.
+
+        Args:
+            at_most: How many tokens are looked up at most, those with a penalty
+                included.
+        """
+        if node not in self.carries:
+            return Reads(1)
+        if self._spec.beam.expand is not None:
+            return Reads.everything(1)
+        return Reads.of_row(tops=[(at_most, self._automaton.allowed(self.tree.state[node]))])
+
     def followers(
-        self, node: int, rows: Rows, i: int, at_first: int, penalty: Mapping[int, float]
+        self, node: int, rows: Rows, i: int, n_looked: tuple[int, int], penalty: Mapping[int, float]
     ) -> Iterator[Follower]:
         """Return what may follow a path by its row i, best first.
 
         Those are the tokens that the automaton and `expand` allow.
+
+        Args:
+            n_looked: How many tokens are looked up at first, and at most.
+            penalty: As for `Candidates`.
         """
         if node not in self.carries:
             return iter(())
@@ -139,7 +161,7 @@ class BeamExpander:
             if node not in self._chosen:
                 self._chosen[node] = self._expanded(self._spec.beam.expand, node, rows, i, allowed)
             allowed = self._chosen[node]
-        return iter(Candidates(rows, i, allowed, at_first, penalty))
+        return iter(Candidates(rows, i, allowed, n_looked, penalty))
 
     def _expanded(
         self,

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
 from selectrie.decoding.beam.candidates import CandidateQueue, Follower
 from selectrie.decoding.beam.expansion import BeamExpander
@@ -134,6 +134,31 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         resting = list(self._early) if is_healing else [node for node in self._rows if node in self._grown.carries]
         return self._held.plan(self._waiting, self._tree.evaluated, capacity, resting)
 
+    def _reads(self, nodes: list[int]) -> Reads:
+        return Reads.concatenated([self._row_reads(node) for node in nodes])
+
+    def _row_reads(self, node: int) -> Reads:
+        masses = [self._spec.vocabulary.eog] if node in self._grown.ends else []
+        reads = Reads.of_row(masses=masses)
+        if node == self._healing.waiting:
+            reads = reads.joined(self._healing.reads())
+        if node == self._greedy and not self._grown.joins_all:
+            return reads.joined(Reads.everything(1))
+        n_most = max(self._n_most(group.width) for group in self._groups)
+        n_penalties = len(self._groups) * n_most if self._beam.diversity else 0
+        return reads.joined(self._grown.reads(node, n_most + n_penalties))
+
+    def _n_ends(self, width: int) -> int:
+        """Return how many paths a group of this width may finish in a step."""
+        return max(width, self._beam.n)
+
+    def _n_most(self, width: int) -> int:
+        """Return how many tokens after a path a step of such a group looks up at most.
+
+        One more is looked up for each that is taken out of the queue.
+        """
+        return _MAX_LOOKED_AT * (width + self._n_ends(width)) + 1
+
     def _may_carry(self, node: int) -> bool:
         return node in self._grown.carries or node == self._healing.waiting
 
@@ -226,10 +251,11 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         depth = tree.depth[group.beam[0]] + 1
         n_text = min(tree.n_text[node] for node in group.beam)
         next_best = CandidateQueue(
-            (tree.logp[node], tree.rank[node], node, self._followers(node, width, penalty)) for node in group.beam
+            (tree.logp[node], tree.rank[node], node, self._followers(node, (width, self._n_most(width)), penalty))
+            for node in group.beam
         )
         max_penalty = max(penalty.values(), default=0.0)
-        max_ends = max(width, self._beam.n)
+        max_ends = self._n_ends(width)
         taken: list[int] = []
         kept: list[int] = []
         for _ in range(_MAX_LOOKED_AT * (width + max_ends)):
@@ -253,9 +279,9 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         group.beam = [node for node in kept if grown.needs_row(node)]
         return taken
 
-    def _followers(self, node: int, at_first: int, penalty: Mapping[int, float]) -> Iterator[Follower]:
+    def _followers(self, node: int, n_looked: tuple[int, int], penalty: Mapping[int, float]) -> Iterator[Follower]:
         rows, i = self._rows[node]
-        return self._grown.followers(node, rows, i, at_first, penalty)
+        return self._grown.followers(node, rows, i, n_looked, penalty)
 
     def _follow_greedy(self) -> None:
         """Extend masked greedy decoding by one token, or end it.
@@ -268,7 +294,9 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             return
         rows, i = self._rows[node]
         end = rows.log_mass(i, self._spec.vocabulary.eog) if node in self._grown.ends else -np.inf
-        best = next((f for f in self._followers(node, 1, {}) if self._grown.joins(node, f[0])), None)
+        n_most = 1 if self._grown.joins_all else self._spec.vocabulary.n_tokens
+        followers = self._followers(node, (1, n_most), {})
+        best = next((f for f in followers if self._grown.joins(node, f[0])), None)
         if node in self._grown.ends and (best is None or end > best[1]):
             self._greedy_end, self._greedy_end_logp = node, end if self._spec.terminator == "eog" else 0.0
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows, TopTokens
 from selectrie.core.types import NO_NODE, Capacity, IntArray
 from selectrie.decoding.task import Ask, TaskBase
 
@@ -27,6 +27,7 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         self._depth = min(depth, -(-max_tokens // self._branching))
         floor = Capacity(rows=self._branching, nodes=self._branching * (self._depth - 1), sequences=self._branching)
         super().__init__(prompt, floor, [NO_NODE])
+        self._n_tops = self._branching + len(barred)
         self._parents: list[int] = []
         self._tokens: list[int] = []
         self._joint: list[float] = []
@@ -54,10 +55,13 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
         )
         return ask, self._frontier
 
+    def _reads(self, guesses: list[int]) -> Reads:
+        return Reads(len(guesses), tops=tuple(TopTokens(i, self._n_tops) for i in range(len(guesses))))
+
     def _read(self, guesses: list[int], rows: Rows) -> None:
         candidates: list[tuple[float, int, int]] = []
         for i, parent in enumerate(guesses):
-            ids, logp = rows.top(i, self._branching + len(self._barred))
+            ids, logp = rows.top(i, self._n_tops)
             so_far = 0.0 if parent == NO_NODE else self._joint[parent]
             free = ~np.isin(ids, self._barred)
             candidates += [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Rows
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
 from selectrie.decoding.sampling.stability import could_change

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from selectrie.core.automaton import Automaton, is_any
-from selectrie.core.model import Rows
+from selectrie.core.rows import Rows
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.decoding.sampling.detokenizer import IncrementalDetokenizer
 from selectrie.errors import ProtocolError

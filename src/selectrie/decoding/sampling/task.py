@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import Capacity, FloatArray, IntArray
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.draft_tree import Drafter, DraftLimits, DraftTree
@@ -271,6 +271,9 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         if self._spec.drafter is None or fits.is_empty:
             return DraftTree()
         return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.max_tokens), fits, self._ends)
+
+    def _reads(self, last: _LastAsk) -> Reads:
+        return Reads.everything(len(last))
 
     def _read(self, last: _LastAsk, rows: Rows) -> None:
         """Draw from the first row, and go on as long as what is drawn was guessed."""

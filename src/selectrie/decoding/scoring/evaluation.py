@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows, TokenSet, TopTokens
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.terminators import longest_prefix_owner
@@ -156,6 +156,37 @@ class TrieReader:
         shift = starts - np.cumsum(counts) + counts
         return self.trie.child[np.arange(len(owner)) + shift[owner]], owner
 
+    def reads(self, nodes: IntArray) -> Reads:
+        """Return what `read` reads of the rows of `nodes`, int32[n]."""
+        trie, needs = self.trie, self.needs
+        children, owner = self.children(nodes)
+        owners, ids = [owner], [trie.token[children]]
+        if self._reads_eog:
+            indices, n_eog = np.flatnonzero(needs.eog[nodes]), len(needs.eog_ids)
+            owners.append(np.repeat(indices, n_eog))
+            ids.append(np.tile(needs.eog_ids, len(indices)))
+        rests = np.flatnonzero(needs.rest[nodes]).tolist() if self._reads_rest else []
+        best = [] if needs.best is None else np.flatnonzero(needs.best[nodes]).tolist()
+        tops = [TopTokens(index, 1) for index in best]
+        if self._reads_top(nodes):
+            tops.append(TopTokens(0, TOP_TOKENS))
+        return Reads(
+            len(nodes),
+            np.concatenate(owners),
+            np.concatenate(ids),
+            masses=tuple(
+                TokenSet(index, observed)
+                for node, observed in needs.observe
+                for index in np.flatnonzero(nodes == node).tolist()
+            ),
+            rests=tuple(TokenSet(index, trie.token[trie.children(int(nodes[index]))]) for index in rests),
+            tops=tuple(tops),
+        )
+
+    def _reads_top(self, nodes: IntArray) -> bool:
+        """Return whether the first of these rows is the root's, not read before."""
+        return len(nodes) > 0 and bool(nodes[0] == ROOT) and not self.evaluated[ROOT]
+
     def read(self, nodes: IntArray, rows: Rows) -> None:
         """Read the rows of `nodes`, in order, each node once.
 
@@ -164,7 +195,7 @@ class TrieReader:
         if len(nodes) == 0:
             return
         # Every row is checked before anything changes.
-        rows.logp(np.arange(len(nodes)), 0)
+        rows.check()
         children, owner = self.children(nodes)
         self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
         if self._reads_eog:
@@ -183,7 +214,7 @@ class TrieReader:
         if self.needs.best is not None:
             for index in np.flatnonzero(self.needs.best[nodes]).tolist():
                 self.best_token[nodes[index]] = rows.top(index, 1)[0][0]
-        if not self.evaluated[ROOT] and nodes[0] == ROOT:
+        if self._reads_top(nodes):
             self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
         self.evaluated[nodes] = True
         self.n_evaluated += len(nodes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.decoding.held_nodes import BATCH_MULTIPLE, HeldNodes
@@ -94,6 +94,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         self._n_required = needs.n_rows
         self._waves = DepthFirstFallback(trie, needs, self._reader, self._live, carries=carries, depth=floor.nodes)
         self._greedy = ROOT
+
+    def _reads(self, nodes: IntArray) -> Reads:
+        return self._reader.reads(nodes)
 
     def _read(self, nodes: IntArray, rows: Rows) -> None:
         if len(nodes) == 0:

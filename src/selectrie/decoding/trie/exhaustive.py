@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectrie.core.model import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.scoring import RowNeeds, TrieEvaluation, TrieReader
@@ -26,6 +26,9 @@ class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
 
     def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         return self._windows.next_window(capacity)
+
+    def _reads(self, nodes: IntArray) -> Reads:
+        return self._reader.reads(nodes)
 
     def _read(self, nodes: IntArray, rows: Rows) -> None:
         self._reader.read(nodes, rows)

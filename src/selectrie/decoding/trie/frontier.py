@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.model import Rows
+from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
 from selectrie.decoding.held_nodes import BATCH_MULTIPLE

@@ -15,7 +15,8 @@ from types import TracebackType
 
 import numpy as np
 
-from selectrie.core.model import Model, Rows
+from selectrie.core.model import Model
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
@@ -187,7 +188,7 @@ class _Evaluation:
         nodes[windows.next_local - len(made) : windows.next_local] = made
         if model.limits.kind.is_recurrent:  # only the end of a long path needs a state
             _forget(model, nodes, windows.spent)
-        self._edges.read(scored, rows)
+        self._edges.read(scored, rows.fetch(lambda: self._edges.reads(scored)))
         self._rows_evaluated += len(made)
         self._next = None
         return True
@@ -308,6 +309,11 @@ class _EdgeReader:
         self._trie, self._reader = trie, TrieReader(trie, row_needs(trie, "none"))
         self.edge_logp: FloatArray = np.full(len(trie), np.nan)
         self.greedy: BoolArray = np.zeros(len(trie), dtype=np.bool_)
+
+    def reads(self, nodes: IntArray) -> Reads:
+        """Return what `read` reads of the rows of `nodes`."""
+        children, owner = self._reader.children(nodes)
+        return Reads(len(nodes), owner, self._trie.token[children], best=True)
 
     def read(self, nodes: IntArray, rows: Rows) -> None:
         """Read the rows of `nodes`, in order."""

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from selectrie.core.model import Extension, Model, Rows
+from selectrie.core.model import Extension, Model
+from selectrie.core.rows import Rows
 from selectrie.core.types import Capacity, Cost
 from selectrie.engine.scheduler.job import BatchPart, Job
 from selectrie.engine.scheduler.node_table import as_ids

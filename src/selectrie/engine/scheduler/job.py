@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.model import Rows
-from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray, LogitArray
+from selectrie.core.rows import Reads, Rows
+from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
 from selectrie.engine.scheduler.outcome import Outcome
@@ -82,9 +82,15 @@ class BatchPart:
 class RowCollector:
     """Collects the rows of an ask that is evaluated in several calls."""
 
-    def __init__(self, wanted: BoolArray) -> None:
-        """Start without rows; `wanted` is bool[n], the wanted rows of the whole ask."""
-        self._wanted, self._missing = wanted, len(wanted)
+    def __init__(self, wanted: BoolArray, reads: Callable[[], Reads]) -> None:
+        """Start without rows.
+
+        Args:
+            wanted: bool[n], the wanted rows of the whole ask.
+            reads: Returns what the task reads of them.
+        """
+        self._wanted, self._missing, self._reads = wanted, len(wanted), reads
+        self._number = np.cumsum(wanted) - 1
         self._parts: list[Rows] = []
         self._order: list[NDArray[np.int64]] = []
 
@@ -96,12 +102,14 @@ class RowCollector:
         """
         self._missing -= len(elements)
         if not self._missing and not self._parts:
-            return rows
-        self._parts.append(rows.copy())
-        self._order.append(np.array([element for element in elements if self._wanted[element]], dtype=np.int64))
+            return rows.fetch(self._reads)
+        chosen = np.array(elements, dtype=np.int64)
+        numbers = self._number[chosen[self._wanted[chosen]]]
+        self._parts.append(rows.fetch(lambda: self._reads().take(numbers)).copy())
+        self._order.append(numbers)
         if self._missing:
             return None
-        return Rows.stack(self._parts).take(np.argsort(np.concatenate(self._order)))
+        return self._parts[0].stacked(self._parts[1:]).take(np.argsort(np.concatenate(self._order)))
 
 
 class Job:
@@ -167,7 +175,7 @@ class Job:
     def begin(self, ask: Ask, *, is_recurrent: bool) -> list[int]:
         """Start an ask; return the nodes to release for it."""
         gone = self.rows.apply_ask(ask)
-        self.ask, self.collector, self.narrow = ask, RowCollector(ask.wanted), False
+        self.ask, self.collector, self.narrow = ask, RowCollector(ask.wanted, self.task.reads), False
         if is_recurrent:
             self.runs = LinearRuns(self.rows, ask)
             for row in ask.spent.tolist():
@@ -240,27 +248,28 @@ class Job:
         self.future.set_exception(error)
 
 
-class LogitsCache:
-    """A cache of logits rows by token path, least recently used first out.
+class RowCache:
+    """A cache of single rows by token path, least recently used first out.
 
     The path alone determines the row.
     """
 
     def __init__(self, max_bytes: int = ROW_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._rows: OrderedDict[bytes, LogitArray] = OrderedDict()
+        self._rows: OrderedDict[bytes, Rows] = OrderedDict()
         self._bytes = 0
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._rows
 
-    def get(self, key: bytes) -> LogitArray | None:
+    def get(self, key: bytes) -> Rows | None:
         row = self._rows.get(key)
         if row is not None:
             self._rows.move_to_end(key)
         return row
 
-    def put(self, key: bytes, row: LogitArray) -> None:
+    def put(self, key: bytes, row: Rows) -> None:
+        """Add a copy of a row, unless there is one or it is larger than the cache."""
         if key in self._rows or row.nbytes > self._max_bytes:
             return
         self._rows[key] = row.copy()

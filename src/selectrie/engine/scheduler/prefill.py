@@ -7,9 +7,10 @@ from itertools import groupby
 
 import numpy as np
 
-from selectrie.core.model import Model, Rows
+from selectrie.core.model import Model
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, IntArray
-from selectrie.engine.scheduler.job import BatchPart, Job, LogitsCache
+from selectrie.engine.scheduler.job import BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 
 PREFILL_ROWS = 128
@@ -107,7 +108,7 @@ def find_cursor(model: Model, job: Job) -> None:
         model.release(as_ids([before]))
 
 
-def prefill_part(model: Model, row_cache: LogitsCache, job: Job, n: int) -> BatchPart:
+def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> BatchPart:
     """Return a part with the next n tokens of the prompt, below the cursor."""
     want_row = not job.has_prompt_row
     parents = [job.cursor, *range(-1, -n, -1)]
@@ -123,9 +124,9 @@ def prefill_part(model: Model, row_cache: LogitsCache, job: Job, n: int) -> Batc
         job.cursor = NO_NODE
         job.rows.node[0] = nodes[-1]
         if want_row:
-            job.task.tell(rows)
+            job.task.tell(rows.fetch(job.task.reads))
             job.has_prompt_row = True
-            row_cache.put(job.key, rows.logits(0))
+            row_cache.put(job.key, rows)
 
     job.part = BatchPart(
         job,

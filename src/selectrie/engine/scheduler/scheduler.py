@@ -31,10 +31,10 @@ from copy import copy
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from selectrie.core.model import Model, Rows
+from selectrie.core.model import Model
 from selectrie.core.types import NO_NODE, Capacity
 from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
-from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, LogitsCache, SupportsDeadline
+from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, SupportsDeadline
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.prefill import PREFILL_ROWS, allocate_prefill, find_cursor, prefill_part
 from selectrie.errors import (
@@ -48,7 +48,7 @@ from selectrie.errors import (
     SelectrieError,
 )
 
-__all__ = ["ROW_CACHE_BYTES", "Job", "Load", "LogitsCache", "Scheduler"]
+__all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Scheduler:
         """
         self.model = model
         self._is_recurrent = model.limits.kind.is_recurrent
-        self.row_cache = LogitsCache(row_cache_bytes)
+        self.row_cache = RowCache(row_cache_bytes)
         self._prefill_rows, self._clock = prefill_rows, clock
         self._waiting: list[Job] = []
         self._active: deque[Job] = deque()
@@ -287,7 +287,7 @@ class Scheduler:
             row = self.row_cache.get(job.key)
             if row is None:
                 return None
-            job.task.tell(Rows(row[None]))
+            job.task.tell(row.fetch(job.task.reads))
             job.has_prompt_row = True
             if job.on_step is not None:  # a stream has its first token before any call
                 job.on_step()
