@@ -84,15 +84,16 @@ def test_states_that_a_failure_took_are_evaluated_again(model_of, kind):
         with pytest.raises(DecodeError):
             fan(model, int(leaves.nodes[0]), [90, 91, 92])
         model.set_abort_callback(None)
-        for parent, path, n_lost in (
-            (leaves.nodes[1], (*range(60, 80), 81), 21),
-            (prompt.nodes[-1], (*range(60, 80),), 0),
-            (leaves.nodes[0], (*range(60, 80), 80), 1),
-            (ROOT, (), 0),
+        for parent, path, n_lost, n_states in (
+            (leaves.nodes[1], (*range(60, 80), 81), 21, 2),
+            (prompt.nodes[-1], (*range(60, 80),), 0, 0),
+            (leaves.nodes[0], (*range(60, 80), 80), 1, 1),
+            (ROOT, (), 0, 0),
         ):
             got = fan(model, int(parent), [95])
             np.testing.assert_allclose(logp(got.rows, 0), twin.row((*path, 95)), rtol=0, atol=row_nats(model_of(kind)))
             assert (got.rows_evaluated, got.rows_repeated) == (n_lost + 1, n_lost)
+            assert got.n_programs == n_states + 1  # a decode for each state
         assert model.match_prefix(ints(*range(60, 80), 81)) == (leaves.nodes[1], 21)
 
 
@@ -128,6 +129,7 @@ def test_ways_that_part_where_no_state_was_kept_are_evaluated_once(model_of, kin
         model.set_abort_callback(None)
         got = model.extend(*call)
         assert (got.rows_evaluated, got.rows_repeated) == (20 + 6 + 4, 20 + 6)
+        assert got.n_programs == 4 + 3 + 1  # leaves, forks, and the call
         for i, (_, tokens) in enumerate(leaves):
             np.testing.assert_allclose(
                 logp(got.rows, i), twin.row((*tokens, 95 + i)), rtol=0, atol=row_nats(model_of(kind))

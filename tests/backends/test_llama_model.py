@@ -9,7 +9,7 @@ import pytest
 
 from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
 from selectrie.backends.llama_cpp.sequences_attention import AttentionSequences
-from selectrie.core.types import ROOT, ModelKind, Precision
+from selectrie.core.types import ROOT, BatchSizes, CallCost, ModelKind, Precision
 from selectrie.errors import CapacityError, ClosedError, NodeError, OptionError, ProtocolError, TokenRangeError
 from tests.support.llama_twin import SinglePath
 from tests.support.llama_work import KINDS, Work, chain, fan, flags, ints, logp
@@ -324,19 +324,21 @@ def test_which_rows_are_wanted_moves_no_bit(tiny_model):
 def test_the_granule_is_set_while_the_tree_is_empty(any_model):
     """A self-check may find another batch_multiple; calls are filled up to it, and limits follow."""
     with opened(any_model, n_batch=64) as model:
-        assert model.batch_multiple == 8
-        model.batch_multiple = 32
+        assert model.limits.batch_sizes == BatchSizes(8)
+        assert model.limits.call_cost == CallCost(256, 16, 1, 128)
+        model.set_batch_multiple(32)
         got = chain(model, ROOT, [5])
-        assert got.rows_padded == 31
+        assert (got.rows_padded, got.n_programs) == (31, 1)
         with pytest.raises(ProtocolError, match="1 nodes"):
-            model.batch_multiple = 8
+            model.set_batch_multiple(8)
         model.release(got.nodes, forget=True)
-        model.batch_multiple = 24
-        assert model.limits.rows_per_call == 48
+        model.set_batch_multiple(24)
+        assert (model.limits.rows_per_call, model.limits.batch_sizes.multiple) == (48, 24)
         with pytest.raises(OptionError):
-            model.batch_multiple = 65
+            model.set_batch_multiple(65)
     with opened(any_model, precision=Precision.FAST) as fast:
-        assert fast.batch_multiple == 1
+        assert fast.limits.batch_sizes == BatchSizes(1)
+        assert fast.limits.call_cost == CallCost(256, 64, 64, 128)
         assert chain(fast, ROOT, [5]).rows_padded == 0
         assert fast.identity.precision == "fast"
         rows = chain(fast, ROOT, range(5, 25)).rows
@@ -364,9 +366,9 @@ def test_a_solo_model_gives_the_same_bits_whatever_the_model_holds(model):
     crowd = np.concatenate([crowd.nodes, fan(model, int(crowd.nodes[-1]), range(30, 60)).nodes])
     np.testing.assert_array_equal(solo_rows(), before)
     model.release(crowd, forget=True)
-    model.batch_multiple = 1
+    model.set_batch_multiple(1)
     with model.new_context(8) as solo:
-        assert solo.batch_multiple == 1
+        assert solo.limits.batch_sizes.multiple == 1
         model.close()
         chain(solo, ROOT, [5])
     with pytest.raises(ClosedError):

@@ -34,15 +34,14 @@ class Switching(FakeModel):
 
     def extend(self, parents, tokens, wanted, keep):
         extension = super().extend(parents, tokens, wanted, keep)
-        padded = -(-len(tokens) // self.batch_multiple) * self.batch_multiple
-        if padded >= self.threshold:
+        if self.limits.batch_sizes.padded(len(tokens)) >= self.threshold:
             for i in range(len(extension.rows)):
                 extension.rows.logits(i)[::2] += 0.01
         return extension
 
     def new_context(self, nodes, *args):
         other = Switching(self.threshold)
-        other.batch_multiple = self.batch_multiple
+        other.set_batch_multiple(self.limits.batch_sizes.multiple)
         return other
 
 

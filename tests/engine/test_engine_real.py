@@ -433,7 +433,7 @@ class Rounding(HashModel):
 
     def new_context(self, nodes, *args):
         model = Rounding(1, vocabulary=self.vocabulary)
-        model.batch_multiple = self.batch_multiple
+        model.set_batch_multiple(self.limits.batch_sizes.multiple)
         return model
 
 

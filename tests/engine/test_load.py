@@ -151,7 +151,7 @@ def test_what_a_self_check_says_is_plausible(tiny_model):
     for shape in ("tiny", "recurrent"):
         path = tiny_model("f32", shape=shape, seed=8)
         with open_model(path, LlamaOptions(n_ctx=64, n_batch=16, n_threads=1)) as model:
-            batch_multiple = model.batch_multiple
+            batch_multiple = model.limits.batch_sizes.multiple
             still = SelfCheck(batch_multiple, 0.0, MARGIN * MIN_MOVE, 80)
             assert is_plausible(still, model.limits)
             assert not is_plausible(replace(still, batch_multiple=9 - batch_multiple), model.limits)

@@ -10,9 +10,12 @@ import pytest
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.rows import DenseRows
+from selectrie.core.types import BatchSizes, ModelKind, SelfCheck
 from selectrie.engine import precision_check
-from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, self_check
+from selectrie.engine.engine import Engine
+from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, is_plausible, self_check
 from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
 from tests.support.measured import CEILING_NATS
 
 
@@ -26,7 +29,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
         check = self_check(model)
         room, limits = model.capacity(), model.limits
         assert (room.nodes, room.sequences) == (limits.nodes, limits.sequences)
-        assert check.batch_multiple == model.batch_multiple == (1 if limits.kind.is_recurrent else 8)
+        assert check.batch_multiple == limits.batch_sizes.multiple == (1 if limits.kind.is_recurrent else 8)
         assert check.tolerance / max(check.moved, MIN_MOVE) in (MARGIN, MARGIN_RARE)
         assert check.moved <= CEILING_NATS.get(shape, CEILING_NATS["f32"])
         assert check.n_rows >= 80
@@ -76,7 +79,7 @@ def test_a_run_is_cut_into_calls_by_turns(sizes, calls):
 class TwoKernels(HashModel):
     """Calls of `odd` rows give other rows than calls of any other size."""
 
-    odd, batch_multiple = 0, 1
+    odd = 0
 
     def extend(self, *args):
         extension = super().extend(*args)
@@ -86,7 +89,8 @@ class TwoKernels(HashModel):
 
     def new_context(self, nodes, *args):
         model = TwoKernels(1)
-        model.odd, model.batch_multiple = self.odd, self.batch_multiple
+        model.odd = self.odd
+        model.set_batch_multiple(self.limits.batch_sizes.multiple)
         return model
 
 
@@ -96,3 +100,53 @@ def test_a_call_of_other_kernels_is_seen(odd, batch_multiple):
     model = TwoKernels(1)
     model.odd = odd
     assert self_check(model).batch_multiple == batch_multiple
+
+
+FIXED = BatchSizes.fixed({1: 0.002, 8: 0.003, 64: 0.015})
+
+
+class TwoPrograms(HashModel):
+    """The rows of calls that use the largest program are other ones."""
+
+    moves = 0.0
+
+    def extend(self, *args):
+        extension = super().extend(*args)
+        if self.program_sizes[-1] != 64 or not len(extension.rows):
+            return extension
+        rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
+        rows[:, ::2] += np.float32(self.moves)
+        return replace(extension, rows=DenseRows(rows))
+
+    def new_context(self, nodes, *args):
+        model = TwoPrograms(1, limits=self.limits)
+        model.moves = self.moves
+        return model
+
+
+@pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
+@pytest.mark.parametrize("moves", [0.0, 0.01])
+def test_fixed_batch_sizes_are_measured_as_they_are(monkeypatch, kind, moves):
+    """No multiple is tried or set, and the layouts show how far programs of different sizes move a row."""
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 200)
+    model = TwoPrograms(1, limits=replace(WIDE, kind=kind, batch_sizes=FIXED))
+    model.moves = moves
+    check = self_check(model)
+    assert check.batch_multiple == 0
+    assert model.limits.batch_sizes == FIXED
+    assert (check.moved > 0.001) == (moves > 0)
+    assert check.tolerance / max(check.moved, MIN_MOVE) in (MARGIN, MARGIN_RARE)
+    assert is_plausible(check, model.limits)
+    for multiple in (1, 8):
+        assert not is_plausible(replace(check, batch_multiple=multiple), model.limits)
+    assert not is_plausible(check, replace(model.limits, batch_sizes=BatchSizes(8)))
+
+
+@pytest.mark.parametrize("batch_multiple", [0, 8])
+def test_a_check_sets_no_multiple_where_sizes_are_fixed(batch_multiple):
+    """An engine takes the check that it is given, and leaves the model as it is."""
+    model = HashModel(1, limits=replace(WIDE, batch_sizes=FIXED))
+    check = SelfCheck(batch_multiple, 0.0, MARGIN * MIN_MOVE, 80)
+    with Engine(model, check=check) as engine:
+        assert engine.self_check == check
+        assert engine.limits.batch_sizes == FIXED

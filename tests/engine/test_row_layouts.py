@@ -83,7 +83,7 @@ class Faulty(HashModel):
 
     def new_context(self, nodes, *args):
         model = type(self)(1, limits=self.limits)
-        model.is_hit, model.batch_multiple = self.is_hit, self.batch_multiple
+        model.is_hit = self.is_hit
         return model
 
 
@@ -113,7 +113,7 @@ FAULTS = {
     "a run of a whole text": is_run_of_a_text,
     "a unit": is_unit,
     "foreign cells": has_foreign_cells,
-    "no padding": lambda model, parents: model.batch_multiple == 1,
+    "no padding": lambda model, parents: model.limits.batch_sizes.multiple == 1,
 }
 NOT_FORKED = {("no padding", "recurrent"), ("a unit", "recurrent")}
 

@@ -57,14 +57,6 @@ class Recording:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.model, name)
 
-    @property
-    def batch_multiple(self) -> int:
-        return self.model.batch_multiple
-
-    @batch_multiple.setter
-    def batch_multiple(self, value: int) -> None:
-        self.model.batch_multiple = value
-
     def extend(self, parents, tokens, wanted, keep):
         """As the model, and every wanted row is remembered."""
         extension = self.model.extend(parents, tokens, wanted, keep)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from selectrie.core.rows import DenseRows
-from selectrie.core.types import ROOT, Limits, ModelKind
-from selectrie.errors import CapacityError, DecodeError
+from selectrie.core.types import ROOT, BatchSizes, Limits, ModelKind
+from selectrie.errors import CapacityError, DecodeError, OptionError, ProtocolError
 from selectrie.testing import HashModel, LawBroken, TableModel, check_model
 from selectrie.testing.fakes import WIDE
 
@@ -32,6 +33,23 @@ def test_fakes_keep_the_laws(kind, limits):
     assert report.worst_nats == 0
     assert min(report.rows_compared, report.calls, report.refusals) > 20
     check_model(lambda: TableModel({(): {"a": 1.0}}, limits=limits(kind)), seed=2, steps=40)
+
+
+SIZES = (BatchSizes(3), BatchSizes.fixed({1: 0.002, 4: 0.003, 9: 0.02}))
+
+
+@pytest.mark.parametrize("kind", tuple(ModelKind))
+@pytest.mark.parametrize("sizes", SIZES, ids=["multiple", "fixed"])
+def test_padded_fakes_keep_the_laws(kind, sizes):
+    """Calls filled up to a multiple, and calls split among programs of fixed sizes: every row to the bit."""
+    report = check_model(
+        lambda: HashModel(3, limits=replace(tight(kind), batch_sizes=sizes)),
+        seed=1,
+        steps=150,
+        fail_next=lambda model: model.fail_next(DecodeError("planned")),
+    )
+    assert report.worst_nats == 0
+    assert min(report.rows_compared, report.calls, report.refusals) > 20
 
 
 class Siblings(HashModel):
@@ -148,6 +166,57 @@ class MovingSolo(HashModel):
 
     def new_context(self, nodes):
         return HashModel(self.rows)
+
+
+class Unpadded(HashModel):
+    """Bug: says nothing of the rows that a call is filled up with."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        return replace(super().extend(parents, tokens, wanted, keep), rows_padded=0)
+
+
+class OneProgram(HashModel):
+    """Bug: counts a call as one program, however many it runs."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        return replace(super().extend(parents, tokens, wanted, keep), n_programs=1)
+
+
+class Lenient(HashModel):
+    """Bug: takes any multiple at any time, and ignores what it cannot use."""
+
+    def set_batch_multiple(self, value):
+        with suppress(OptionError, ProtocolError):
+            super().set_batch_multiple(value)
+
+
+class Eager(HashModel):
+    """Bug: a multiple that it refuses is set all the same."""
+
+    def set_batch_multiple(self, value):
+        try:
+            super().set_batch_multiple(value)
+        except (OptionError, ProtocolError):
+            self._limits = replace(self._limits, max_idle_rows=1)
+            raise
+
+
+class PlainSolo(HashModel):
+    """Bug: a solo model does not get the batch sizes."""
+
+    def new_context(self, nodes, *args):
+        return HashModel(3, limits=replace(self.limits, batch_sizes=BatchSizes()))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["multiple", "fixed"])
+@pytest.mark.parametrize("planted", [Unpadded, OneProgram, Lenient, Eager, PlainSolo])
+def test_wrong_batch_sizes_are_caught(planted, sizes):
+    """Each broken model breaks the law of batch sizes."""
+    with pytest.raises(LawBroken) as caught:
+        check_model(
+            lambda: planted(3, limits=replace(tight(ModelKind.ATTENTION), batch_sizes=sizes)), seed=1, steps=300
+        )
+    assert caught.value.law == 6
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.rows import DenseRows
-from selectrie.core.types import ROOT, Limits, ModelKind
+from selectrie.core.types import ROOT, BatchSizes, Limits, ModelKind
 from selectrie.errors import (
     CapacityError,
     ClosedError,
@@ -218,6 +218,54 @@ def test_failures_change_nothing():
     assert (model.contexts, model.capacity(), model.calls, model.rows) == before
     model.interrupt()
     assert extend(model, [node], [3]).rows_evaluated == 1
+
+
+def test_programs_of_fixed_sizes_share_a_call():
+    """A call is split and padded by the seconds that its programs take; one that fails half-way changes nothing."""
+    fixed = BatchSizes.fixed({1: 0.002, 4: 0.003})
+    model = HashModel(0, limits=replace(WIDE, batch_sizes=fixed))
+    first = extend(model, [ROOT, ~0, ~0, ~0, ~0], [BOS, 3, 4, 5, 6])
+    assert (first.rows_evaluated, first.rows_padded, first.n_programs) == (5, 0, 2)
+    assert (model.calls, model.call_sizes, model.program_sizes) == (1, [5], [4, 1])
+    second = extend(model, [int(first.nodes[0])] * 2, [7, 8])
+    assert (second.rows_evaluated, second.rows_padded, second.n_programs) == (2, 2, 1)
+    quiet = extend(model, [ROOT], [BOS], wanted=[0])
+    assert (quiet.rows_evaluated, quiet.rows_padded, quiet.n_programs) == (0, 0, 0)
+    assert model.new_context(8).limits.batch_sizes == fixed
+    with pytest.raises(OptionError, match="fixed"):
+        model.set_batch_multiple(8)
+
+    before = (model.contexts, model.capacity(), model.calls, model.rows)
+    n_programs = iter(range(2))
+    model.on_decode = lambda: model.interrupt() if next(n_programs) else None
+    with pytest.raises(DecodeInterrupted):
+        extend(model, [int(first.nodes[1])] * 5, [9, 10, 11, 12, 13])
+    assert next(n_programs, None) is None, "the second program was interrupted"
+    assert (model.contexts, model.capacity(), model.calls, model.rows) == before
+
+
+def test_a_multiple_fills_calls_up():
+    """It is set on an empty tree, within the rows of a call, and limits follow it."""
+    model = HashModel(0, limits=replace(WIDE, rows_per_call=30))
+    model.set_batch_multiple(8)
+    assert (model.limits.rows_per_call, model.limits.batch_sizes) == (24, BatchSizes(8))
+    call = extend(model, [ROOT, ~0], [BOS, 3])
+    assert (call.rows_padded, call.n_programs, model.program_sizes) == (6, 1, [8])
+    with pytest.raises(ProtocolError, match="2 nodes"):
+        model.set_batch_multiple(1)
+    model.release(call.nodes, forget=True)
+    for value in (0, 31):
+        with pytest.raises(OptionError, match="1 to 30"):
+            model.set_batch_multiple(value)
+    model.set_batch_multiple(1)
+    assert model.limits.rows_per_call == 30
+
+
+def test_a_model_that_cannot_be_interrupted_goes_on():
+    """An interrupt in the middle of a decode has no effect."""
+    model = HashModel(0, limits=replace(WIDE, can_interrupt=False))
+    model.on_decode = model.interrupt
+    assert extend(model, [ROOT], [BOS]).rows_evaluated == 1
 
 
 def test_cache_goes_leaf_first_when_room_is_needed():

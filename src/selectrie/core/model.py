@@ -9,6 +9,9 @@ Laws (checked on every back end by `testing.check_model`):
 4. Random interleavings of extend, release and eviction equal single-path evaluation.
 5. A call that cannot be done raises before anything has changed; a call that fails
    half-way leaves the tree as it was.
+6. A call runs as many programs, and occupies as many rows, as `limits.batch_sizes`
+   says; a recurrent-state model may evaluate runs apart. The multiple can be set while
+   the tree is empty, unless sizes are fixed.
 """
 
 from __future__ import annotations
@@ -37,6 +40,9 @@ class Extension:
         rows_evaluated: Number of distinct rows the model computed, without padding.
         rows_repeated: How many of these belong to nodes that existed already.
         rows_padded: Number of rows added to fill the call.
+        n_programs: Number of times the model ran: 0 if no rows were evaluated, else 1,
+            or more if the call was split among programs of fixed sizes or lost states
+            were computed again first.
         decode_s: Seconds spent inside the model. If no rows were evaluated, there was
             no decode.
     """
@@ -46,6 +52,7 @@ class Extension:
     rows_evaluated: int
     rows_repeated: int
     rows_padded: int
+    n_programs: int
     decode_s: float
 
 
@@ -54,14 +61,7 @@ class Model(Protocol):
 
     Node 0 is the empty context. Only `interrupt` is thread-safe; everything else must
     be called from the one thread that owns the model (`model_thread.ModelThread`).
-
-    Attributes:
-        batch_multiple: Every call is padded to a multiple of this number of rows, so
-            that a row does not depend on how many others are in its call (1 = no
-            padding). It may be set while the tree is empty; `new_context` passes it on.
     """
-
-    batch_multiple: int
 
     @property
     def vocabulary(self) -> Vocabulary: ...
@@ -74,6 +74,10 @@ class Model(Protocol):
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         """Evaluate new nodes below live nodes in **one** decode.
+
+        A model with fixed batch sizes runs one or more programs for it, as
+        `limits.batch_sizes` says. Parents come before their children, so a call may be
+        split anywhere.
 
         Either the whole call succeeds, or it raises and the tree is unchanged. A pair
         (parent, token) that exists already, or occurs twice in the call, is one node
@@ -97,6 +101,21 @@ class Model(Protocol):
             TokenRangeError: If a token does not exist.
             DecodeError: If the back end failed.
             DecodeInterrupted: After `interrupt`.
+        """
+        ...
+
+    def set_batch_multiple(self, value: int) -> None:
+        """Set `limits.batch_sizes.multiple`, while the tree is empty.
+
+        Every call is padded to a multiple of this number of rows, so that a row does
+        not depend on how many others are in its call. `new_context` passes it on.
+
+        Args:
+            value: From 1 (no padding) to the most rows that a call may have.
+
+        Raises:
+            OptionError: If the value is out of range, or batch sizes are fixed.
+            ProtocolError: If the tree holds nodes.
         """
         ...
 
@@ -144,7 +163,7 @@ class Model(Protocol):
         """Make the decode that is running now fail with `DecodeInterrupted`.
 
         That includes a decode of a `new_context` model. May be called from any thread,
-        and has no effect when idle.
+        and has no effect when idle, nor on a model that is not `limits.can_interrupt`.
         """
         ...
 

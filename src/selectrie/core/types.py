@@ -6,12 +6,17 @@ token paths, K beams, T tokens, B rows of one model call.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from selectrie.errors import OptionError
 
 IntArray: TypeAlias = NDArray[np.int32]
 OffsetArray: TypeAlias = NDArray[np.int64]
@@ -55,24 +60,182 @@ class Precision(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class BatchSizes:
+    """How many rows a model computes for a call of n rows.
+
+    A model whose shapes may vary runs each call as one program, whose rows are filled
+    up to a multiple of some number. A model with fixed shapes has one program for each
+    of a few sizes. It runs a call as the programs that hold its rows in the least time.
+
+    Attributes:
+        multiple: Number of rows of which every call is padded to a multiple; 1 = no
+            padding. It is 1 where sizes are fixed.
+        buckets: Pairs of the rows of a program and the seconds that one run of it
+            takes, ascending by rows. Empty where sizes are not fixed.
+
+    Raises:
+        OptionError: If a number of rows is not a positive integer or comes twice, if
+            seconds are not positive, or if both attributes are set.
+    """
+
+    multiple: int = 1
+    buckets: tuple[tuple[int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _is_count(self.multiple):
+            raise OptionError("multiple", self.multiple, "a whole number of at least 1")
+        if self.buckets and self.multiple != 1:
+            raise OptionError("multiple", self.multiple, "1 with fixed sizes, which are not padded to a multiple")
+        for rows, seconds in self.buckets:
+            if not _is_count(rows):
+                raise OptionError("buckets", rows, "programs of whole numbers of rows, at least 1")
+            if not (0 < seconds < math.inf):
+                raise OptionError("buckets", seconds, f"the seconds that a program of {rows} rows takes, above 0")
+        sizes = [rows for rows, _ in self.buckets]
+        if sizes != sorted(set(sizes)):
+            raise OptionError("buckets", sizes, "different numbers of rows, ascending")
+
+    @staticmethod
+    def fixed(seconds: Mapping[int, float]) -> BatchSizes:
+        """Return fixed sizes from the seconds that a program of each size takes.
+
+        Raises:
+            OptionError: If there is no program, or a number is not as it must be.
+        """
+        if not seconds:
+            raise OptionError("buckets", dict(seconds), "at least one program, as {rows: seconds}")
+        return BatchSizes(buckets=tuple(sorted(seconds.items())))
+
+    @property
+    def is_fixed(self) -> bool:
+        """Return whether there is one program for each of a few fixed sizes."""
+        return bool(self.buckets)
+
+    def programs(self, n_rows: int) -> tuple[int, ...]:
+        """Return the rows of each program that a call of `n_rows` rows runs.
+
+        The largest come first. Of fixed sizes, the programs take the least time in
+        sum, compared in whole nanoseconds. Ties go to fewer programs, then to fewer
+        rows. A call without rows runs no program.
+        """
+        if not self.is_fixed:
+            return (-(-n_rows // self.multiple) * self.multiple,) if n_rows else ()
+        first = _cheapest_programs(self.buckets, 1 << n_rows.bit_length())
+        sizes, left = [], n_rows
+        while left > 0:
+            sizes.append(first[left])
+            left -= first[left]
+        return tuple(sorted(sizes, reverse=True))
+
+    def padded(self, n_rows: int) -> int:
+        """Return how many rows a call of `n_rows` rows occupies, padding included."""
+        return sum(self.programs(n_rows))
+
+    def least_padded(self, min_rows: int, max_rows: int) -> int:
+        """Return the number of rows between two bounds that wastes the fewest rows.
+
+        Ties go to the smaller number. Rows up to `padded(min_rows)` take no longer
+        than `min_rows` do, so the answer is that number, or `max_rows` if that is
+        smaller.
+        """
+        return min(self.padded(min_rows), max_rows)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+@lru_cache(maxsize=64)
+def _cheapest_programs(buckets: tuple[tuple[int, float], ...], n_rows: int) -> tuple[int, ...]:
+    """Return the rows of one program of the cheapest set, for each number of rows.
+
+    The cheapest set for n rows is this program and the cheapest set for the rows that
+    it leaves over.
+
+    Returns:
+        int[n_rows + 1]. Element 0 is 0: no rows need no program.
+    """
+    # Total nanoseconds, programs and rows, in the order in which sets are compared. A
+    # further program adds the same to each of them, so parts of best sets are best.
+    best = [(0, 0, 0)]
+    first = [0]
+    programs = [(rows, round(seconds * 1e9)) for rows, seconds in reversed(buckets)]
+    for n in range(1, n_rows + 1):
+        totals = []
+        for rows, nanoseconds in programs:
+            rest = best[max(0, n - rows)]
+            totals.append((rest[0] + nanoseconds, rest[1] + 1, rest[2] + rows))
+        cheapest = min(totals)
+        best.append(cheapest)
+        first.append(programs[totals.index(cheapest)][0])
+    return tuple(first)
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What decides into how many calls work is cut.
+
+    The numbers change how long work takes, and the last bits of its results.
+
+    Attributes:
+        cells_per_read: Number of cells of the memory that attention reads at once. A
+            row costs the same however many of the last ones are in use. With 1, calls
+            are as large as the model takes.
+        min_rows: Number of rows below which the fixed cost of a call matters. Where
+            attention would read more cells after fewer rows than that, a call goes on
+            and has these cells read too.
+        min_short_rows: Minimum number of rows of a call that ends early because the
+            rows after it read fewer cells.
+        prefill_rows: Maximum number of rows of prompts in a call that other tasks wait
+            for.
+
+    Raises:
+        OptionError: If a number is not a positive integer.
+    """
+
+    cells_per_read: int = 1
+    min_rows: int = 16
+    min_short_rows: int = 1
+    prefill_rows: int = 128
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if not _is_count(getattr(self, name)):
+                raise OptionError(name, getattr(self, name), "a whole number of at least 1")
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model can hold; fixed for its life.
+    """What a model can hold, and what calls cost.
+
+    It is fixed for the model's life, except that `set_batch_multiple` changes
+    `batch_sizes`, and with it what is derived from the multiple.
 
     Attributes:
         nodes: Number of evaluated tokens that fit at once, padding already subtracted.
         sequences: Number of branches alive at once: leaves of the live tree or, in a
             recurrent-state model, nodes that own a state.
-        rows_per_call: Maximum number of rows that one `extend` may evaluate.
+        rows_per_call: Maximum number of rows that one `extend` may evaluate; a multiple
+            of `batch_sizes.multiple`.
         kind: The kind of the model's memory.
         max_idle_rows: Number of rows evaluated while a cached node is idle, after which
-            holding the node has cost as much as evaluating it again.
+            holding the node has cost as much as evaluating it again. None where an idle
+            node costs nothing, because calls read the whole memory in any case.
+        batch_sizes: How many rows a call occupies.
+        call_cost: What decides into how many calls work is cut.
+        can_interrupt: Whether `interrupt` can end a call that is running. Otherwise
+            `interrupt` has no effect: a cancelled request and `close` wait for the end
+            of the call.
     """
 
     nodes: int
     sequences: int
     rows_per_call: int
     kind: ModelKind
-    max_idle_rows: int
+    max_idle_rows: int | None
+    batch_sizes: BatchSizes = BatchSizes()
+    call_cost: CallCost = CallCost()
+    can_interrupt: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +258,7 @@ class Cost:
     """What an answer took. Costs can be added with `+`.
 
     Attributes:
-        model_calls: Number of decodes.
+        model_calls: Number of model calls.
         rows: Rows evaluated for the answer.
         rows_repeated: How many of these had been evaluated before and were lost or
             released since.
@@ -155,7 +318,8 @@ class SelfCheck:
     """How far the layout of the work moves a model's log-probabilities, as measured.
 
     Attributes:
-        batch_multiple: Calls are padded to a multiple of this number of rows.
+        batch_multiple: Calls are padded to a multiple of this number of rows; 1 = no
+            padding. It is 0 for a model whose batch sizes are fixed: it has none.
         moved: Largest move of a row, in nats.
         tolerance: The stated tolerance, in nats per row.
         n_rows: Number of rows compared; 0 if not known.

@@ -13,10 +13,11 @@ import numpy as np
 from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.task import Ask
 
-BATCH_MULTIPLE = 8
-"""Calls are filled up to a multiple of this many rows.
+FILL_ROWS = 8
+"""Searches fill their asks up to a multiple of this many rows, unless told otherwise.
 
-Where rows are padded, a call of 8k + 1 rows costs as much as one of 8k + 8.
+Where calls are padded to a multiple of 8 rows, a call of 8k + 1 rows costs as much as
+one of 8k + 8.
 """
 _ANY = 1 << 62
 """A capacity large enough for everything."""

@@ -94,8 +94,9 @@ class Engine:
         self._model = model
         self._check = check
         self._on_check = on_check
-        if check is not None and check.batch_multiple <= model.limits.rows_per_call:
-            model.batch_multiple = check.batch_multiple
+        limits = model.limits
+        if check is not None and not limits.batch_sizes.is_fixed and check.batch_multiple <= limits.rows_per_call:
+            model.set_batch_multiple(check.batch_multiple)
         self._model_thread = ModelThread(model, max_waiting=max_waiting)
         self._finalizer = weakref.finalize(self, self._model_thread.close)
 

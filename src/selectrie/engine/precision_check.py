@@ -52,6 +52,8 @@ Coupled sequences that answer wrongly are 7 nats off.
 """
 
 BATCH_MULTIPLES = (8, 16, 32, 64)
+FIXED_SIZES = 0
+"""`SelfCheck.batch_multiple` of a model whose batch sizes are fixed."""
 
 CUT_ROWS = 96
 PROMPT_TOKENS = 24
@@ -88,22 +90,23 @@ Checks kept by earlier versions then do not count.
 def self_check(model: Model) -> SelfCheck:
     """Measure on an idle model, and set its batch multiple.
 
-    It is the smallest at which cutting a run into calls moves its rows no further than
-    the position of their cells does. (On f32 weights 24 rows take another
+    The multiple is the smallest at which cutting a run into calls moves its rows no
+    further than the position of their cells does. (On f32 weights 24 rows take another
     kernel than 48 do, which moves them by 4e-6; padding to 16 would cost rows and gain
-    nothing.) A recurrent-state model has none.
+    nothing.) A recurrent-state model has none, and is left as it is. Where batch sizes
+    are fixed, none is looked for, and the check says `FIXED_SIZES`.
     """
     cut = 0.0
-    for batch_multiple in () if model.limits.kind.is_recurrent else BATCH_MULTIPLES:
+    limits = model.limits
+    for batch_multiple in () if limits.kind.is_recurrent or limits.batch_sizes.is_fixed else BATCH_MULTIPLES:
         model.trim(0)
-        model.batch_multiple = batch_multiple
+        model.set_batch_multiple(batch_multiple)
         cut = _cut_moved(model)
         if cut <= MIN_MOVE or cut <= _moved_by_cells(model):
             break
     moves = _moved(model)
     moved = max(float(moves.max()), cut)
-    batch_multiple = 1 if model.limits.kind.is_recurrent else model.batch_multiple
-    return SelfCheck(batch_multiple, moved, _margin(moves) * max(moved, MIN_MOVE), len(moves))
+    return SelfCheck(_batch_multiple(model.limits), moved, _margin(moves) * max(moved, MIN_MOVE), len(moves))
 
 
 def is_plausible(check: SelfCheck, limits: Limits) -> bool:
@@ -111,11 +114,21 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
 
     A check that was kept and is not plausible is made again.
     """
-    batch_multiples = (1,) if limits.kind.is_recurrent else BATCH_MULTIPLES
+    if limits.batch_sizes.is_fixed:
+        batch_multiples: tuple[int, ...] = (FIXED_SIZES,)
+    else:
+        batch_multiples = (1,) if limits.kind.is_recurrent else BATCH_MULTIPLES
     fits = check.batch_multiple in batch_multiples and check.batch_multiple <= max(limits.rows_per_call, 1)
     is_finite = 0 <= check.moved <= MAX_MOVE and check.n_rows >= 1
     base = max(check.moved, MIN_MOVE)
     return fits and is_finite and check.tolerance in (MARGIN * base, MARGIN_RARE * base)
+
+
+def _batch_multiple(limits: Limits) -> int:
+    """Return the `SelfCheck.batch_multiple` of a check made with these limits."""
+    if limits.batch_sizes.is_fixed:
+        return FIXED_SIZES
+    return 1 if limits.kind.is_recurrent else limits.batch_sizes.multiple
 
 
 def _margin(moves: FloatArray) -> float:
@@ -132,7 +145,7 @@ def _cut_moved(model: Model) -> float:
     `CUT_ROWS` rows, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and
     ggml-cuda), or as many as a call holds.
     """
-    batch_multiple, max_rows = model.batch_multiple, model.limits.rows_per_call
+    batch_multiple, max_rows = model.limits.batch_sizes.multiple, model.limits.rows_per_call
     n_rows = min(max(CUT_ROWS, 4 * batch_multiple), max_rows) // batch_multiple * batch_multiple
     tokens = _tokens(model, n_rows, seed=0)
     solo = model.new_context(n_rows)
@@ -163,11 +176,11 @@ def _layouts(model: Model, seed: int) -> tuple[Layout, ...]:
 
     A recurrent-state model is not padded, so its layouts are those of llama.cpp, and
     kernels change with the number of sequences: the rounds go from all to half and a
-    quarter of them.
+    quarter of them. Where batch sizes are fixed, no layout goes without padding.
     """
     if seed % 2 == 0:
         return beside, reopened, alone, drawn_alone
-    plain = () if model.batch_multiple == 1 else (unpadded(alone), unpadded(drawn_alone))
+    plain = () if model.limits.batch_sizes.multiple == 1 else (unpadded(alone), unpadded(drawn_alone))
     width = max(2, PATHS >> seed // 2 % 3)
     return (beside, unit, lambda solo, passage: drawn(solo, passage, width), *plain)
 

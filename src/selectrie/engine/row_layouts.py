@@ -125,14 +125,18 @@ def drawn_alone(model: Model, passage: Passage) -> FloatArray:
 
 
 def unpadded(layout: Layout) -> Layout:
-    """Return the layout without padding of calls, as llama.cpp has it by itself."""
+    """Return the layout without padding of calls, as llama.cpp has it by itself.
+
+    It is for models whose batch sizes are not fixed.
+    """
 
     def evaluate(model: Model, passage: Passage) -> FloatArray:
-        batch_multiple, model.batch_multiple = model.batch_multiple, 1
+        batch_multiple = model.limits.batch_sizes.multiple
+        model.set_batch_multiple(1)
         try:
             return layout(model, passage)
         finally:
-            model.batch_multiple = batch_multiple
+            model.set_batch_multiple(batch_multiple)
 
     return evaluate
 

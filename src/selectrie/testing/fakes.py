@@ -27,7 +27,15 @@ from selectrie.core.types import (
     ModelKind,
 )
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, DecodeInterrupted, NodeError, OptionError, SelectrieError
+from selectrie.errors import (
+    CapacityError,
+    ClosedError,
+    DecodeInterrupted,
+    NodeError,
+    OptionError,
+    ProtocolError,
+    SelectrieError,
+)
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 
 Path = tuple[int, ...]
@@ -46,29 +54,36 @@ class FakeModel:
     the last one with NaN, so that rows read too late are noticed. Recurrent-state kinds
     keep a state only for kept nodes.
 
+    How it works is up to `limits`: with `BatchSizes.fixed` a call is split among
+    programs of fixed sizes, without `can_interrupt` an interrupt has no effect, and
+    with `max_idle_rows=None` an idle node costs nothing.
+
     Attributes:
-        calls: Number of decodes so far.
+        calls: Number of calls that evaluated rows so far.
         rows: Number of distinct rows evaluated so far.
         evaluations: How often each path was evaluated.
-        call_sizes: Number of rows of each decode.
-        on_decode: Called in the middle of every decode, before anything has changed.
+        call_sizes: Number of rows of each of these calls, without padding.
+        program_sizes: Number of rows of each program so far, padding included.
+        on_decode: Called in the middle of every program, before anything has changed.
     """
 
     def __init__(
         self, row_of: Callable[[Path], LogitArray], *, vocabulary: Vocabulary, limits: Limits, name: str
     ) -> None:
         self._row_of, self._vocabulary, self._limits, self._name = row_of, vocabulary, limits, name
+        self._max_rows = limits.rows_per_call  # with a multiple of 1
+        self._set_multiple(limits.batch_sizes.multiple)
         self._tree = PrefixTree(len(vocabulary.pieces))
         self._paths: dict[int, Path] = {ROOT: ()}
         self._states = {ROOT}
         self._last = np.empty((0, len(vocabulary.pieces)), dtype=np.float32)
         self._failure: SelectrieError | None = None
         self._is_decoding = self._is_interrupted = self._is_closed = False
-        self.batch_multiple = 1
         self.calls = 0
         self.rows = 0
         self.evaluations: Counter[Path] = Counter()
         self.call_sizes: list[int] = []
+        self.program_sizes: list[int] = []
         self.on_decode: Callable[[], None] | None = None
 
     @property
@@ -106,6 +121,23 @@ class FakeModel:
         """
         self._failure = error
 
+    def set_batch_multiple(self, value: int) -> None:
+        self._check_open()
+        if self._limits.batch_sizes.is_fixed:
+            raise OptionError("batch_multiple", value, "no multiple: this model's batch sizes are fixed")
+        if not 1 <= value <= self._max_rows:
+            raise OptionError("batch_multiple", value, f"1 to {self._max_rows}")
+        if self._tree.n_nodes:
+            raise ProtocolError(
+                f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
+            )
+        self._set_multiple(value)
+
+    def _set_multiple(self, multiple: int) -> None:
+        rows_per_call = self._max_rows // multiple * multiple
+        batch_sizes = replace(self._limits.batch_sizes, multiple=multiple)
+        self._limits = replace(self._limits, rows_per_call=rows_per_call, batch_sizes=batch_sizes)
+
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._check_open()
         plan = self._tree.plan(parents, tokens, wanted, keep)
@@ -113,8 +145,11 @@ class FakeModel:
         evaluated = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e] or e in again]
         dropped, stripped = self._check_capacity(plan, len(evaluated), rounds(np.asarray(parents), np.asarray(keep)))
         paths = self._entry_paths(plan)
-        if evaluated:
-            self._decode(len(evaluated))
+        programs = self._limits.batch_sizes.programs(len(evaluated))
+        if programs:
+            self._decode(programs)
+            self.calls += 1
+            self.call_sizes.append(len(evaluated))
         matrix = np.empty((sum(plan.wanted), len(self._vocabulary.pieces)), dtype=np.float32)
         row_of = {e: i for i, e in enumerate(np.flatnonzero(plan.wanted).tolist())}
         for e, i in row_of.items():
@@ -132,7 +167,15 @@ class FakeModel:
             if plan.keep[e]:
                 self._states.add(node)
         rows = DenseRows(matrix, np.array(index, dtype=np.int64))
-        return Extension(nodes, rows, len(evaluated), len(evaluated) - plan.n_new, 0, 0.0)
+        return Extension(
+            nodes=nodes,
+            rows=rows,
+            rows_evaluated=len(evaluated),
+            rows_repeated=len(evaluated) - plan.n_new,
+            rows_padded=sum(programs) - len(evaluated),
+            n_programs=len(programs),
+            decode_s=0.0,
+        )
 
     def _check_states(self, plan: CallPlan) -> set[int]:
         """Return the entries that exist without the state that the call needs of them.
@@ -179,20 +222,20 @@ class FakeModel:
             paths.append((*(self._paths[parent] if parent >= 0 else paths[~parent]), token))
         return paths
 
-    def _decode(self, n_rows: int) -> None:
+    def _decode(self, programs: Sequence[int]) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
         self._is_decoding = True
         try:
-            if self.on_decode is not None:
-                self.on_decode()
-            if self._is_interrupted:
-                raise DecodeInterrupted("the decode was interrupted")
+            for size in programs:
+                if self.on_decode is not None:
+                    self.on_decode()
+                if self._is_interrupted:
+                    raise DecodeInterrupted("the decode was interrupted")
+                self.program_sizes.append(size)
         finally:
             self._is_decoding = self._is_interrupted = False
-        self.calls += 1
-        self.call_sizes.append(n_rows)
 
     def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
         self._check_open()
@@ -228,11 +271,13 @@ class FakeModel:
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> FakeModel:
         self._check_open()
         limits = replace(self._limits, nodes=max(nodes, 1), sequences=max(2, min(self._limits.sequences, sequences)))
-        limits = replace(limits, rows_per_call=min(limits.rows_per_call, rows or limits.rows_per_call))
+        multiple = limits.batch_sizes.multiple
+        rows = min(limits.rows_per_call, -(-(rows or limits.rows_per_call) // multiple) * multiple)
+        limits = replace(limits, rows_per_call=rows)
         return FakeModel(self._row_of, vocabulary=self._vocabulary, limits=limits, name=self._name)
 
     def interrupt(self) -> None:
-        self._is_interrupted = self._is_decoding
+        self._is_interrupted = self._is_decoding and self._limits.can_interrupt
 
     def close(self) -> None:
         self._is_closed = True

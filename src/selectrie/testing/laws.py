@@ -7,11 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selectrie.core.model import Model, chain
+from selectrie.core.model import Extension, Model, chain
 from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
-from selectrie.errors import CapacityError, DecodeError, NodeError, SelectrieError, TokenRangeError
+from selectrie.errors import (
+    CapacityError,
+    DecodeError,
+    NodeError,
+    OptionError,
+    ProtocolError,
+    SelectrieError,
+    TokenRangeError,
+)
 
 Path = tuple[int, ...]
 
@@ -75,8 +83,8 @@ def check_model(
 
     Operations: new leaves, inner nodes, the prompt's nodes and its end extended again,
     nodes wanted again, kept or not, released, forgotten or trimmed, and calls that must
-    be refused. Calls of recurrent-state models are cut by `model.rounds`. Both models
-    are closed.
+    be refused, a batch multiple that cannot be set among them. Calls of recurrent-state
+    models are cut by `model.rounds`. Both models are closed.
 
     Args:
         make_model: Returns a fresh, empty model. It is called twice; the second model
@@ -103,6 +111,7 @@ def check_model(
             longest=longest,
             fail_next=fail_next,
         )
+        check.batch_sizes()
         solo_before = check.solo_rows()
         for _ in range(steps):
             check.step()
@@ -166,10 +175,39 @@ class _Check:
         if (node, depth) != (ROOT, 0):
             raise LawBroken(5, f"node {node} of depth {depth} survived trim(0)", path=self._start)
 
+    def batch_sizes(self) -> None:
+        """Check the batch sizes of the empty model, and what sets their multiple."""
+        limits = self._model.limits
+        sizes = limits.batch_sizes
+        if limits.rows_per_call % sizes.multiple:
+            raise LawBroken(6, f"{limits.rows_per_call} rows per call are no multiple of {sizes.multiple}")
+        self._must_refuse_multiple(OptionError, 0)
+        self._must_refuse_multiple(OptionError, 1 << 40)
+        if sizes.is_fixed:
+            self._must_refuse_multiple(OptionError, 1)
+            return
+        self._model.set_batch_multiple(1)
+        self._model.set_batch_multiple(sizes.multiple)
+        if self._model.limits != limits:
+            raise LawBroken(6, f"limits were {limits}, and are {self._model.limits} after the multiple was set back")
+
+    def _must_refuse_multiple(self, expected: type[SelectrieError], value: int) -> None:
+        limits = self._model.limits
+        try:
+            self._model.set_batch_multiple(value)
+        except expected:
+            pass
+        else:
+            raise LawBroken(6, f"set_batch_multiple({value}) must raise {expected.__name__}, and was accepted")
+        if self._model.limits != limits:
+            raise LawBroken(6, f"a refused set_batch_multiple({value}) changed the limits to {self._model.limits}")
+
     def solo_rows(self) -> FloatArray:
         """Return the last row of a fixed short path on a fresh solo model."""
         solo = self._model.new_context(8)
         try:
+            if solo.limits.batch_sizes != self._model.limits.batch_sizes:
+                raise LawBroken(6, f"a solo model has other batch sizes: {solo.limits.batch_sizes}")
             return _evaluate_alone(solo, (*self._start, *self._tokens[:3]))
         finally:
             solo.close()
@@ -216,15 +254,27 @@ class _Check:
             self._extend(parents, paths, np.ones(len(paths), dtype=np.bool_), keep)
 
     def _again(self) -> None:
-        """Extend to a held node again; it must be the same node with the same row."""
+        """Extend to a held node again; it must be the same node with the same row.
+
+        Without its row wanted, nothing must be evaluated.
+        """
         nodes = {path: node for node, path, is_parent in self._held if is_parent}
         known = [(node, path) for node, path, _ in self._held if path and (path[:-1] in nodes or len(path) == 1)]
         if not known:
             return
         node, path = known[int(self._rng.integers(len(known)))]
-        got = self._extend([nodes.get(path[:-1], ROOT)], [path], np.array([True]), np.array([False]))
-        if got is not None and int(got[0]) != node:
+        parent, no = nodes.get(path[:-1], ROOT), np.array([False])
+        got = self._extend([parent], [path], np.array([True]), no)
+        if got is None:
+            return
+        if int(got[0]) != node:
             raise LawBroken(1, f"an existing node came back as {got[0]} and not as {node}", path=path)
+        tokens = np.array(path[-1:], dtype=np.int32)
+        quiet = self._model.extend(np.array([parent], dtype=np.int32), tokens, no, no)
+        self._held.append((int(quiet.nodes[0]), path, not self._model.limits.kind.is_recurrent))
+        _check_size(self._model, quiet)
+        if quiet.rows_evaluated:
+            raise LawBroken(1, "an existing node was evaluated again for a row that was not wanted", path=path)
 
     def _release(self) -> None:
         self._give_back(self._some_held(), forget=False)
@@ -257,6 +307,8 @@ class _Check:
         ]
         expected, parents, tokens = cases[int(self._rng.integers(len(cases)))]
         self._must_raise(expected, parents, tokens)
+        if any(path for _, path, _ in self._held) and not self._model.limits.batch_sizes.is_fixed:
+            self._must_refuse_multiple(ProtocolError, 1)
 
     def _fail(self) -> None:
         """Let a decode fail half-way; the tree must stay as it was."""
@@ -310,6 +362,7 @@ class _Check:
                 nodes, rows = extend_in_rounds(self._model, up, tokens, wanted, keep)
             else:
                 extension = self._model.extend(up, tokens, wanted, keep)
+                _check_size(self._model, extension)
                 nodes, rows = extension.nodes, extension.rows
                 self.repeated += extension.rows_repeated
         except CapacityError:
@@ -361,6 +414,15 @@ class _Check:
         return self._tokens[int(self._rng.integers(len(self._tokens)))]
 
 
+def _check_size(model: Model, extension: Extension) -> None:
+    """Check that a call was split and padded as the model's batch sizes say."""
+    n_rows, sizes = extension.rows_evaluated, model.limits.batch_sizes
+    found = (extension.n_programs, n_rows + extension.rows_padded)
+    expected = (len(sizes.programs(n_rows)), sizes.padded(n_rows))
+    if found != expected:
+        raise LawBroken(6, f"programs and rows of a call of {n_rows} rows are {found}, not {expected}")
+
+
 def _evaluate_alone(model: Model, path: Path) -> FloatArray:
     """Return the float64[V] log-probabilities after a path, evaluated alone.
 
@@ -373,6 +435,7 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
         parents = chain(held[-1], len(part))
         is_last = np.arange(len(part)) == len(part) - 1
         extension = model.extend(parents, part, is_last, is_last)
+        _check_size(model, extension)
         held += extension.nodes.tolist()
         logp = extension.rows.logp(0, np.arange(len(extension.rows.logits(0))))
     model.release(np.array(held[1:], dtype=np.int32), forget=True)

@@ -169,6 +169,26 @@ def test_small_rooms_change_nothing(automaton, seed, rooms):
 
 
 @settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.integers(1, 40))
+def test_what_asks_are_filled_up_to_changes_no_answer(automaton, seed, fill_rows):
+    """Asks of any width find the same texts, with the same proof."""
+    model = HashModel(seed)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=2, width=4), fill_rows=fill_rows), model)
+    assert_same(outcome, best_of(model, automaton, 2), 2)
+
+
+@pytest.mark.parametrize("fill_rows", [1, 3, 8, 20])
+def test_the_width_of_asks_is_a_multiple(fill_rows):
+    """Where enough is open, asks have as many rows as the width, rounded up to a multiple."""
+    wide = TableAutomaton([dict.fromkeys(range(2, 12), depth + 1) for depth in range(6)] + [{}], {6})
+    driver = Driver(HashModel(2, sharpness=0.0), [Capacity(512, 4096, 256)])
+    driver.run(AutomatonSearch(PROMPT, wide, spec_of(most=6, width=4, budget_nodes=200), fill_rows=fill_rows))
+    widths = driver.sizes[2:5]
+    assert len(widths) == 3
+    assert all(n >= 4 and n % fill_rows == 0 for n in widths)
+
+
+@settings(max_examples=20)
 @given(automata(), st.integers(0, 99), st.integers(2, 5))
 def test_only_own_paths_count(automaton, seed, modulus):
     """With a test of finished paths, the best of those that pass; neighbours that never pass may be left out early."""

@@ -96,7 +96,7 @@ class Case:
     def scores(self, logp):
         return score_choices(self.named_rule, logp[self.trie.path_of], self.lengths, **self.random)
 
-    def search(self, rooms=(WIDE,), objective=None, heal=None, **search):
+    def search(self, rooms=(WIDE,), objective=None, heal=None, fill_rows=8, **search):
         """Outcome, driver, and (scores, upper bounds) by choice."""
         task = BestFirst(
             PROMPT,
@@ -106,6 +106,7 @@ class Case:
             objective=objective or self.objective(),
             search=SearchParams(**search),
             heal=heal,
+            fill_rows=fill_rows,
         )
         driver = Driver(self.model, list(rooms))
         outcome = driver.run(task)
@@ -240,6 +241,17 @@ def test_all_finalists_are_known(case, tolerance, k):
     expected, _ = case.exhaustive()
     indices = finalists(expected, tolerances, case.trie.path_of, k)
     assert not np.isnan(scores[indices]).any()
+
+
+@settings(max_examples=60)
+@given(case=cases(), fill_rows=st.integers(1, 40))
+def test_what_asks_are_filled_up_to_changes_no_answer(case, fill_rows):
+    """Every rule and terminator, with asks filled up to any multiple: proved, and the best score is the right one."""
+    outcome, _, scores, _, _ = case.search(fill_rows=fill_rows)
+    expected, _ = case.exhaustive()
+    assert outcome.proved
+    best = int(np.argmax(expected))
+    np.testing.assert_allclose(scores[best], expected[best], atol=1e-4)
 
 
 def search_with_bounds_too_low(case, by):

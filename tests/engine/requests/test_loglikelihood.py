@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from selectrie.backends.llama_cpp.call_cost import call_cost
 from selectrie.core.numerics import logsumexp
-from selectrie.core.types import ModelKind, SelfCheck
+from selectrie.core.types import BatchSizes, CallCost, ModelKind, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import Sequences, _Pace, loglikelihoods
@@ -83,13 +84,51 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
 )
 def test_calls_fill_memory_up_to_a_block(batch_multiple, idle_rows, carried, after, rows):
     """By what stands above the call's first node and the nodes after it."""
-    limits = replace(WIDE, max_idle_rows=idle_rows)
+    limits = like_llama(batch_multiple, idle_rows)
     depth = np.array([0, carried + 1, *(cells + 1 for cells in after), *[carried + 1] * (400 - len(after))])
-    assert _Pace(limits, batch_multiple, depth).capacity_at(1).rows == rows
-    assert (
-        _Pace(replace(limits, kind=ModelKind.RECURRENT), batch_multiple, depth).capacity_at(1).rows
-        == limits.rows_per_call
-    )
+    assert _Pace(limits, depth).capacity_at(1).rows == rows
+    for other in (replace(limits, kind=ModelKind.RECURRENT), replace(limits, call_cost=CallCost())):
+        assert _Pace(other, depth).capacity_at(1).rows == limits.rows_per_call
+
+
+def like_llama(batch_multiple, idle_rows, rows_per_call=512):
+    """Limits of a llama.cpp model that pads calls to this multiple."""
+    sizes = BatchSizes(batch_multiple)
+    cost = call_cost(batch_multiple, idle_rows)
+    return replace(WIDE, rows_per_call=rows_per_call, max_idle_rows=idle_rows, batch_sizes=sizes, call_cost=cost)
+
+
+def former_rows(batch_multiple, idle_rows, max_rows, carried, at):
+    """Rows of the call that begins with node `at`, when the numbers of llama.cpp were written into the formula."""
+    is_cheap = batch_multiple > 1 and idle_rows < 8192
+    min_rows, shortest = (16, 1) if is_cheap else (64, 64)
+    if at == len(carried):
+        return max_rows
+    end = -(-(int(carried[at]) + min_rows) // 256) * 256
+    rows = min(max_rows, (end - int(carried[at])) // batch_multiple * batch_multiple)
+    left = np.flatnonzero(carried[at + shortest : at + rows] <= end - 256 - min_rows)
+    return int(left[0]) + shortest if len(left) else rows
+
+
+@given(
+    batch_multiple=st.sampled_from([1, 8, 16, 32, 64]),
+    idle_rows=st.one_of(st.integers(1, 20_000), st.sampled_from([8191, 8192])),
+    n_multiples=st.integers(1, 8),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_calls_of_llama_are_what_they_were(batch_multiple, idle_rows, n_multiples, seed):
+    """Its numbers come out of the model's limits; every call of random walks through a trie is as large as before."""
+    rng = np.random.default_rng(seed)
+    steps = np.where(rng.random(600) < 0.95, 1, -rng.integers(0, 400, 600))
+    depth = [1 + int(rng.integers(0, 600))]
+    for step in steps.tolist():
+        depth.append(max(1, depth[-1] + step))
+    carried = np.array(depth) - 1
+    max_rows = n_multiples * max(64, batch_multiple)
+    pace = _Pace(like_llama(batch_multiple, idle_rows, max_rows), np.array(depth))
+    for at in range(len(depth) + 1):
+        expected = former_rows(batch_multiple, idle_rows, max_rows, carried, at)
+        assert pace.capacity_at(at).rows == expected
 
 
 @pytest.mark.parametrize("batch_multiple", [1, 8])
@@ -98,8 +137,7 @@ def test_blocks_change_no_log_likelihood(batch_multiple):
     rng = np.random.default_rng(2)
     shared = rng.integers(0, 4, 230).tolist()
     pairs = [(shared[: 230 - 60 * (i % 3)], rng.integers(0, 4, 1 + 23 * i % 70).tolist()) for i in range(9)]
-    model = HashModel(5)
-    model.batch_multiple = batch_multiple
+    model = HashModel(5, limits=like_llama(batch_multiple, 400))
     found = loglikelihoods(model, Sequences.of(pairs))
     expected = [alone(5, [*context, *rest], len(context)) for context, rest in pairs]
     assert np.allclose(found.logp, [logp for logp, _ in expected], rtol=0, atol=1e-4)

@@ -15,7 +15,7 @@ import pytest
 from selectrie.core.model import Extension
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelKind
+from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import path_scores, plain_objective, row_needs
 from selectrie.decoding.task import Ask
@@ -146,14 +146,40 @@ def test_a_running_sequence_gets_a_row_in_every_call_of_a_long_prefill() -> None
 def test_chunks_fill_calls_to_whole_granules() -> None:
     """With one running row and a batch_multiple of 8 the prompt's chunk is 63 rows: none is padded."""
     model = HashModel(1)
-    model.batch_multiple = 8
+    model.set_batch_multiple(8)
     scheduler = Scheduler(model, prefill_rows=63)
     scheduler.submit(Job(Line([5, 6, 7], 20)))
     scheduler.step()
     scheduler.submit(Job(Line(prompt_of(1, 400), 1)))
     for _ in range(4):
         scheduler.step()
-    assert model.call_sizes[1:] == [64] * 4
+    assert model.call_sizes[1:] == model.program_sizes[1:] == [64] * 4
+
+
+def test_chunks_fill_programs_of_fixed_sizes() -> None:
+    """With one running row the prompt's chunk is 40 rows, or what the programs for 41 rows hold beside it."""
+    for seconds, n_rows in (({1: 0.002, 8: 0.004, 64: 0.02}, 64), ({1: 0.002, 8: 0.003, 64: 0.03}, 41)):
+        limits = replace(WIDE, batch_sizes=BatchSizes.fixed(seconds), call_cost=CallCost(prefill_rows=40))
+        model = HashModel(1, limits=limits)
+        scheduler = Scheduler(model)
+        scheduler.submit(Job(Line([5, 6, 7], 20)))
+        scheduler.step()
+        scheduler.submit(Job(Line(prompt_of(1, 400), 1)))
+        for _ in range(4):
+            scheduler.step()
+        assert model.call_sizes[1:] == [n_rows] * 4
+
+
+def test_idle_nodes_that_cost_nothing_stay() -> None:
+    """Without a limit nothing is dropped for being idle, however many rows were evaluated since."""
+    for max_idle_rows, is_kept in ((20, False), (None, True)):
+        model = HashModel(1, limits=replace(WIDE, max_idle_rows=max_idle_rows))
+        scheduler = Scheduler(model)
+        for seed in range(2):
+            scheduler.submit(Job(Line(prompt_of(seed, 50), 1)))
+            while not scheduler.idle:
+                scheduler.step()
+        assert (tuple(prompt_of(0, 50)) in model.contexts.values()) is is_kept
 
 
 def jobs_of(*prompts: list[int], priorities: tuple[int, ...] = ()) -> list[Job]:

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -21,7 +22,11 @@ import pytest
 from selectrie import Engine, SearchParams, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
+from selectrie.engine.precision_check import SelfCheck
+from selectrie.engine.scheduler.model_thread import _AGAIN_S, _LOOK_AGAIN_S, ModelThread, _Call
 from selectrie.errors import CancelledError, ClosedError, OptionError
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
 from tests.support.measured import assert_same_logp
 
 PROMPT = "Once upon a time there was a little girl who"
@@ -321,6 +326,55 @@ def test_closing_ends_what_is_under_way(any_model):
         closing.join(LONG_S)
     assert not engine._model_thread._thread.is_alive()
     engine.close()
+
+
+def test_closing_waits_for_a_decode_that_cannot_be_interrupted(monkeypatch):
+    """It looks now and then whether the thread has ended, and the decode under way is not made again."""
+    model = HashModel(1, limits=replace(WIDE, can_interrupt=False))
+    started, go_on, looks = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        started.set()
+        assert go_on.wait(LONG_S)
+
+    model.on_decode = hold
+    engine = Engine(model, check=SelfCheck(1, 0.0, 0.0))
+    thread = engine._model_thread._thread
+    join = thread.join
+
+    def look(timeout: float) -> None:
+        looks.append(timeout)
+        go_on.set()
+        join(timeout)
+
+    monkeypatch.setattr(thread, "join", look)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(engine.select, "a", ["cat", "bat"])
+        assert started.wait(LONG_S)
+        engine.close()
+        with pytest.raises(ClosedError, match="engine is closed"):
+            waiting.result(LONG_S)
+    assert not thread.is_alive()
+    assert set(looks) == {_LOOK_AGAIN_S}
+    assert (engine._model_thread.scheduler.n_interrupted, model.calls) == (0, 1)
+
+
+@pytest.mark.parametrize(("can_interrupt", "wait_s"), [(True, _AGAIN_S), (False, _LOOK_AGAIN_S)])
+def test_running_calls_are_looked_after_as_often_as_it_helps(monkeypatch, can_interrupt, wait_s):
+    """Interrupts may have to be repeated soon; where they have no effect, the wait for the end takes longer."""
+    owner = ModelThread(HashModel(1, limits=replace(WIDE, can_interrupt=can_interrupt)))
+    call, waits = _Call(lambda: None), []
+    assert call.claim()
+
+    def wait(timeout_s: float) -> None:
+        waits.append(timeout_s)
+        if len(waits) == 2:
+            call.future.set_result(None)
+
+    monkeypatch.setattr(call.future, "wait", wait)
+    owner._stop(call)
+    owner.close()
+    assert waits == [wait_s] * 2
 
 
 @pytest.mark.parametrize("work", LONG_CALLS)

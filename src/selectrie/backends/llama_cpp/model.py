@@ -10,6 +10,7 @@ import llama_cpp
 import numpy as np
 
 from selectrie.backends.llama_cpp.batch import BatchRows
+from selectrie.backends.llama_cpp.call_cost import call_cost
 from selectrie.backends.llama_cpp.context import Context, Decoded, Size
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor
 from selectrie.backends.llama_cpp.sequences import Sequences
@@ -20,7 +21,17 @@ from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_wei
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
 from selectrie.core.rows import DenseRows
-from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, ModelKind, Precision
+from selectrie.core.types import (
+    NO_NODE,
+    BatchSizes,
+    BoolArray,
+    Capacity,
+    IntArray,
+    Limits,
+    ModelIdentity,
+    ModelKind,
+    Precision,
+)
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
 
@@ -29,7 +40,7 @@ EXACT_BATCH_MULTIPLE = 8
 
 Calls whose number of rows is a multiple of this use the same kernels: measured on
 x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
-`LlamaModel.batch_multiple`.
+`LlamaModel.set_batch_multiple`.
 """
 _SOLO_ROWS = 64
 _FLOAT_FILE_TYPES = (0, 1, 32)
@@ -82,6 +93,7 @@ class LlamaModel:
             self._sequences = AttentionSequences(self._tree, self._context, keeper=keeper)
         pads = options.precision is Precision.EXACT and not self._kind.is_recurrent
         self._batch_multiple = EXACT_BATCH_MULTIPLE if pads else 1
+        self._n_decodes = 0
         self._identity: ModelIdentity | None = None
         self._limits: Limits | None = None
 
@@ -104,12 +116,15 @@ class LlamaModel:
         # cell is dropped after as many rows as make both costs equal. A 0.5B shape
         # gives 11 486; measured: 10 000.
         cell = 2 * llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_embd(model)
+        max_idle_rows = max(1, llama_cpp.llama_model_n_params(model) // max(1, cell))
         return Limits(
             nodes=self._context.size.nodes,
             sequences=self._sequences.sequences,
             rows_per_call=self._rows_per_call,
             kind=self._kind,
-            max_idle_rows=max(1, llama_cpp.llama_model_n_params(model) // max(1, cell)),
+            max_idle_rows=max_idle_rows,
+            batch_sizes=BatchSizes(self._batch_multiple),
+            call_cost=call_cost(self._batch_multiple, max_idle_rows),
         )
 
     @property
@@ -128,18 +143,15 @@ class LlamaModel:
             )
         return self._identity
 
-    @property
-    def batch_multiple(self) -> int:
-        """Return the batch multiple: calls are padded to a multiple of this many rows.
+    # The port's verbs
+
+    def set_batch_multiple(self, value: int) -> None:
+        """Pad calls to a multiple of this many rows, as in `Model.set_batch_multiple`.
 
         The rows whose logits are computed are filled up in the same way. With 1 nothing
         is filled up (`fast`, and recurrent and hybrid models, whose rows llama.cpp
-        regroups by sequence). May be set while the tree is empty.
+        regroups by sequence).
         """
-        return self._batch_multiple
-
-    @batch_multiple.setter
-    def batch_multiple(self, value: int) -> None:
         self._require_open()
         if not 1 <= value <= self._context.size.rows:
             raise OptionError("batch_multiple", value, f"1 to {self._context.size.rows}")
@@ -148,8 +160,6 @@ class LlamaModel:
                 f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
             )
         self._batch_multiple, self._limits = value, None
-
-    # The port's verbs
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._require_open()
@@ -164,6 +174,7 @@ class LlamaModel:
         if row_plan.n_rows > max_rows:
             raise CapacityError("rows in one call", required=row_plan.n_rows, available=max_rows)
         self._sequences.make_room(plan, row_plan, self._context.size.nodes)
+        n_decodes = self._n_decodes
         try:
             n_recovered, recovery_s = self._sequences.recover(row_plan, self._evaluate_run)
             layout = self._sequences.lay_out(plan, row_plan)
@@ -185,6 +196,7 @@ class LlamaModel:
             rows_evaluated=n_rows,
             rows_repeated=n_rows - plan.n_new,
             rows_padded=decoded.padding,
+            n_programs=self._n_decodes - n_decodes,
             decode_s=recovery_s + decoded.seconds,
         )
 
@@ -263,6 +275,7 @@ class LlamaModel:
             return Decoded(
                 np.empty((0, self._context.n_vocabulary), dtype=np.float32), np.empty(0, dtype=np.int64), 0, 0.0
             )
+        self._n_decodes += 1
         return self._context.decode(
             rows, batch_multiple=self._batch_multiple, padding_sequence=self._sequences.padding_id
         )

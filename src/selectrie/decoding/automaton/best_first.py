@@ -21,7 +21,7 @@ from selectrie.decoding.automaton.records import (
     AutomatonSpec,
     canonical_paths,
 )
-from selectrie.decoding.held_nodes import BATCH_MULTIPLE
+from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.path_tree import NO_STATE
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -52,6 +52,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
     Args:
         on_found: Called with each finished text that is the best so far.
+        fill_rows: The width of an ask is a multiple of this number of rows, at least 1.
     """
 
     def __init__(
@@ -61,9 +62,10 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         spec: AutomatonSpec,
         *,
         on_found: Callable[[FinishedPath], None] | None = None,
+        fill_rows: int = FILL_ROWS,
     ) -> None:
         super().__init__(prompt, automaton, spec)
-        self._on_found = on_found
+        self._on_found, self._fill_rows = on_found, fill_rows
         if self._tree.can_end[ROOT] and not self._ends_by_token:
             raise OptionError(
                 "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
@@ -129,9 +131,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _width(self) -> int:
         """Return how many nodes a call takes.
 
-        The number grows as the search goes on, in multiples of `BATCH_MULTIPLE`.
+        The number grows as the search goes on, in multiples of `fill_rows`.
         """
-        return -(-max(self._spec.search.width, self._n_evaluated // 4) // BATCH_MULTIPLE) * BATCH_MULTIPLE
+        return -(-max(self._spec.search.width, self._n_evaluated // 4) // self._fill_rows) * self._fill_rows
 
     def _threshold(self) -> float:
         """Return the bound below which open paths no longer matter."""

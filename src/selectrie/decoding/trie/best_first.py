@@ -12,7 +12,7 @@ import numpy as np
 from selectrie.core.rows import Reads, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray, IntArray
-from selectrie.decoding.held_nodes import BATCH_MULTIPLE, HeldNodes
+from selectrie.decoding.held_nodes import FILL_ROWS, HeldNodes
 from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
 from selectrie.decoding.scoring.tolerance import ROUNDING
@@ -68,6 +68,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     If the capacity cannot hold the whole trie, rows may have to be evaluated again.
     Once these could exceed the share `depth_first.MAX_AHEAD` of all rows, depth-first
     waves evaluate the nodes that still matter.
+
+    Args:
+        fill_rows: Asks are filled up to a multiple of this number of rows, at least 1.
     """
 
     def __init__(
@@ -80,11 +83,13 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         objective: Objective,
         search: SearchParams,
         heal: Heal | None = None,
+        fill_rows: int = FILL_ROWS,
     ) -> None:
         floor = Capacity(rows=1, nodes=int(trie.depth[needs.row].max()), sequences=1)
         super().__init__(prompt, floor, np.array([ROOT], dtype=np.int32))
         self._trie, self._needs = trie, needs
         self._search, self._continues = search, terminator == "unless-continued"
+        self._fill_rows = fill_rows
         self._frontier = Frontier(trie, needs, terminator, objective=objective, k=search.k, heal=heal)
         self._reader, self._incumbents = self._frontier.reader, self._frontier.incumbents
         self._open = OpenList(self._reader.evaluated)
@@ -186,7 +191,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             return []
         nodes: list[int] = []
         for candidate in self._incumbents.unsettled(threshold, ROUNDING):
-            nodes += self._frontier.deciding(candidate)
+            nodes += self._frontier.deciding(candidate, self._fill_rows)
         return nodes[: 4 * self._width]
 
     def _towards_a_value(self) -> list[int]:
@@ -205,7 +210,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             down = np.where(bounds > -np.inf, self._trie.depth[nodes], 0)
             return [int(nodes[np.lexsort((-bounds, -down))[0]])]
         candidates = [c for c in self._incumbents.unresolved() if c.upper > -np.inf]
-        return self._frontier.deciding(max(candidates, key=lambda c: (c.lower, c.upper, -c.node))) if candidates else []
+        if not candidates:
+            return []
+        return self._frontier.deciding(max(candidates, key=lambda c: (c.lower, c.upper, -c.node)), self._fill_rows)
 
     @property
     def _width(self) -> int:
@@ -222,7 +229,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
             first: Nodes that are asked for whatever their bounds: those of `_required`
                 and `_refining`.
             threshold: The least bound of an open node that is asked for. Lower ones
-                only fill the call up to a multiple of `BATCH_MULTIPLE` rows.
+                only fill the call up to a multiple of `fill_rows` rows.
             capacity: The capacity of the call.
 
         Returns:
@@ -235,9 +242,11 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         taken.sort(key=lambda entry: int(self._trie.parent[entry.token]) not in self._live)
         targets.update(dict.fromkeys(entry.token for entry in taken))
         targets.update(
-            dict.fromkeys(self._ahead(list(targets), min(-len(targets) % BATCH_MULTIPLE, capacity.rows - len(targets))))
+            dict.fromkeys(
+                self._ahead(list(targets), min(-len(targets) % self._fill_rows, capacity.rows - len(targets)))
+            )
         )
-        while len(targets) % BATCH_MULTIPLE and self._frontier.ready and self._open.best() >= MIN_BOUND:
+        while len(targets) % self._fill_rows and self._frontier.ready and self._open.best() >= MIN_BOUND:
             taken.append(self._open.pop())
             targets[taken[-1].token] = None
         ask, nodes = self._live.plan(list(targets), self._reader.evaluated, capacity)

@@ -10,7 +10,6 @@ from selectrie.core import numerics
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, FloatArray, IntArray
-from selectrie.decoding.held_nodes import BATCH_MULTIPLE
 from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, TrieReader, longest_prefix_owner
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.incumbents import Candidate, Incumbents, no_owner
@@ -144,10 +143,10 @@ class Frontier:
         children = self.waiting(np.flatnonzero(self.reader.evaluated).astype(np.int32))
         return children[self.prefix[children] > -np.inf]
 
-    def deciding(self, candidate: Candidate) -> list[int]:
+    def deciding(self, candidate: Candidate, min_nodes: int) -> list[int]:
         """Return the open nodes that the candidate's end owns, most probable first.
 
-        Nodes too improbable to matter are left out.
+        Nodes too improbable to matter are left out, except the first `min_nodes`.
         """
         start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
         waits = (self._model_thread[start:stop] == start) & self._needs.row[start:stop]
@@ -157,7 +156,7 @@ class Frontier:
         # Each one with all lighter ones.
         lighter = np.logaddexp.accumulate(self.prefix[own][::-1])[::-1]
         enough = candidate.logp_lower + np.log(RESOLVED / 2)
-        matter: list[int] = own[: max(BATCH_MULTIPLE, int(np.count_nonzero(lighter > enough)))].tolist()
+        matter: list[int] = own[: max(min_nodes, int(np.count_nonzero(lighter > enough)))].tolist()
         return matter
 
     def _log_open(self) -> float:

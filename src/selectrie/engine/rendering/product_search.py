@@ -186,6 +186,7 @@ class ProductSearch:
         terminator: str,
     ) -> None:
         self._group, self._vocabulary = session.group, session.model.vocabulary
+        self._fill_rows = session.fill_rows
         self._paths, self._search_request, self._terminator = paths, search_request, terminator
         self.tolerance = 2 * (session.tolerance or 0.0) * (paths.longest + 1)
         self.tokens: dict[bytes, tuple[int, ...]] = {}
@@ -283,7 +284,7 @@ class ProductSearch:
             tolerance=self.tolerance + ROUNDING,
             min_score=min_logp,
         )
-        handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec))
+        handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec, fill_rows=self._fill_rows))
         outcome = handle.result()
         for path in outcome.paths:
             self._add(path.data, path.tokens.tolist(), path.score)

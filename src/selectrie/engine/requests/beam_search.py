@@ -176,7 +176,8 @@ class PreparedBeamSearch:
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
         spec = constrained.spec(search, merge_equal_text=beam.merge_equal_text)
-        handle = session.group.begin(AutomatonSearch(constrained.prompt, constrained.automaton, spec))
+        task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, fill_rows=session.fill_rows)
+        handle = session.group.begin(task)
         outcome = handle.result()
         paths = outcome.paths[: beam.n]
         if not paths:

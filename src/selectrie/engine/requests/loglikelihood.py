@@ -28,18 +28,6 @@ from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionErro
 
 Tokens = Sequence[int] | IntArray
 
-_MIN_ROWS, _MIN_COSTLY_ROWS = 16, 64
-"""Rows below which the fixed cost of a call matters.
-
-The first is for reading the weights, which a call does once. The second is for
-llama.cpp's flash attention in `fast` precision, which takes ten times as long for a row
-of a call below 64 rows (`GGML_FA_TILE_Q` of ggml-cpu).
-"""
-_CELL_BLOCK = 256
-"""Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
-_COSTLY_ROW = 8192
-"""`Limits.max_idle_rows` from which few rows cost much more than their cells."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
@@ -164,7 +152,7 @@ class _Evaluation:
             raise CapacityError("nodes", required=longest - 1, available=model.limits.nodes)
         self._edges = _EdgeReader(trie)
         self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
-        self._pace = _Pace(model.limits, model.batch_multiple, trie.depth[self._windows.nodes])
+        self._pace = _Pace(model.limits, trie.depth[self._windows.nodes])
         n = int(np.count_nonzero(self._scored.marked))
         # Node of each local row; row 0 is the empty context.
         self._nodes: IntArray = np.zeros(n + 1, dtype=np.int32)
@@ -222,26 +210,24 @@ class _Pace:
 
     This depends on the model's limits and the sequences alone.
 
-    llama.cpp's attention reads the cells of its memory in whole blocks. A call costs
-    each of its rows the same however full its last block is, and a further block costs
-    more than another call does. So a call fills memory up to the end of a block, and a
-    call that has to begin a further block ends as soon as the path above the next row
-    no longer reaches into that block. A model of 0.26 M takes 88 microseconds a row
-    within 256 cells and 158 within 512; one of 0.5 B takes 9.4 ms and 10.1 ms. If a
-    model's memory does not consist of cells, a call is as large as the model takes.
+    Attention may read the cells of a memory in whole blocks
+    (`CallCost.cells_per_read`). A call then costs each of its rows the same however
+    full its last block is, and a further block costs more than another call does. So a
+    call fills memory up to the end of a block, and a call that has to begin a further
+    block ends as soon as the path above the next row no longer reaches into that block.
+    In llama.cpp, whose blocks have 256 cells, a model of 0.26 M takes 88 microseconds a
+    row within 256 cells and 158 within 512; one of 0.5 B takes 9.4 ms and 10.1 ms. If a
+    model's memory is not read in blocks, a call is as large as the model takes.
     """
 
-    def __init__(self, limits: Limits, batch_multiple: int, depth: IntArray) -> None:
+    def __init__(self, limits: Limits, depth: IntArray) -> None:
         """Start before the first node.
 
         Args:
             limits: Limits of the model.
-            batch_multiple: Rows that the model pads a call to a multiple of.
             depth: int[], depth of each node to evaluate, in order, without the root.
         """
-        is_cheap = batch_multiple > 1 and limits.max_idle_rows < _COSTLY_ROW
-        self._min_rows, self._shortest = (_MIN_ROWS, 1) if is_cheap else (_MIN_COSTLY_ROWS, _MIN_COSTLY_ROWS)
-        self._limits, self._batch_multiple = limits, batch_multiple
+        self._limits = limits
         self._carried = depth - 1
 
     def capacity_at(self, at: int) -> Capacity:
@@ -252,14 +238,15 @@ class _Pace:
         return Capacity(self._rows(at), self._limits.nodes, self._limits.sequences)
 
     def _rows(self, at: int) -> int:
-        max_rows = self._limits.rows_per_call
-        if self._limits.kind.is_recurrent or at == len(self._carried):
-            return max_rows
+        limits, cost = self._limits, self._limits.call_cost
+        block, multiple = cost.cells_per_read, limits.batch_sizes.multiple
+        if limits.kind.is_recurrent or block == 1 or at == len(self._carried):
+            return limits.rows_per_call
         carried = int(self._carried[at])
-        end = -(-(carried + self._min_rows) // _CELL_BLOCK) * _CELL_BLOCK
-        rows = min(max_rows, (end - carried) // self._batch_multiple * self._batch_multiple)
-        left = np.flatnonzero(self._carried[at + self._shortest : at + rows] <= end - _CELL_BLOCK - self._min_rows)
-        return int(left[0]) + self._shortest if len(left) else rows
+        end = -(-(carried + cost.min_rows) // block) * block
+        rows = min(limits.rows_per_call, (end - carried) // multiple * multiple)
+        left = np.flatnonzero(self._carried[at + cost.min_short_rows : at + rows] <= end - block - cost.min_rows)
+        return int(left[0]) + cost.min_short_rows if len(left) else rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

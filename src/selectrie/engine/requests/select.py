@@ -73,7 +73,7 @@ class SelectBatch:
             with self._errors_of(i):
                 means.append(_mean(one, baselines[i]))
         searches: dict[int, Handle[SearchOutcome]] = {
-            i: group.begin_counted(_best_first(one, means[i], session.tolerance or 0.0), on_progress, one.needs.n_rows)
+            i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.needs.n_rows)
             for i, one in enumerate(requests)
             if i not in exhaustive
         }
@@ -142,8 +142,8 @@ def _decide(session: Session, evaluated: EvaluatedSelect) -> Selection:
     return selection.selection(prepared, evaluated.evaluation, scored, report, signature)
 
 
-def _best_first(prepared: PreparedSelect, baseline: FloatArray | None, tolerance: float) -> BestFirst:
-    objective = prepared.objective(baseline, tolerance)
+def _best_first(session: Session, prepared: PreparedSelect, baseline: FloatArray | None) -> BestFirst:
+    objective = prepared.objective(baseline, session.tolerance or 0.0)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
     healing = prepared.healing
@@ -155,6 +155,7 @@ def _best_first(prepared: PreparedSelect, baseline: FloatArray | None, tolerance
         objective=objective,
         search=prepared.search,
         heal=(lambda edge_logp, observed: healing.log_heal(edge_logp, observed)[0]) if len(healing.nodes) else None,
+        fill_rows=session.fill_rows,
     )
 
 

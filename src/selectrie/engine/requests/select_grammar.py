@@ -74,7 +74,9 @@ class PreparedGrammarSelect:
         constrained, on_found = self.constrained, self.search.on_found
         spec = constrained.spec(self.search, rule=self.rule, merge_equal_text=self.rule == "joint")
         on_path = None if on_found is None else lambda path: on_found(shown(path.data), path.logp)
-        task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, on_found=on_path)
+        task = AutomatonSearch(
+            constrained.prompt, constrained.automaton, spec, on_found=on_path, fill_rows=session.fill_rows
+        )
         handle = session.group.begin_counted(task, self.search.on_progress)
         outcome = handle.result()
         if not outcome.paths:

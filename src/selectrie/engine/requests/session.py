@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import SelfCheck
+from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.engine.scheduler.task_group import TaskGroup
 
 R_co = TypeVar("R_co", covariant=True)
@@ -33,6 +34,17 @@ class Session:
         It is None if it was not measured.
         """
         return None if self.check is None else self.check.tolerance
+
+    @property
+    def fill_rows(self) -> int:
+        """Return the number of rows to a multiple of which searches fill their asks.
+
+        Less would only be padding, or many small programs.
+        """
+        sizes = self.model.limits.batch_sizes
+        if sizes.is_fixed:
+            return next((rows for rows, _ in sizes.buckets if rows > 1), 1)
+        return sizes.multiple if sizes.multiple > 1 else FILL_ROWS
 
 
 class Prepared(Protocol[R_co]):

@@ -42,6 +42,12 @@ _AGAIN_S = 0.005
 A model forgets an interrupt that comes between two of its decodes.
 """
 
+_LOOK_AGAIN_S = 0.1
+"""Seconds between two looks at running work that cannot be interrupted.
+
+It ends by itself. The wait ends now and then so that the main thread notices Ctrl-C.
+"""
+
 _LEAVING_S = 0.2
 """Seconds between two checks of whether the memory of a closed model is still in use.
 
@@ -176,6 +182,7 @@ class ModelThread:
         self._free_slots = [True] * (max_waiting or 0)  # one for each task that may still be queued
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
+        self._again_s = _AGAIN_S if model.limits.can_interrupt else _LOOK_AGAIN_S
         self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
         self._uses: set[weakref.ref[_Use]] = set()
@@ -284,19 +291,22 @@ class ModelThread:
         self._inbox.put(item)
 
     def _stop(self, call: _Call) -> None:
-        """Cancel a queued call; interrupt a running one until it has ended."""
+        """Cancel a queued call; interrupt a running one until it has ended.
+
+        On a model that is not `limits.can_interrupt`, this waits for its end.
+        """
         call.is_stopped = True
         if call.claim():
             return
         while not call.future.done():
             self._interrupt(call)
-            call.future.wait(_AGAIN_S)
+            call.future.wait(self._again_s)
 
     def cancel(self, job: Job) -> None:
         """Mark a job as cancelled.
 
         The running decode is stopped unless another job that is not cancelled shares
-        it.
+        it. If the model cannot be interrupted, the job ends after the decode.
         """
         job.cancelled = True
         if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
@@ -350,7 +360,8 @@ class ModelThread:
         """End all work with `ClosedError`, close the model and end the thread.
 
         May be called twice. Waits for the thread, except where that would deadlock: on
-        the thread itself, and within `using`.
+        the thread itself, and within `using`. If the model cannot be interrupted, the
+        call that is running ends first.
         """
         if self._process != os.getpid():
             return
@@ -364,7 +375,7 @@ class ModelThread:
             return
         while self._thread.is_alive():
             self.interrupt()
-            self._thread.join(_AGAIN_S)
+            self._thread.join(self._again_s)
 
     def check_process(self) -> None:
         """Raise `ForkedError` in a child process: the thread stayed with the parent."""

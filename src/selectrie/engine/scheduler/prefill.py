@@ -13,13 +13,6 @@ from selectrie.core.types import NO_NODE, IntArray
 from selectrie.engine.scheduler.job import BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 
-PREFILL_ROWS = 128
-"""Rows of prompts in a call that other tasks wait for.
-
-A model of 0.5B in q8_0 on 2 cores takes 6.8 ms a row in calls of 32 rows and 6.4 ms in
-calls of 128: more rows would only make the other tasks wait.
-"""
-
 _MIN_CHUNK = 32
 """Rows below which a prompt's share of a call is not worthwhile.
 

@@ -36,7 +36,7 @@ from selectrie.core.types import NO_NODE, Capacity
 from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, SupportsDeadline
 from selectrie.engine.scheduler.node_table import as_ids
-from selectrie.engine.scheduler.prefill import PREFILL_ROWS, allocate_prefill, find_cursor, prefill_part
+from selectrie.engine.scheduler.prefill import allocate_prefill, find_cursor, prefill_part
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -84,7 +84,7 @@ class Scheduler:
         model: Model,
         row_cache_bytes: int = ROW_CACHE_BYTES,
         *,
-        prefill_rows: int = PREFILL_ROWS,
+        prefill_rows: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create a scheduler without jobs.
@@ -93,13 +93,15 @@ class Scheduler:
             model: The model to run on.
             row_cache_bytes: Size of the cache of prompt-end rows, in bytes.
             prefill_rows: Maximum rows of prompts in a call, and of one ask, while more
-                than one task is active.
+                than one task is active. None: `limits.call_cost.prefill_rows` of the
+                model.
             clock: Returns the seconds that deadlines are compared with.
         """
         self.model = model
         self._is_recurrent = model.limits.kind.is_recurrent
         self.row_cache = RowCache(row_cache_bytes)
-        self._prefill_rows, self._clock = prefill_rows, clock
+        self._prefill_rows = model.limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
+        self._clock = clock
         self._waiting: list[Job] = []
         self._active: deque[Job] = deque()
         self._refused: list[tuple[BatchPart, CapacityError]] = []
@@ -304,9 +306,8 @@ class Scheduler:
             return []
         if len(self._active) > 1:
             used = self.model.limits.rows_per_call - rows
-            # Fill the batch up to a whole multiple; the rest would be padding.
-            whole = -(-(used + self._prefill_rows) // self.model.batch_multiple) * self.model.batch_multiple
-            rows = min(rows, whole - used)
+            # Fill the batch up; the rest would be padding.
+            rows = self.model.limits.batch_sizes.least_padded(used + self._prefill_rows, used + rows) - used
         chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, is_recurrent=self._is_recurrent)
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
@@ -417,9 +418,15 @@ class Scheduler:
             self._waiting.remove(job)
         try:
             self._release(job, forget=not job.keep_cached)
-            self._ignoring_lost_nodes(lambda: self.model.trim(self.model.limits.max_idle_rows))
+            self._trim_idle()
         finally:
             job.answer(result, error)
+
+    def _trim_idle(self) -> None:
+        """Drop cached nodes that are not worth holding any more."""
+        max_idle_rows = self.model.limits.max_idle_rows
+        if max_idle_rows is not None:
+            self._ignoring_lost_nodes(lambda: self.model.trim(max_idle_rows))
 
     def _release(self, job: Job, *, forget: bool = True) -> None:
         """Release everything that a job holds.

@@ -1,0 +1,39 @@
+"""What decides into how many calls of llama.cpp work is cut."""
+
+from __future__ import annotations
+
+from selectrie.core.types import CallCost
+
+CELLS_PER_READ = 256
+"""Cells that llama.cpp's attention reads at once (`llama_kv_cache::get_n_kv`)."""
+
+MIN_ROWS, MIN_COSTLY_ROWS = 16, 64
+"""Rows below which the fixed cost of a call matters.
+
+The first is for reading the weights, which a call does once. The second is for
+llama.cpp's flash attention in `fast` precision, which takes ten times as long for a row
+of a call below 64 rows (`GGML_FA_TILE_Q` of ggml-cpu).
+"""
+
+COSTLY_ROW = 8192
+"""`Limits.max_idle_rows` from which few rows cost much more than their cells."""
+
+PREFILL_ROWS = 128
+"""Rows of prompts in a call that other tasks wait for.
+
+A model of 0.5B in q8_0 on 2 cores takes 6.8 ms a row in calls of 32 rows and 6.4 ms in
+calls of 128: more rows would only make the other tasks wait.
+"""
+
+
+def call_cost(batch_multiple: int, max_idle_rows: int) -> CallCost:
+    """Return what calls of a model cost.
+
+    Args:
+        batch_multiple: Rows that the model pads a call to a multiple of; 1 in `fast`
+            precision.
+        max_idle_rows: `Limits.max_idle_rows` of the model.
+    """
+    if batch_multiple > 1 and max_idle_rows < COSTLY_ROW:
+        return CallCost(CELLS_PER_READ, MIN_ROWS, min_short_rows=1, prefill_rows=PREFILL_ROWS)
+    return CallCost(CELLS_PER_READ, MIN_COSTLY_ROWS, min_short_rows=MIN_COSTLY_ROWS, prefill_rows=PREFILL_ROWS)
