@@ -13,7 +13,6 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self
 
 from selectrie.core import numerics
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
@@ -94,19 +93,19 @@ class Rows(Protocol):
         """Return the raw, unchecked float32[V] logits of wanted node i."""
         ...
 
-    def slice(self, start: int, stop: int) -> Self:
+    def slice(self: RowsT, start: int, stop: int) -> RowsT:  # noqa: PYI019 - Self is not in typing before Python 3.11
         """Return the wanted nodes start..stop as a view."""
         ...
 
-    def take(self, order: ArrayLike) -> Self:
+    def take(self: RowsT, order: ArrayLike) -> RowsT:  # noqa: PYI019 - as above
         """Return the wanted nodes `order`, int[n], as a view."""
         ...
 
-    def copy(self) -> Self:
+    def copy(self: RowsT) -> RowsT:  # noqa: PYI019 - as above
         """Return the same rows in memory of their own."""
         ...
 
-    def stacked(self, others: Sequence[Self]) -> Self:
+    def stacked(self: RowsT, others: Sequence[RowsT]) -> RowsT:  # noqa: PYI019 - as above
         """Return a copy of these rows, followed by those of other calls."""
         ...
 
