@@ -4,7 +4,8 @@
 SelectrieError
 ├── RequestError            the caller can fix it: exit 2, HTTP 400
 │   ├── OptionError             a value outside the allowed set or range
-│   │   └── IncompatibleOptionsError  two options exclude each other
+│   │   ├── IncompatibleOptionsError  two options exclude each other
+│   │   └── UnknownOptionError    an option that the model's back end does not have
 │   ├── ChoiceError             a bad choice set: none, empty text, a bad prior
 │   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
 │   ├── PromptError             empty, no chat template, malformed messages
@@ -42,7 +43,7 @@ value and the remedy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -107,6 +108,26 @@ class IncompatibleOptionsError(OptionError):
         super().__init__(name, None, remedy)
         self.other = other
         self.args = (f"`{name}` cannot be combined with {other}; {remedy}",)
+
+
+class UnknownOptionError(OptionError):
+    """An option was given that the back end of the model does not have.
+
+    Attributes:
+        name: Name of the option.
+        value: Its value.
+        allowed: The options that there are, in words.
+        backend: Name of the back end.
+        names: Names of the options that it has.
+    """
+
+    code = "unknown_option"
+
+    def __init__(self, name: str, value: object, *, backend: str, names: Sequence[str]) -> None:
+        allowed = ", ".join(f"`{one}`" for one in names)
+        super().__init__(name, value, allowed)
+        self.backend, self.names = backend, tuple(names)
+        self.args = (f"`{name}` is not an option of the back end {backend}, which has {allowed}",)
 
 
 class ChoiceError(RequestError, ValueError):

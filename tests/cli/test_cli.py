@@ -8,20 +8,22 @@ import os
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from typer.testing import CliRunner, Result
 
 import cli_docs
 from selectrie import errors
+from selectrie.backends import table
 from selectrie.cli import app, requests
 from selectrie.cli import progress as progress_module
 from selectrie.engine import bundled_model, load
 from selectrie.options import PromptParams, ScoringRule, SearchParams
+from tests.support import toy_backend
 from tests.support.answers import ARMOUR, PROVED, armour, plan, text_score
 
 CHOICES = [choice.replace("|", "") for choice, *_ in ARMOUR]
@@ -156,9 +158,49 @@ def test_model_options_are_handed_to_load(monkeypatch: pytest.MonkeyPatch):
 
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(load, "load", lambda *args, **options: seen.append((args, options)))
-    requests.open_engine(ModelGroup("m.gguf", "fast", 512, 64, 2, -1, untrusted=True, verbose=True))
+    group = ModelGroup("m.gguf", "llama.cpp", "fast", 512, 64, 2, -1, untrusted=True, verbose=True)
+    assert None not in astuple(group)
+    requests.open_engine(group)
     options = {"n_ctx": 512, "n_batch": 64, "n_threads": 2, "n_gpu_layers": -1, "precision": "fast", "verbose": True}
-    assert seen == [(("m.gguf",), options | {"untrusted": True})]
+    assert seen == [(("m.gguf",), options | {"backend": "llama.cpp", "untrusted": True})]
+
+
+def test_options_that_are_not_given_are_not_handed_to_load(monkeypatch: pytest.MonkeyPatch):
+    """A back end that lacks them is not asked for them; the two that every back end has are always there."""
+    from selectrie.cli.groups import FastModelGroup, ModelGroup
+
+    assert requests.load_options(ModelGroup()) == {"precision": "exact", "verbose": False}
+    assert requests.load_options(FastModelGroup(gpu_layers=0)) == {
+        "precision": "fast",
+        "verbose": False,
+        "n_gpu_layers": 0,
+    }
+
+
+def test_an_option_that_the_back_end_lacks_is_named_as_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One line with the flag and the flags that there are, and exit 2; so for a back end that does not exist."""
+    path = toy_backend.file(tmp_path)
+    monkeypatch.setattr(table, "BACKENDS", toy_backend.TABLE)
+    for typed in (["--threads", "2"], ["--gpu-layers=-1"], ["--n-ctx", "64"]):
+        result = run("score", "-m", str(path), "-p", "p", "-t", "a", *typed)
+        assert result.exit_code == 2
+        flag = typed[0].split("=")[0]
+        assert result.stderr == (
+            f"error[unknown_option]: {flag} is not an option of the back end toy, which has --precision, --verbose, `seed`\n"
+        )
+    result = run("score", "-m", str(path), "-p", "p", "-t", "a", "--backend", "vllm")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error[option]: --backend 'vllm': expected one of 'llama.cpp', 'toy'\n",
+    )
+
+
+def test_the_help_names_every_back_end():
+    """`--backend` is written without importing the table."""
+    from selectrie.cli.groups import ModelGroup
+
+    option = get_type_hints(ModelGroup, include_extras=True)["backend"].__metadata__[0]
+    assert [backend.name for backend in table.BACKENDS if backend.name not in option.help] == []
 
 
 def test_rank_makes_the_places_shown_certain(engine: Engine):

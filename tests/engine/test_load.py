@@ -1,4 +1,4 @@
-"""From a source to an engine: files, the hub, open models, and self-checks that are kept."""
+"""From a source to an engine, and self-checks that are kept."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import asyncio
 import gc
 import json
 import signal
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import llama_cpp
 import pytest
@@ -20,90 +18,8 @@ from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import SelfCheck
 from selectrie.engine import load
 from selectrie.engine.precision_check import MARGIN, MIN_MOVE, is_plausible
-from selectrie.errors import MissingExtraError, ModelFileError, OptionError
+from selectrie.errors import OptionError
 from selectrie.testing import HashModel
-
-
-class HubError(OSError):
-    """The hub answered, and said no."""
-
-
-def hub(monkeypatch, download, answer=None):
-    """A huggingface_hub that downloads so; answer: raised where the hub is asked about a file."""
-
-    def metadata(url, timeout):
-        assert (url, timeout <= 10) == ("owner/repo/dir/file.gguf", True)
-        if answer is not None:
-            raise answer
-
-    stand_in = SimpleNamespace(
-        hf_hub_download=download,
-        hf_hub_url=lambda repository, name: f"{repository}/{name}",
-        get_hf_file_metadata=metadata,
-        errors=SimpleNamespace(HfHubHTTPError=HubError, FileMetadataError=HubError),
-    )
-    monkeypatch.setitem(sys.modules, "huggingface_hub", stand_in)
-
-
-def test_a_hub_file_is_asked_for_by_repository_and_name(monkeypatch, tmp_path):
-    """`hf:owner/repo/dir/file.gguf` is the file `dir/file.gguf` of `owner/repo`."""
-    asked = []
-
-    def download(repository, name):
-        asked.append((repository, name))
-        return str(tmp_path / name)
-
-    hub(monkeypatch, download)
-    assert load.download("hf:owner/repo/dir/file.gguf") == tmp_path / "dir" / "file.gguf"
-    assert asked == [("owner/repo", "dir/file.gguf")]
-
-
-@pytest.mark.parametrize("source", ["hf:", "hf:owner", "hf:owner/repo", "hf:owner//file.gguf"])
-def test_a_hub_name_without_a_file_is_refused(source):
-    """The form is named; nothing is downloaded."""
-    with pytest.raises(OptionError, match=r"hf:owner/repo/file\.gguf"):
-        load.download(source)
-
-
-def test_being_offline_is_one_clear_error(monkeypatch):
-    """The hub is asked once; the first line of the reason is kept, with what to do."""
-    asked = []
-
-    def offline(_repository, _name, **how):
-        asked.append(how)
-        raise OSError("not in the cache")
-
-    hub(monkeypatch, offline, RuntimeError("Connection refused\nlong story"))
-    with pytest.raises(ModelFileError) as caught:
-        load.download("hf:owner/repo/dir/file.gguf")
-    assert asked == [{"local_files_only": True}]
-    assert "Connection refused" in str(caught.value)
-    assert "long story" not in str(caught.value)
-    assert "local file" in str(caught.value)
-
-
-def test_what_is_in_the_cache_is_taken_without_a_network(monkeypatch, tmp_path):
-    """Offline the cached file is the model's."""
-    hub(monkeypatch, lambda _repository, name, local_files_only: tmp_path / name, ConnectionError("offline"))
-    assert load.download("hf:owner/repo/dir/file.gguf") == tmp_path / "dir" / "file.gguf"
-
-
-def test_a_hub_that_says_no_is_asked_to_the_end(monkeypatch):
-    """A file that is not there, or gated, is the hub's own error."""
-
-    def gated(_repository, _name):
-        raise HubError("403: this model is gated")
-
-    hub(monkeypatch, gated, HubError("403"))
-    with pytest.raises(ModelFileError, match="this model is gated"):
-        load.download("hf:owner/repo/dir/file.gguf")
-
-
-def test_the_extra_is_named_where_it_is_missing(monkeypatch):
-    """Without huggingface_hub the error says what to install."""
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"selectrie\[hf\]"):
-        load.download("hf:owner/repo/file.gguf")
 
 
 def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):

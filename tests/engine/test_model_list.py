@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import selectrie
+from selectrie.backends import table
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.cli.report.models import size_words
 from selectrie.engine import bundled_model
 from selectrie.engine.cache_dir import cache_folder, read_object
 from selectrie.errors import ModelFileError
+from tests.support import toy_backend
 
 
 @pytest.fixture
@@ -78,6 +80,16 @@ def test_gguf_files_of_the_hub_s_cache_follow_the_embedded_model(stand_in: Path,
         "file": "present",
         "embedded": False,
     }
+
+
+def test_files_of_every_back_end_of_the_table_are_listed(stand_in: Path, hub: Path, monkeypatch: pytest.MonkeyPatch):
+    """By how their names end, each with the digest of its own back end."""
+    cached(hub, "own/a", "1" * 40, {"a.gguf": b"one", "b.toy": b"three", "c.bin": b"four"})
+    assert [record.source for record in selectrie.models()[1:]] == ["hf:own/a/a.gguf"]
+    monkeypatch.setattr(table, "BACKENDS", toy_backend.TABLE)
+    digests = {record.source: record.digest for record in selectrie.models()[1:]}
+    assert list(digests) == ["hf:own/a/a.gguf", "hf:own/a/b.toy"]
+    assert digests["hf:own/a/b.toy"] == "toy:5"
 
 
 def test_a_file_of_another_revision_is_loaded_by_its_path(stand_in: Path, hub: Path):

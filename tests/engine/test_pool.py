@@ -77,7 +77,7 @@ class Shop:
     def used(self) -> int:
         return sum(self.sizes[engine.source] for engine in self.open if not engine.closed)
 
-    def needed(self, source: str, _options: object) -> int:
+    def needed(self, source: str, _backend: object, _options: object) -> int:
         return self.sizes[source]
 
     def models(self, budget: int | None, names: str = "") -> ModelPool:
@@ -494,6 +494,8 @@ def test_records_say_what_is_loaded_and_since_when_it_idles(shop, monkeypatch):
         (["a.gguf"], {"budget_bytes": 1.5}),
         (["a.gguf"], {"n_ctx": 0}),
         (["a.gguf"], {"precision": "sloppy"}),
+        (["a.gguf"], {"device": "cpu"}),
+        (["a.gguf"], {"backend": "llama"}),
     ],
     ids=repr,
 )
@@ -517,8 +519,8 @@ def test_a_list_is_named_as_it_is_written(shop):
     models = ModelPool(["a.gguf", "hf:o/r/b.gguf", Path("c.gguf")], n_ctx=64, n_threads=1, precision="fast")
     assert list(models) == ["a.gguf", "hf:o/r/b.gguf", "c.gguf"]
     visit(models, ["a.gguf"])
-    options = {"n_ctx": 64, "n_batch": 512, "n_threads": 1, "n_gpu_layers": 0, "precision": "fast", "verbose": False}
-    assert shop.options == options | {"untrusted": None}
+    options = {"n_ctx": 64, "n_threads": 1, "precision": "fast"}
+    assert shop.options == options | {"backend": None, "untrusted": None}
     with pytest.raises(OptionError, match="untrusted"):
         ModelPool(["a.gguf"], untrusted=1)
 
@@ -531,10 +533,9 @@ def test_the_embedded_model_is_one_of_them(shop, monkeypatch):
             assert engine.source is None
         assert Path(models[name].source).name == "embedded.gguf"
     monkeypatch.undo()
-    options = LlamaOptions(64, 64, 1, 0, Precision.FAST, verbose=False)
-    monkeypatch.setattr("selectrie.engine.load.embedded_file", lambda: Path("no such file.gguf"))
+    monkeypatch.setattr("selectrie.engine.sources.embedded_file", lambda: Path("no such file.gguf"))
     with pytest.raises(ModelFileError, match="no such file"):
-        model_pool.memory_needed(None, options)
+        model_pool.memory_needed(None, None, {"n_ctx": 64, "precision": "fast"})
 
 
 # What a model takes

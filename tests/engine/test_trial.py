@@ -14,6 +14,7 @@ import llama_cpp
 import pytest
 
 import selectrie
+from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.core.types import Precision
 from selectrie.engine import trial, trial_child
 from selectrie.engine.trial import Marks, try_file
@@ -97,12 +98,12 @@ def test_another_file_under_a_name_is_a_new_file(tiny_model, tmp_path, children)
     path = tmp_path / "m.gguf"
     for seed in (1, 2, 1):
         path.write_bytes(tiny_model("f32", seed=seed).read_bytes())
-        try_file(path, Precision.EXACT, Marks(marks()), always=False)
+        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()), always=False)
     assert len(children) == 2
     kept = json.loads(marks().read_text())
     for value in (True, {}, {"opened": 1.5}, {"opened": False}, ["opened"], None):
         marks().write_text(json.dumps(dict.fromkeys(kept, value)))
-        try_file(path, Precision.EXACT, Marks(marks()), always=False)
+        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()), always=False)
     assert len(children) == 8
 
 
@@ -112,7 +113,7 @@ def test_all_parts_of_a_model_are_one_file(tiny_model, tmp_path, children):
     first.write_bytes(tiny_model("f32").read_bytes())
     for content in (b"one", b"one", b"two"):
         second.write_bytes(content)
-        try_file(first, Precision.EXACT, Marks(marks()), always=False)
+        try_file(first, LLAMA_CPP, Precision.EXACT, Marks(marks()), always=False)
     assert len(children) == 2
 
 
@@ -170,7 +171,7 @@ def test_the_child_opens_a_file_as_the_caller_does(tiny_model, monkeypatch):
             "llama_model_load_from_file",
             lambda path, params: repacks.append(params.use_extra_bufts) or plain(path, params),
         )
-        trial_child.open_and_decode(path, Precision.EXACT)
+        trial_child.open_and_decode(LLAMA_CPP, path, Precision.EXACT)
         selectrie.load(path, n_threads=1, n_ctx=32, precision="fast", untrusted=False).close()
     assert repacks == [True, True, False, False]
 
@@ -235,7 +236,7 @@ def test_the_child_leaves_no_core_file_and_ends_in_time():
 def test_the_last_words_of_a_child(code, stderr, words):
     """The signal by its name, the assertion where there is one, nothing that moves a
     cursor."""
-    assert words in trial._ended(code, stderr)
+    assert words in trial._ended(code, stderr, "get the file again")
 
 
 def test_a_child_starts_where_the_package_lies():
@@ -250,4 +251,4 @@ def test_a_child_that_is_killed_before_it_says_anything_is_no_missing_child(alwa
     path.write_bytes(tiny_model("f32").read_bytes())
     monkeypatch.setattr(trial, "_run", lambda *_: (-9, "", ""))
     with pytest.raises(ModelFileError, match=r"ended a child process \(SIGKILL\); free memory"):
-        try_file(path, Precision.EXACT, Marks(tmp_path / "marks.json"), always=always)
+        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(tmp_path / "marks.json"), always=always)

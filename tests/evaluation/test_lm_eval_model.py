@@ -207,9 +207,70 @@ def test_model_args_that_cannot_be_are_one_error():
     from selectrie.errors import OptionError
     from selectrie.evaluation.lm_eval_model import SelectrieLM
 
+    with pytest.raises(OptionError, match=r"model_args='pretrained': expected path, .*, backend, .*, n_ctx, "):
+        SelectrieLM(pretrained="x")
     for said in ("pretrained=x", "max_length=abc", "max_length=0", "max_gen_toks=0", "n_threads=1,max_length=99999"):
         with pytest.raises(OptionError, match=said.split("=")[0].split(",")[0].replace("n_threads", "max_length")):
             SelectrieLM.create_from_arg_string(said, {"batch_size": "auto", "device": None})
+
+
+DEVICES = ["cpu", "cuda", "cuda:1", "mps", "auto", 0]
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=str)
+def test_a_device_that_the_back_end_does_not_have_is_refused(device):
+    """It is never dropped: who asks for a GPU does not get the CPU without a word."""
+    from selectrie.errors import UnknownOptionError
+    from selectrie.evaluation.lm_eval_model import SelectrieLM
+
+    with pytest.raises(UnknownOptionError, match=r"^`device` is not an option of the back end llama\.cpp, which has "):
+        SelectrieLM.create_from_arg_string("n_threads=1", {"batch_size": 8, "device": device})
+
+
+def test_a_device_that_nobody_named_is_left_out(monkeypatch):
+    """None, and what the harness's command gives by itself; the same one is refused where it was typed."""
+    from lm_eval import __main__ as command
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    from selectrie.errors import UnknownOptionError
+    from selectrie.evaluation import lm_eval_model
+
+    default = EvaluatorConfig().device
+    assert default is not None
+
+    def opened(device):
+        return lm_eval_model.SelectrieLM.create_from_arg_string("n_threads=1,n_ctx=64", {"device": device})
+
+    def evaluating():
+        opened(default)._engine.close()
+
+    for device in (None, default):
+        opened(device)._engine.close()
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(command, "cli_evaluate", evaluating)
+    lm_eval_model.main(["--tasks", "t"])
+    for typed in (["--device", default], [f"--device={default}"], ["--dev", default]):
+        with pytest.raises(UnknownOptionError, match="`device`"):
+            lm_eval_model.main(["--tasks", "t", *typed])
+    lm_eval_model.main(["--tasks", "t"])
+
+
+def test_a_device_is_handed_to_a_back_end_that_has_one(monkeypatch):
+    """As any other option; `backend` and `untrusted` are those of `load`."""
+    from selectrie.evaluation import lm_eval_model
+
+    seen = []
+
+    def load(path, **options):
+        seen.append((path, options))
+        raise KeyError
+
+    monkeypatch.setattr(lm_eval_model, "load", load)
+    with pytest.raises(KeyError):
+        lm_eval_model.SelectrieLM.create_from_arg_string(
+            "path=m,backend=toy,untrusted=True", {"batch_size": 8, "max_batch_size": 9, "device": "cpu"}
+        )
+    assert seen == [("m", {"backend": "toy", "untrusted": True, "device": "cpu"})]
 
 
 def test_answers_are_cached_as_they_come(pair, tmp_path):

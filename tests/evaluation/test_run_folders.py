@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.core.whole_files import write_whole
+from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import run_folder
 from selectrie.evaluation.compare import compare
@@ -28,7 +30,8 @@ from selectrie.evaluation.log import LogRecord, TornLineError
 from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, check_folder
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 from selectrie.results import FORMAT_VERSION
-from tests.support import kill_points, racing_runs
+from selectrie.testing import HashModel
+from tests.support import kill_points, racing_runs, toy_backend
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 FIRST_FORMAT = Path(__file__).parent.parent / "data" / "run_format_1"
@@ -398,6 +401,27 @@ def test_a_log_without_a_beginning_is_left_alone(finished, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [LOG]
     (tmp_path / LOG).write_bytes(b"")
     kill_points.whole(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "packages"),
+    [(toy_backend.ToyModel, {"pytest"}), (HashModel, set())],
+    ids=["in the table", "the caller's"],
+)
+def test_the_environment_has_the_versions_of_the_back_end_in_use(tmp_path, monkeypatch, model, packages):
+    """Those of another one in the table are left out, and a model of the caller's own adds none."""
+    monkeypatch.setattr(run_folder, "BACKENDS", toy_backend.TABLE)
+    with Engine(model(4, limits=kill_points.engine().limits)) as llm:
+        run(llm, kill_points.tasks(), tmp_path / "out")
+    said = json.loads((tmp_path / "out" / RUN).read_text())["environment"]
+    assert set(said) == {"python", "system", "cores", "selectrie", "numpy"} | packages
+    assert all(said[package] == version(package) for package in packages)
+    assert read_run(tmp_path / "out").tasks
+
+
+def test_llama_cpp_names_its_package():
+    """As run folders of before have it."""
+    assert run_folder.environment("llama.cpp")["llama-cpp-python"] == version("llama-cpp-python")
 
 
 def test_a_run_of_the_first_format_is_shown_and_does_not_go_on(tmp_path):

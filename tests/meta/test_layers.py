@@ -54,6 +54,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "bundled_model",
             "cache_dir",
+            "hub",
             "queue_stream",
             "row_layouts",
             "scheduler",
@@ -62,6 +63,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "aio",
             "precision_check",
             "requests",
+            "sources",
             "trial",
         ),
         (
@@ -137,10 +139,10 @@ THIRD_PARTY = {
     "lark": frozenset({"grammar", "template"}),
     "rich": frozenset({"cli"}),
     "typer": frozenset({"cli"}),
-    "llama_cpp": frozenset({"backends", "engine.load"}),
+    "llama_cpp": frozenset({"backends"}),
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends", "evaluation"}),
-    "huggingface_hub": frozenset({"engine.load", "engine.model_list"}),
+    "huggingface_hub": frozenset({"engine.hub", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"evaluation"}),
     "pyarrow": frozenset({"evaluation"}),

@@ -16,6 +16,7 @@ from selectrie.errors import (
     PromptError,
     PromptTooLongError,
     SelectrieError,
+    UnknownOptionError,
     of_value,
 )
 
@@ -36,6 +37,7 @@ _SWITCHES = {
 }
 _WITH_TEXT = (
     IncompatibleOptionsError,
+    UnknownOptionError,
     PromptTooLongError,
     DeadEndError,
     NothingFoundError,

@@ -86,7 +86,7 @@ def _drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
         from selectrie.engine.requests.speculative import LookupDrafter
 
         return LookupDrafter()
-    return stack.enter_context(requests.open_engine(replace(model, model=draft)))
+    return stack.enter_context(requests.open_engine(replace(model, model=draft, backend=None)))
 
 
 def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:

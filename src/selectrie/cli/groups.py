@@ -24,7 +24,11 @@ Json = Annotated[bool, Option("--json", help="One JSON object.")]
 
 @dataclass(frozen=True, slots=True)
 class ModelGroup:
-    """Model."""
+    """Model.
+
+    Options of a back end are None if they are not given, because another one may not
+    have them. Every back end has `precision` and `verbose`.
+    """
 
     model: Annotated[
         str | None,
@@ -32,8 +36,12 @@ class ModelGroup:
             "--model",
             "-m",
             metavar="MODEL",
-            help="GGUF file, or hf:owner/repo/file.gguf. [default: the embedded model]",
+            help="GGUF file, hf:owner/repo/file.gguf, or hf:owner/repo:Q4_K_M. [default: the embedded model]",
         ),
+    ] = None
+    backend: Annotated[
+        str | None,
+        Option(metavar="NAME", help="What opens the model: llama.cpp. [default: found by the model's content]"),
     ] = None
     precision: Annotated[
         str,
@@ -45,11 +53,15 @@ class ModelGroup:
         int | None,
         Option("--n-ctx", metavar="N", help="Tokens held at once. [default: training context, at most 8192]"),
     ] = None
-    n_batch: Annotated[int, Option("--n-batch", metavar="N", help="At most N rows in a model call.")] = 512
+    n_batch: Annotated[
+        int | None, Option("--n-batch", metavar="N", help="At most N rows in a model call. [default: 512]")
+    ] = None
     threads: Annotated[
         int | None, Option(metavar="N", help="Threads. [default: one a core; one below 20 M weights]")
     ] = None
-    gpu_layers: Annotated[int, Option("--gpu-layers", metavar="N", help="Layers on the GPU, -1 for all.")] = 0
+    gpu_layers: Annotated[
+        int | None, Option("--gpu-layers", metavar="N", help="Layers on the GPU, -1 for all. [default: 0]")
+    ] = None
     untrusted: Annotated[
         bool | None,
         Option(

@@ -48,8 +48,12 @@ def open_engine(group: ModelGroup) -> Engine:
 
 
 def load_options(group: ModelGroup) -> dict[str, Any]:
-    """Return what `selectrie.load` takes besides the model."""
-    return {_LOAD_NAMES.get(name, name): value for name, value in asdict(group).items() if name != "model"}
+    """Return what `selectrie.load` takes besides the model, as far as it is given."""
+    return {
+        _LOAD_NAMES.get(name, name): value
+        for name, value in asdict(group).items()
+        if name != "model" and value is not None
+    }
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:

@@ -10,21 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from selectrie.backends.llama_cpp.identity import file_digest
-from selectrie.engine import bundled_model
-from selectrie.engine.load import HUB_PREFIX
+from selectrie.backends.table import backend_of_file_name
+from selectrie.engine import bundled_model, hub
 from selectrie.errors import MissingExtraError
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
 
 logger = logging.getLogger(__name__)
 
-_SUFFIX = ".gguf"
-_MAIN = "main"
-"""The branch that `hf:owner/repo/file.gguf` is looked up on."""
-
 
 def models() -> list[ModelRecord]:
-    """List the embedded model, then the GGUF files in the Hugging Face cache.
+    """List the embedded model, then the files in the Hugging Face cache that open.
 
     Without the extra `hf` the cache is not read, and the embedded model stands alone.
     """
@@ -43,7 +38,7 @@ def embedded_record() -> ModelRecord:
 
 
 def hub_records() -> list[ModelRecord]:
-    """List the GGUF files in the Hugging Face cache, by source.
+    """List the files in the Hugging Face cache that a back end opens, by source.
 
     Raises `MissingExtraError` without huggingface_hub.
     """
@@ -61,7 +56,7 @@ def hub_records() -> list[ModelRecord]:
 
 
 def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
-    """Yield the source and the path of every cached GGUF file.
+    """Yield the source and the path of every cached file that a back end opens.
 
     A file of an older revision is loaded by its path, and only if no newer revision
     has the same content.
@@ -70,23 +65,26 @@ def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
         if repository.repo_type != "model":
             continue
         seen = set()
-        for revision in sorted(repository.revisions, key=lambda one: (_MAIN not in one.refs, -one.last_modified)):
+        for revision in sorted(repository.revisions, key=lambda one: (hub.MAIN not in one.refs, -one.last_modified)):
             for file in revision.files:
                 name = file.file_path.relative_to(revision.snapshot_path).as_posix()
-                if not name.endswith(_SUFFIX) or (name, file.blob_path) in seen:
+                if backend_of_file_name(name) is None or (name, file.blob_path) in seen:
                     continue
                 seen.add((name, file.blob_path))
-                is_main = _MAIN in revision.refs
+                is_main = hub.MAIN in revision.refs
                 yield (
-                    f"{HUB_PREFIX}{repository.repo_id}/{name}" if is_main else str(file.file_path),
+                    f"{hub.PREFIX}{repository.repo_id}/{name}" if is_main else str(file.file_path),
                     file.file_path,
                 )
 
 
 def _record(source: str, path: Path, *, embedded: bool = False) -> ModelRecord | None:
-    """Describe a file, or return None if it cannot be read."""
+    """Describe a file, or return None if it cannot be read, or opened by its name."""
+    backend = backend_of_file_name(path.name)
+    if backend is None:
+        return None
     try:
-        size, digest = path.stat().st_size, file_digest(path)
+        size, digest = path.stat().st_size, backend.digest(path)
     except OSError as error:
         logger.debug("%s cannot be read: %s", path, error)
         return None

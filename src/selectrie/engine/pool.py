@@ -10,20 +10,17 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
-from selectrie.core.types import Precision
 from selectrie.engine.bundled_model import NAME, PATH
 from selectrie.engine.engine import Engine
-from selectrie.engine.load import load, local_file
+from selectrie.engine.load import load
+from selectrie.engine.sources import check_names, resolve
 from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError
-from selectrie.options import at_least, flag, number, one_of
+from selectrie.options import at_least, flag, number
 from selectrie.results.pool_model import RegisteredModel
-
-if TYPE_CHECKING:
-    from selectrie.backends.llama_cpp import LlamaOptions
 
 Source: TypeAlias = str | os.PathLike[str] | None
 
@@ -84,45 +81,35 @@ class ModelPool:
     signal handler.
     """
 
-    def __init__(  # noqa: PLR0913 - as `load`
+    def __init__(
         self,
         sources: Mapping[str, Source] | Sequence[Source],
         *,
         budget_bytes: int | None = None,
-        n_ctx: int | None = None,
-        n_batch: int = 512,
-        n_threads: int | None = None,
-        n_gpu_layers: int = 0,
-        precision: str = "exact",
+        backend: str | None = None,
         untrusted: bool | None = None,
-        verbose: bool = False,
+        **options: Any,
     ) -> None:
         """Register models; nothing is loaded or looked for on disk before it is used.
 
         Args:
-            sources: What `selectrie.load` takes except a `Llama`, by name. In a list
-                each is named as it is written, and None, the embedded model, is
+            sources: What `selectrie.load` takes except an open model, by name. In a
+                list each is named as it is written, and None, the embedded model, is
                 "embedded.gguf".
             budget_bytes: Bytes for all loaded models together; None for no limit.
-            n_ctx: As for `load`, the same for every model.
-            n_batch: As for `load`.
-            n_threads: As for `load`.
-            n_gpu_layers: As for `load`.
-            precision: As for `load`.
+            backend: As for `load`, the same for every model.
             untrusted: As for `load`.
-            verbose: As for `load`.
+            options: Options of the back ends, as for `load`: n_ctx, n_threads … They
+                are the same for every model.
 
         Raises:
             OptionError: If an option is invalid.
         """
-        from selectrie.backends.llama_cpp import LlamaOptions
-
         at_least("budget_bytes", budget_bytes, 1)
-        one_of("precision", precision, tuple(p.value for p in Precision))
         if untrusted is not None:
             flag("untrusted", untrusted)
-        self._untrusted = untrusted
-        self._options = LlamaOptions(n_ctx, n_batch, n_threads, n_gpu_layers, Precision(precision), verbose)
+        check_names(backend, options)
+        self._backend, self._untrusted, self._options = backend, untrusted, dict(options)
         self._entries = {name: _Entry(name, source) for name, source in _named(sources).items()}
         self._budget = budget_bytes
         self._turn = 0
@@ -250,7 +237,7 @@ class ModelPool:
             if engine is not None:
                 return engine
             # This may download the file, so the lock is not held.
-            n_bytes = memory_needed(entry.source, self._options)
+            n_bytes = memory_needed(entry.source, self._backend, self._options)
             try:
                 idle = self._reserve(entry, use, n_bytes, until)
                 if idle is not None:
@@ -344,8 +331,7 @@ class ModelPool:
             with self._changed:
                 one.engine = one.worker = None
                 self._changed.notify_all()
-        options = asdict(self._options) | {"precision": self._options.precision.value}
-        engine = load(entry.source, untrusted=self._untrusted, **options)
+        engine = load(entry.source, backend=self._backend, untrusted=self._untrusted, **self._options)
         with self._changed:
             is_closed = self._closed
             if not is_closed:
@@ -379,14 +365,13 @@ class ModelPool:
             self._changed.notify_all()
 
 
-def memory_needed(source: Source, options: LlamaOptions) -> int:
+def memory_needed(source: Source, backend: str | None, options: Mapping[str, Any]) -> int:
     """Return an upper bound on a model's memory in bytes, estimated from its file.
 
-    A file of the hub is downloaded first.
+    A file of the hub is downloaded first. The arguments are those of `load`.
     """
-    from selectrie.backends import llama_cpp
-
-    return llama_cpp.memory_needed(local_file(source), options)
+    resolved = resolve(source, backend, options)
+    return resolved.backend.memory_needed(resolved.opened, resolved.options)
 
 
 def _is_source(source: object) -> TypeGuard[Source]:
@@ -397,7 +382,10 @@ def _is_source(source: object) -> TypeGuard[Source]:
 
 def _named(sources: object) -> dict[str, Source]:
     """Return the sources by name, or raise `OptionError`."""
-    expected = "models by name, or a list of them, each a path, hf:owner/repo/file.gguf, or None for the embedded one"
+    expected = (
+        "models by name, or a list of them, each a path, "
+        "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, or None for the embedded one"
+    )
     if isinstance(sources, str | bytes) or not isinstance(sources, Mapping | Sequence) or not sources:
         raise OptionError("sources", sources, expected)
     by_name = isinstance(sources, Mapping)

@@ -1,9 +1,10 @@
 """Open a model file that may end the process in a child process first.
 
 llama.cpp asserts what it assumes about a file: a damaged one can end the process that
-opens it or decodes with it. The child (`trial_child`) loads the file and decodes two
-rows on the CPU. A failure there becomes a `ModelFileError` here. A file that passed is
-marked, by its digest and the build of llama.cpp, and is not tried again.
+opens it or decodes with it. Whether and how files are tried is said by the back end's
+entry in the table (`FileTrial`). The child (`trial_child`) loads the file and decodes
+two rows on the CPU. A failure there becomes a `ModelFileError` here. A file that passed
+is marked, by its digest and the build of the back end, and is not tried again.
 
 Digests of files above 16 MiB are of samples. So this guards against damage, and not
 against a file that was crafted on purpose: run untrusted files in a sandbox.
@@ -25,6 +26,7 @@ from types import FrameType
 from typing import Any
 
 from selectrie import errors
+from selectrie.backends.entry import Backend
 from selectrie.core.types import Precision
 from selectrie.engine.cache_dir import read_object, write_object
 from selectrie.errors import ModelError, ModelFileError, OptionError, UnsupportedModelError
@@ -43,7 +45,7 @@ _FOLDER = Path(__file__).resolve().parents[2]
 """Where the child starts: a folder of ours, as `-m` looks for modules there first."""
 _OPEN_HERE = "open it without a child process (untrusted=False, or --trusted)"
 _MAX_MESSAGE = 300
-"""Maximum characters of llama.cpp's last words that an error quotes."""
+"""Maximum characters of a child's last words that an error quotes."""
 _OPENED, _MARK = "|opened in a child process", {"opened": True}
 
 
@@ -66,34 +68,30 @@ class Marks:
         write_object(self._path, read_object(self._path) | {key + _OPENED: _MARK})
 
 
-def try_file(path: Path, precision: Precision, marks: Marks, *, always: bool) -> None:
+def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks, *, always: bool) -> None:
     """Open a file in a child process, unless it is marked and `always` is False.
 
-    Nothing is tried if no child can be started, as in a program packed into one
-    executable; with `always` that is an `OptionError`. Raises the error that the child
-    raised, and `ModelFileError` if the child was ended or took too long.
+    Nothing is tried if the back end's files need no trial, or if no child can be
+    started, as in a program packed into one executable; with `always` the latter is an
+    `OptionError`. Raises the error that the child raised, and `ModelFileError` if the
+    child was ended or took too long.
     """
-    from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
-
-    require_gguf(path)
-    try:
-        key = f"{'+'.join(file_digest(part) for part in parts_of(path))}|{build()}"
-    except OSError as error:
-        raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
+    if backend.trial is None:
+        return
+    key, size = backend.trial.identify(path)
     if not always and marks.has(key):
         return
-    size = sum(part.stat().st_size for part in parts_of(path))
-    if _survives(path, precision, MIN_S + size / BYTES_PER_S):
+    if _survives(path, backend, precision, MIN_S + size / BYTES_PER_S):
         marks.add(key)
     elif always:
         raise OptionError("untrusted", True, "None or False: no child process can be started here")  # noqa: FBT003
 
 
-def _survives(path: Path, precision: Precision, timeout_s: float) -> bool:
+def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: float) -> bool:
     """Return whether a child opened the file; False if none could be started."""
     if getattr(sys, "frozen", False) or not sys.executable:
         return False
-    command = [sys.executable, "-m", _MODULE, str(path.absolute()), precision.value, str(timeout_s)]
+    command = [sys.executable, "-m", _MODULE, backend.name, str(path.absolute()), precision.value, str(timeout_s)]
     try:
         code, stdout, stderr = _run(command, timeout_s)
     except subprocess.TimeoutExpired as error:
@@ -110,7 +108,7 @@ def _survives(path: Path, precision: Precision, timeout_s: float) -> bool:
         return True
     if code == -getattr(signal, "SIGALRM", 0):
         raise ModelFileError(str(path), _too_slow(timeout_s))
-    raise ModelFileError(str(path), _ended(code, stderr))
+    raise ModelFileError(str(path), _ended(code, stderr, "" if backend.trial is None else backend.trial.remedy))
 
 
 def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
@@ -200,7 +198,7 @@ def _too_slow(timeout_s: float) -> str:
     )
 
 
-def _ended(code: int, stderr: str) -> str:
+def _ended(code: int, stderr: str, what_helps: str) -> str:
     """Return a message for a child that did not end by itself."""
     try:
         by = signal.Signals(-code).name
@@ -211,4 +209,4 @@ def _ended(code: int, stderr: str) -> str:
     said = next((line for line in lines if "GGML_ASSERT" in line or "what():" in line), lines[-1] if lines else "")
     reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MAX_MESSAGE]})"
     remedy = f"free memory, {_OPEN_HERE}, or " if by == "SIGKILL" else ""
-    return f"{reason}; {remedy}get the file again, or a newer llama-cpp-python if the format is new"
+    return f"{reason}; {remedy}{what_helps}"

@@ -1,8 +1,8 @@
 """The child process of `trial`.
 
-It is run as `python -m selectrie.engine.trial_child FILE PRECISION SECONDS`. It writes
-one line before it opens the file, and one when it is done: `{}`, or the error that was
-raised. If llama.cpp ends the process, there is no second line.
+It is run as `python -m selectrie.engine.trial_child BACKEND FILE PRECISION SECONDS`. It
+writes one line before it opens the file, and one when it is done: `{}`, or the error
+that was raised. If the back end ends the process, there is no second line.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import json
 import math
 import signal
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.backends.entry import Backend
+from selectrie.backends.table import backend_named
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT, Precision
 from selectrie.engine.trial import START_LINE, report_of
@@ -28,12 +29,12 @@ _TEXTS = (bytes(range(1, 128)), "é – 中 😀 \u00a0\ufb01\u2460".encode())
 
 def main() -> None:
     """Open the file, decode two rows, and report the result."""
-    path, precision, timeout_s = sys.argv[1:]
+    name, path, precision, timeout_s = sys.argv[1:]
     _restrain(float(timeout_s))
     _say(START_LINE)
     report: dict[str, object] = {}
     try:
-        open_and_decode(Path(path), Precision(precision))
+        open_and_decode(backend_named(name), Path(path), Precision(precision))
     except SelectrieError as error:
         report = report_of(error)
     _say(json.dumps(report))
@@ -44,10 +45,11 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def open_and_decode(path: Path, precision: Precision) -> None:
-    """Open a file and decode two rows; raise what `open_model` raises."""
-    options = LlamaOptions(n_ctx=32, n_batch=8, n_threads=1, precision=precision)
-    with open_model(path, options) as model:
+def open_and_decode(backend: Backend, path: Path, precision: Precision) -> None:
+    """Open a file and decode two rows; raise what the back end raises."""
+    if backend.trial is None:
+        return
+    with closing(backend.open_model(path, backend.trial.options(precision))) as model:
         for text in _TEXTS:
             with suppress(TextError):
                 model.vocabulary.encode(text)

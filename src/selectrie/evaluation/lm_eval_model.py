@@ -19,6 +19,8 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +28,7 @@ import numpy as np
 from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import Sequences
-from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError
+from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError, UnknownOptionError
 from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
 from selectrie.options import SamplingParams, StopParams, at_least
 
@@ -50,7 +52,7 @@ Request = tuple[Any, Tokens, Tokens]
 
 @register_model("selectrie")
 class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
-    """A GGUF model on selectrie, for the harness.
+    """A model on selectrie, for the harness.
 
     `model_args` are those of `selectrie.load`, and the parameters below.
     """
@@ -67,31 +69,34 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         """Load a model.
 
         Args:
-            path: A GGUF file, `hf:owner/repo/file.gguf`, or None for the embedded
-                model.
+            path: What `load` takes as a source except an open model: a GGUF file,
+                `hf:owner/repo/file.gguf`, or None for the embedded model.
             max_length: How many tokens the model reads at once, at most what it holds.
             max_gen_toks: Maximum number of generated tokens if a task gives none.
             add_bos_token: Whether BOS comes before texts (default: what the model
                 says).
-            options: Options of `load` (`n_ctx`, `n_threads`, `precision` …). What the
-                harness gives every model (`batch_size`, `max_batch_size`, `device`) is
-                ignored.
+            options: Options of `load`: `backend`, `untrusted`, and those of the back
+                end (`n_ctx`, `n_threads`, `precision` …). Ignored are `batch_size` and
+                `max_batch_size`, since requests are batched by what they share, and a
+                `device` that is None or the one that the harness's command gives if the
+                caller names none.
 
-        Raises `OptionError` for other names, and what `load` raises.
+        Raises `OptionError` for other names, also for a `device` that the back end does
+        not have, and what `load` raises.
         """
         super().__init__()
-        for name in ("batch_size", "max_batch_size", "device"):
+        for name in ("batch_size", "max_batch_size"):
             options.pop(name, None)
-        unknown = sorted(set(options) - _LOAD_OPTIONS)
-        if unknown:
-            raise OptionError(
-                "model_args",
-                unknown[0],
-                f"path, max_length, max_gen_toks, add_bos_token, {', '.join(sorted(_LOAD_OPTIONS))}",
-            )
+        if options.get("device") in (None, None if _device_is_named.get() else _DEFAULT_DEVICE):
+            options.pop("device", None)
         at_least("max_length", max_length, 1)
         at_least("max_gen_toks", max_gen_toks, 1, optional=False)
-        self._engine = load(path, **options)
+        try:
+            self._engine = load(path, **options)
+        except UnknownOptionError as error:
+            if error.name == "device":
+                raise  # the harness's own argument, not one of `model_args`
+            raise OptionError("model_args", error.name, ", ".join((*_OWN_ARGUMENTS, *error.names))) from error
         self._path = path
         max_nodes = self._engine.limits.nodes
         if max_length is not None and max_length > max_nodes:
@@ -289,7 +294,22 @@ def _nothing_counts(context: str, continuation: str) -> OptionError:
     return OptionError("continuation", continuation, f"a text that adds at least one token after {context[-40:]!r}")
 
 
-_LOAD_OPTIONS = frozenset({"n_ctx", "n_batch", "n_threads", "n_gpu_layers", "precision", "untrusted", "verbose"})
+_OWN_ARGUMENTS = ("path", "max_length", "max_gen_toks", "add_bos_token", "backend", "max_waiting", "untrusted")
+"""Names of `model_args` besides the options of the back end."""
+
+
+def _default_device() -> object:
+    """Return the device that the harness's command gives if the caller names none."""
+    try:
+        from lm_eval.config.evaluate_config import EvaluatorConfig
+    except ModuleNotFoundError:  # a harness without this record gives None
+        return None
+    return next((field.default for field in fields(EvaluatorConfig) if field.name == "device"), None)
+
+
+_DEFAULT_DEVICE = _default_device()
+_device_is_named: ContextVar[bool] = ContextVar("device_is_named", default=False)
+"""Whether the arguments of our command name a device, which may be the default one."""
 
 
 def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
@@ -324,6 +344,7 @@ def main(arguments: list[str]) -> None:
     from lm_eval.__main__ import cli_evaluate
 
     named = any(argument == "--model" or argument.startswith("--model=") for argument in arguments)
+    _device_is_named.set(any(argument.startswith("--dev") for argument in arguments))  # argparse takes abbreviations
     verbs = ("ls", "validate")
     own = [] if named or arguments[:1] in ([verb] for verb in verbs) or not arguments else ["--model", "selectrie"]
     verb = arguments[:1] if arguments[:1] in (["run"], *([one] for one in verbs)) else ["run"]

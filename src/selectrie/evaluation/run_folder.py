@@ -16,6 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from selectrie.backends.entry import versions_of
+from selectrie.backends.table import BACKENDS
 from selectrie.core.whole_files import check_plain, is_temporary, write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
@@ -74,7 +76,7 @@ def describe(
         ],
         "plan": {"n_units": len(units), "digest": _digest(units)},
         "signature": json.loads(json.dumps(signature_of(llm))),
-        "environment": environment(),
+        "environment": environment(llm.identity.backend),
     }
 
 
@@ -102,15 +104,21 @@ def plan_of(run_json: Mapping[str, Any]) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def environment() -> dict[str, object]:
-    """Return the machine and versions of this process."""
+def environment(backend: str) -> dict[str, object]:
+    """Return the machine and versions of this process.
+
+    Args:
+        backend: Name of the back end in use. One that is not in the table, as of a
+            model of the caller's, adds no versions.
+    """
+    in_use = [versions_of(one) for one in BACKENDS if one.name == backend]
     return {
         "python": platform.python_version(),
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "selectrie": __version__,
         "numpy": version("numpy"),
-        "llama-cpp-python": version("llama-cpp-python"),
+        **{name: number for versions in in_use for name, number in versions.items()},
     }
 
 

@@ -5,7 +5,7 @@ A model gets a new context on a file's weights, or on those of a `llama_cpp.Llam
 
 from __future__ import annotations
 
-from selectrie.backends.llama_cpp.gguf_header import parts_of, require_gguf
+from selectrie.backends.llama_cpp.gguf_header import part_names, parts_of, require_gguf
 from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import build
 from selectrie.backends.llama_cpp.memory import memory_needed
@@ -20,6 +20,7 @@ __all__ = [
     "file_digest",
     "memory_needed",
     "open_model",
+    "part_names",
     "parts_of",
     "require_gguf",
 ]

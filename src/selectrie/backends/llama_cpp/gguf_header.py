@@ -86,7 +86,7 @@ def require_gguf(path: Path) -> None:
         UnsupportedModelError: The file holds only a vocabulary.
     """
     if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
-        raise ModelFileError(str(path), "no such file")
+        raise ModelFileError(str(path), "no such file; check the path, or write hf:owner/repo/file.gguf for the hub")
     if not path.is_file():
         raise ModelFileError(str(path), "is a directory, not a GGUF file" if path.is_dir() else "is not a regular file")
     try:
@@ -206,9 +206,20 @@ def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
 
 def parts_of(path: Path) -> list[Path]:
     """Return the existing files of a split model, else the file itself."""
-    part = _PART.search(path.name)
-    if part is None:
+    names = part_names(path.name)
+    if len(names) == 1:
         return [path]
-    stem, n = path.name[: part.start()], int(part[1])
-    parts = [path.with_name(f"{stem}-{i:05d}-of-{n:05d}.gguf") for i in range(1, n + 1)]
+    parts = [path.with_name(name) for name in names]
     return [one for one in parts if one.exists()]
+
+
+def part_names(name: str) -> list[str]:
+    """Return the names of all files of a split model, else the name itself.
+
+    A name may begin with folders.
+    """
+    part = _PART.search(name)
+    if part is None:
+        return [name]
+    stem, n = name[: part.start()], int(part[1])
+    return [f"{stem}-{i:05d}-of-{n:05d}.gguf" for i in range(1, n + 1)] or [name]

@@ -1,0 +1,103 @@
+"""What the table of back ends says of one back end, and how its options are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from selectrie.core.model import Model
+from selectrie.core.types import Precision
+from selectrie.errors import MissingExtraError, UnknownOptionError
+
+
+@dataclass(frozen=True, slots=True)
+class FileTrial:
+    """How a back end's files are opened in a child process first.
+
+    Attributes:
+        identify: Checks a file as far as possible without opening it. Returns the key
+            under which its success is kept (content and build), and its size in bytes.
+            Raises `ModelFileError` or `UnsupportedModelError`.
+        options: Returns the options with which the child opens a file of a precision.
+        remedy: What to do about a file that ended the child.
+    """
+
+    identify: Callable[[Path], tuple[str, int]]
+    options: Callable[[Precision], Any]
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A back end: what it opens, by which options, and how.
+
+    Its functions import what they need when they are called, so that an entry costs
+    nothing before it is used.
+
+    Attributes:
+        name: Name in `load(backend=…)` and in `ModelIdentity.backend`.
+        opens: What it opens, in words.
+        packages: Packages that it needs: name of the distribution by name of import.
+        extra: The extra that installs them; None if selectrie always has them.
+        suffix: How the names of its files end, in lower case; None if it opens no
+            single files.
+        recognises: Whether it opens a source, a `Path` or an object, by its content.
+            Raises nothing.
+        options_type: Returns the type of its options: a frozen dataclass with a default
+            for each field, which checks itself. The fields are keywords of `load`.
+            `precision` and `verbose` are among them. If there is an extra, importing
+            the type does not need its packages.
+        open_model: Opens a source with its options.
+        check_key: Returns what a self-check depends on, from model, source and options:
+            identity, where layers run, rows of a call.
+        memory_needed: Returns an upper bound on the bytes that a file takes when it is
+            opened with these options.
+        digest: Returns the digest of a file, as in signatures.
+        parts: Returns the names of all files of the model that a file belongs to. The
+            first one is opened.
+        trial: How files are opened in a child process first; None if they are not.
+    """
+
+    name: str
+    opens: str
+    packages: Mapping[str, str]
+    extra: str | None
+    suffix: str | None
+    recognises: Callable[[object], bool]
+    options_type: Callable[[], type[Any]]
+    open_model: Callable[[Any, Any], Model]
+    check_key: Callable[[Model, Any, Any], str]
+    memory_needed: Callable[[Path, Any], int]
+    digest: Callable[[Path], str]
+    parts: Callable[[str], Sequence[str]]
+    trial: FileTrial | None
+
+
+def read_options(backend: Backend, options: Mapping[str, Any]) -> Any:
+    """Return keywords as the options record of a back end.
+
+    Raises:
+        UnknownOptionError: The back end has no option of a name.
+        OptionError: A value is invalid.
+    """
+    kind = backend.options_type()
+    names = tuple(field.name for field in fields(kind))
+    for name, value in options.items():
+        if name not in names:
+            raise UnknownOptionError(name, value, backend=backend.name, names=names)
+    return kind(**options)
+
+
+def require_packages(backend: Backend) -> None:
+    """Raise `MissingExtraError` if a package of the back end's extra is missing."""
+    if backend.extra is not None and any(find_spec(name) is None for name in backend.packages):
+        raise MissingExtraError(f"the back end {backend.name}", backend.extra)
+
+
+def versions_of(backend: Backend) -> dict[str, str]:
+    """Return the versions of the back end's packages, by distribution."""
+    return {distribution: version(distribution) for distribution in backend.packages.values()}

@@ -1,0 +1,113 @@
+"""The entry of llama.cpp in the table of back ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from selectrie.backends.entry import Backend, FileTrial
+from selectrie.core.model import Model
+from selectrie.core.types import Precision
+from selectrie.errors import ModelFileError
+
+if TYPE_CHECKING:
+    from selectrie.backends.llama_cpp import LlamaOptions
+
+_MAGIC = b"GGUF"
+
+
+def _recognises(source: object) -> bool:
+    """Return whether a source is a file that begins as GGUF does, or a `Llama`."""
+    if isinstance(source, Path):
+        try:
+            if not os.path.isfile(source):  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
+                return False
+            with source.open("rb") as file:
+                return file.read(len(_MAGIC)) == _MAGIC
+        except OSError:
+            return False
+    # Nobody has a `Llama` without having imported its module.
+    llama = getattr(sys.modules.get("llama_cpp"), "Llama", None)
+    return llama is not None and isinstance(source, llama)
+
+
+def _options_type() -> type[LlamaOptions]:
+    from selectrie.backends.llama_cpp import LlamaOptions
+
+    return LlamaOptions
+
+
+def _open_model(source: Any, options: LlamaOptions) -> Model:
+    from selectrie.backends.llama_cpp import open_model
+
+    return open_model(source, options)
+
+
+def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
+    """Return the key; the layers of a shared `Llama` lie where it has put them."""
+    layers = options.n_gpu_layers if isinstance(source, Path) else source.model_params.n_gpu_layers
+    identity = model.identity
+    return (
+        f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"
+        f"|{layers} layers on a GPU|{model.limits.rows_per_call} rows"
+    )
+
+
+def _memory_needed(path: Path, options: LlamaOptions) -> int:
+    from selectrie.backends.llama_cpp import memory_needed
+
+    return memory_needed(path, options)
+
+
+def _digest(path: Path) -> str:
+    from selectrie.backends.llama_cpp import file_digest
+
+    return file_digest(path)
+
+
+def _parts(name: str) -> Sequence[str]:
+    from selectrie.backends.llama_cpp import part_names
+
+    return part_names(name)
+
+
+def _identify(path: Path) -> tuple[str, int]:
+    """Return the key of a file and its size; a split model is one file."""
+    from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
+
+    require_gguf(path)
+    try:
+        parts = parts_of(path)
+        key = f"{'+'.join(file_digest(part) for part in parts)}|{build()}"
+        return key, sum(part.stat().st_size for part in parts)
+    except OSError as error:
+        raise ModelFileError(str(path), f"cannot be read: {error.strerror}") from error
+
+
+def _trial_options(precision: Precision) -> LlamaOptions:
+    return _options_type()(n_ctx=32, n_batch=8, n_threads=1, precision=precision)
+
+
+LLAMA_CPP = Backend(
+    name="llama.cpp",
+    opens="a GGUF file or an open llama_cpp.Llama",
+    packages=MappingProxyType({"llama_cpp": "llama-cpp-python"}),
+    extra=None,
+    suffix=".gguf",
+    recognises=_recognises,
+    options_type=_options_type,
+    open_model=_open_model,
+    check_key=_check_key,
+    memory_needed=_memory_needed,
+    digest=_digest,
+    parts=_parts,
+    trial=FileTrial(
+        identify=_identify,
+        options=_trial_options,
+        remedy="get the file again, or a newer llama-cpp-python if the format is new",
+    ),
+)

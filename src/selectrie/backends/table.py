@@ -1,0 +1,127 @@
+"""The table of back ends, and which of them opens a source.
+
+A back end that is in `BACKENDS` is found by `load`, pools, the command, evaluations and
+the list of models; none of these names a back end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from selectrie.backends.entry import Backend, read_options
+from selectrie.backends.llama_cpp_entry import LLAMA_CPP
+from selectrie.errors import ModelFileError, OptionError, UnknownOptionError, UnsupportedModelError
+
+BACKENDS: tuple[Backend, ...] = (LLAMA_CPP,)
+"""All back ends.
+
+The first opens files that none recognises: its errors say what is wrong with them.
+"""
+
+CHECKPOINT = "config.json"
+"""The file by which a folder or a repository is known as a Transformers checkpoint."""
+_MAX_NAMES = 50
+"""Maximum number of names that an error lists."""
+
+
+def backend_named(name: object) -> Backend:
+    """Return the back end of a name. Raises `OptionError` if there is none."""
+    for backend in BACKENDS:
+        if backend.name == name:
+            return backend
+    raise OptionError("backend", name, "one of " + ", ".join(repr(backend.name) for backend in BACKENDS))
+
+
+def backend_of_file_name(name: str) -> Backend | None:
+    """Return the back end whose files end like this name, or None."""
+    return next((one for one in BACKENDS if one.suffix is not None and name.lower().endswith(one.suffix)), None)
+
+
+def backend_of(source: object) -> Backend:
+    """Return the back end that opens a source, by its content.
+
+    Args:
+        source: A `Path`, or an open model of a library.
+
+    Raises:
+        OptionError: No back end opens an object of this kind.
+        ModelFileError: The path is a directory without a model.
+        UnsupportedModelError: The path is a Transformers checkpoint.
+    """
+    for backend in BACKENDS:
+        if backend.recognises(source):
+            return backend
+    if not isinstance(source, Path):
+        raise OptionError("model", source, f"what a back end opens: {what_is_opened()}")
+    if os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
+        raise _of_directory(source)
+    return BACKENDS[0]
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise `OptionError` if there is no back end that takes these keywords.
+
+    The error is that of a value, if a back end has options of these names.
+    """
+    errors = []
+    for backend in BACKENDS:
+        error = _refusal(backend, options)
+        if error is None:
+            return
+        errors.append(error)
+    raise next((error for error in errors if not isinstance(error, UnknownOptionError)), errors[0])
+
+
+def _refusal(backend: Backend, options: Mapping[str, Any]) -> OptionError | None:
+    """Return why a back end does not take these keywords, or None if it does."""
+    try:
+        read_options(backend, options)
+    except OptionError as error:
+        return error
+    return None
+
+
+def what_is_opened() -> str:
+    """Return in words what this version opens."""
+    return " or ".join(backend.opens for backend in BACKENDS)
+
+
+def names_in_words(names: Collection[str]) -> str:
+    """Return names in their order, as an error lists them."""
+    shown = sorted(names)[:_MAX_NAMES]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return ", ".join(shown) + more
+
+
+def unsupported_checkpoint(name: str, files: Collection[str] = ()) -> UnsupportedModelError:
+    """Return the error about a Transformers checkpoint.
+
+    Args:
+        files: Sources of files beside it that are opened.
+    """
+    remedy = (
+        f"pass one of the files beside it: {names_in_words(files)}"
+        if files
+        else "convert it with llama.cpp's convert_hf_to_gguf.py, or pass a GGUF file of the same model"
+    )
+    return UnsupportedModelError(
+        name,
+        f"is a Transformers checkpoint ({CHECKPOINT} and weights), which is not supported by this version; "
+        f"it opens {what_is_opened()}: {remedy}",
+    )
+
+
+def _of_directory(path: Path) -> ModelFileError | UnsupportedModelError:
+    """Return what is wrong with a directory as a model."""
+    try:
+        names = [one.name for one in path.iterdir()]
+    except OSError as error:
+        return ModelFileError(str(path), f"is a directory that cannot be read: {error.strerror}")
+    files = [name for name in names if backend_of_file_name(name) is not None]
+    if CHECKPOINT in names:
+        return unsupported_checkpoint(str(path), files)
+    remedy = f"pass one of its files: {names_in_words(files)}" if files else f"pass {what_is_opened()}"
+    return ModelFileError(str(path), f"is a directory without a {CHECKPOINT}, so no model; {remedy}")

@@ -1,0 +1,168 @@
+"""From what a caller names to what a back end opens; and a second back end, which needs its entry and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import selectrie
+from selectrie import ModelPool
+from selectrie.backends import table
+from selectrie.backends.llama_cpp import LlamaOptions
+from selectrie.backends.llama_cpp_entry import LLAMA_CPP
+from selectrie.core.types import Precision
+from selectrie.engine import bundled_model, hub
+from selectrie.engine.sources import OpenableSource, check_names, resolve
+from selectrie.errors import (
+    MissingExtraError,
+    ModelFileError,
+    OptionError,
+    UnknownOptionError,
+    UnsupportedModelError,
+)
+from tests.support import toy_backend
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file of the second back end of a table of two."""
+    monkeypatch.setattr(table, "BACKENDS", toy_backend.TABLE)
+    return toy_backend.file(tmp_path)
+
+
+@pytest.mark.parametrize("as_written", [str, Path])
+def test_a_path_is_opened_by_the_back_end_that_knows_the_file(tiny_model, as_written):
+    """As text or as a path."""
+    path = tiny_model("f32")
+    expected = OpenableSource(path, LLAMA_CPP, LlamaOptions(n_ctx=64))
+    assert resolve(as_written(path), None, {"n_ctx": 64}) == expected
+    assert resolve(as_written(path), "llama.cpp", {"n_ctx": 64}) == expected
+    assert expected.is_file
+
+
+def test_no_source_is_the_embedded_model(monkeypatch, tiny_model):
+    """Its file, opened as any other one."""
+    monkeypatch.setattr(bundled_model, "PATH", tiny_model("f32"))
+    assert resolve(None, None, {}).opened == tiny_model("f32")
+
+
+@pytest.mark.parametrize("source", ["http://localhost:8080/v1", "https://example.org/m.gguf", "HTTP://x"])
+def test_servers_are_refused_by_name(source):
+    """They would otherwise be files that do not exist."""
+    with pytest.raises(OptionError, match="servers are not supported yet") as caught:
+        selectrie.load(source)
+    assert (caught.value.name, caught.value.value) == ("model", source)
+
+
+@pytest.mark.parametrize("backend", [None, "llama.cpp"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"n_ctx": 0}, "n_ctx=0"), ({"devise": "cpu"}, "`devise` is not an option of the back end")],
+)
+def test_options_are_checked_before_anything_is_downloaded(monkeypatch, backend, options, message):
+    """Who mistypes does not wait for gigabytes first."""
+    monkeypatch.setattr("selectrie.engine.sources.download", lambda _: pytest.fail("downloaded"))
+    for source in ("hf:owner/repo/m.gguf", "hf:owner/repo:Q4_K_M"):
+        with pytest.raises(OptionError) as caught:
+            selectrie.load(source, backend=backend, **options)
+        assert str(caught.value).startswith(message)
+
+
+def test_a_file_of_the_hub_is_known_by_its_content(monkeypatch, tiny_model):
+    """As any other file, once it is here."""
+    monkeypatch.setattr("selectrie.engine.sources.download", lambda _: tiny_model("f32"))
+    assert resolve("hf:owner/repo/m.gguf", None, {}).backend is LLAMA_CPP
+    assert hub.is_hub_source("hf:")
+    assert not hub.is_hub_source(Path("hf:owner/repo/m.gguf"))
+
+
+def test_a_checkpoint_and_an_empty_directory_are_errors_of_load(tmp_path):
+    """One clear error each, with the path."""
+    with pytest.raises(ModelFileError, match="is a directory without a config"):
+        selectrie.load(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UnsupportedModelError, match="is a Transformers checkpoint"):
+        selectrie.load(str(tmp_path))
+
+
+def test_a_missing_extra_is_named_before_the_model_is_opened(toy, monkeypatch):
+    """The entry says which packages it needs."""
+    entry = replace(toy_backend.TOY, packages={"no_such_package": "x"}, extra="toys")
+    monkeypatch.setattr(table, "BACKENDS", (LLAMA_CPP, entry))
+    with pytest.raises(MissingExtraError, match=r"selectrie\[toys\]"):
+        selectrie.load(toy)
+
+
+# A second back end
+
+
+def test_load_opens_what_the_second_back_end_knows(toy):
+    """Its options are keywords, its model answers; an option of llama.cpp is not one of its own."""
+    with selectrie.load(toy, precision="fast", seed=3) as engine:
+        answer = engine.select([0], ["a", "b"])
+    with selectrie.Engine(toy_backend.ToyModel(3)) as engine:
+        assert answer.logp == engine.select([0], ["a", "b"]).logp
+    assert answer.signature.backend == "toy"
+    with pytest.raises(UnknownOptionError, match="`n_threads` is not an option of the back end toy, which has"):
+        selectrie.load(toy, n_threads=1)
+    with pytest.raises(OptionError, match="seed=-1"):
+        selectrie.load(toy, seed=-1)
+
+
+def test_a_back_end_that_is_named_opens_whatever_it_can(toy, tmp_path):
+    """Its opener says what it cannot."""
+    other = tmp_path / "other"
+    other.write_bytes(b"anything")
+    with selectrie.load(other, backend="toy") as engine:
+        assert engine.identity.backend == "toy"
+    with pytest.raises(ModelFileError, match="not a GGUF file"):
+        selectrie.load(toy, backend="llama.cpp")
+    with pytest.raises(OptionError, match=r"backend='gguf': expected one of 'llama\.cpp', 'toy'"):
+        selectrie.load(toy, backend="gguf")
+
+
+def test_self_checks_of_the_second_back_end_are_kept_by_its_key(toy, monkeypatch, tmp_path):
+    """Made once, and found again."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with selectrie.load(toy) as engine:
+        tolerance = engine.tolerance
+    with selectrie.load(toy) as engine:
+        assert engine._check is not None
+        assert engine.tolerance == tolerance
+    kept = (tmp_path / ".cache" / "selectrie" / "selfcheck.json").read_text()
+    assert "fake:hash-0|exact|check " in kept
+
+
+def test_a_pool_holds_models_of_both(toy, tiny_model):
+    """With options that both have; what only one has is refused when the other is used, and nonsense at once."""
+    sources = {"toy": toy, "gguf": tiny_model("f32")}
+    with ModelPool(sources, budget_bytes=1 << 30, precision="fast") as models:
+        for name, backend in (("toy", "toy"), ("gguf", "llama.cpp")):
+            with models.use(name) as engine:
+                assert engine.identity.backend == backend
+        assert models["toy"].memory_bytes == toy.stat().st_size
+    with ModelPool(sources, n_ctx=64, n_threads=1) as models:
+        with pytest.raises(UnknownOptionError, match="`n_ctx` is not an option of the back end toy"), models.use("toy"):
+            pass
+        with models.use("gguf") as engine:
+            assert engine.limits.nodes == 64
+    with pytest.raises(UnknownOptionError, match="`device`"):
+        ModelPool(sources, device="cpu")
+    with pytest.raises(OptionError, match="backend='gguf'"):
+        ModelPool(sources, backend="gguf")
+
+
+def test_files_of_the_second_back_end_are_not_tried_in_a_child(toy, monkeypatch):
+    """Its entry has no trial."""
+    monkeypatch.setattr("selectrie.engine.trial._survives", lambda *_: pytest.fail("tried"))
+    selectrie.load(toy, untrusted=True).close()
+
+
+def test_names_are_checked_without_a_source():
+    """As a pool does when it is made."""
+    check_names(None, {"precision": Precision.FAST})
+    for backend, options in ((None, {"n_ctx": 0}), ("llama.cpp", {"seed": 1}), ("x", {})):
+        with pytest.raises(OptionError):
+            check_names(backend, options)
