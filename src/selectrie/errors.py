@@ -27,7 +27,7 @@ SelectrieError
 │   ├── MissingExtraError       an optional package is not installed
 │   ├── ClusterError            work that the actors of a cluster could not do
 │   ├── CapacityError           one call or one task does not fit
-│   │   └── MemoryBudgetError       a model exceeds the budget of a registry
+│   │   └── MemoryBudgetError       a model exceeds the budget of a pool
 │   ├── DecodeError             the back end failed; the tree is unchanged
 │   │   └── DecodeInterrupted   the decode was interrupted
 │   └── NonFiniteLogitsError    NaN or +inf from the model
@@ -49,7 +49,7 @@ from typing import Any, ClassVar
 
 
 class SelectrieError(Exception):
-    """The root of the tree.
+    """The base class of all exceptions of selectrie.
 
     Attributes:
         code: Stable name of the kind of error.
@@ -71,7 +71,10 @@ class SelectrieError(Exception):
         return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
     def __reduce__(self) -> tuple[Callable[..., SelectrieError], tuple[Any, ...]]:
-        """Copy and pickle by attributes, because constructor arguments are not kept."""
+        """Return the parts from which `_restored` builds a copy.
+
+        The constructor is not called, because its arguments are not kept.
+        """
         return _restored, (type(self), self.args, dict(self.__dict__))
 
 
@@ -100,8 +103,8 @@ class IncompatibleOptionsError(OptionError):
     Attributes:
         name: Name of the option.
         value: None.
-        allowed: What to do instead.
-        other: What excludes it: another option, or "a grammar".
+        allowed: Advice on what to do instead.
+        other: The option that excludes it, or "a grammar".
     """
 
     def __init__(self, name: str, other: str, remedy: str) -> None:
@@ -246,7 +249,7 @@ class NothingFoundError(RequestError):
     Attributes:
         grammar: Name of the grammar.
         reason: Why there is no text.
-        remedy: What helps.
+        remedy: Advice on what to change.
     """
 
     code = "nothing_found"
@@ -361,7 +364,7 @@ class ClusterError(ModelError):
 
 
 class CapacityError(ModelError):
-    """A call does not fit; nothing changed."""
+    """A call does not fit the model's limits; nothing has changed."""
 
     code = "capacity"
 
@@ -371,16 +374,16 @@ class CapacityError(ModelError):
 
 
 class MemoryBudgetError(CapacityError):
-    """A model does not fit the memory budget of a registry.
+    """A model does not fit the memory budget of a `ModelPool`.
 
     Nothing was loaded or unloaded.
 
     Attributes:
         name: Name of the model.
-        required: Bytes the model takes.
+        required: Number of bytes that the model takes.
         available: Bytes that are free or held by models that are not in use.
         budget: Bytes of the whole budget.
-        held: Bytes by the name of each model in use.
+        held: Number of bytes of each model in use, by its name.
     """
 
     code = "memory_budget"
@@ -440,7 +443,7 @@ class InternalError(SelectrieError):
 
 
 class NodeError(InternalError):
-    """A node is dead or wrong."""
+    """A node does not exist any more, or is the wrong one for the call."""
 
     code = "node"
 
@@ -450,17 +453,17 @@ class NodeError(InternalError):
 
 
 class ProtocolError(InternalError):
-    """Ask and tell are out of step."""
+    """A task and its driver do not follow the ask-and-tell protocol."""
 
     code = "protocol"
 
 
 class UnreadRowError(ProtocolError):
-    """A task read something of a row that it had not said it would read.
+    """A task read a value of a row that its `reads` did not name.
 
     Attributes:
         row: Number of the row.
-        what: What was read.
+        what: Description of the value.
     """
 
     code = "unread_row"
@@ -505,7 +508,7 @@ def of_slot(slot: str) -> Iterator[None]:
 
 
 def _restored(kind: type[SelectrieError], args: tuple[Any, ...], values: dict[str, Any]) -> SelectrieError:
-    """Restore what `SelectrieError.__reduce__` took apart."""
+    """Return the error from the parts that `SelectrieError.__reduce__` returns."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(values)
     return error
@@ -525,7 +528,7 @@ def _marked(excerpt: str, column: int | None) -> str:
 
 
 def _one_wide(character: str) -> str:
-    """Return a character as an excerpt shows it.
+    """Return the character that stands for `character` in an excerpt.
 
     White space becomes a blank. A lone surrogate, which cannot be printed, becomes
     U+FFFD.
@@ -540,20 +543,20 @@ def _mib(n_bytes: int) -> str:
 
 
 def clip(text: str, limit: int = 1000) -> str:
-    """Return the text as a message shows it, cut if it is longer than `limit`."""
+    """Return `text` for a message, cut if it is longer than `limit`."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def clipped(text: str, limit: int = 40) -> str:
-    """Return a part of a source as a message quotes it, cut like `clip`."""
+    """Return a part of a source for a message, cut as `clip` does."""
     return repr(clip(text, limit))
 
 
 def of_value(value: object) -> str:
-    """Return a value as a message shows it.
+    """Return the repr of a value for a message.
 
-    A value whose repr fails (nested too deeply, an int of too many digits) is shown by
-    its type.
+    If the repr fails (nested too deeply, an int of too many digits), the result names
+    the type.
     """
     try:
         return clip(repr(value))

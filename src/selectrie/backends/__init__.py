@@ -1,1 +1,1 @@
-"""Implement the model port of `selectrie.core.model`, one package per back end."""
+"""Back ends that implement the model port of `selectrie.core.model`."""

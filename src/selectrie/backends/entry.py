@@ -1,4 +1,7 @@
-"""What the table of back ends says of one back end, and how its options are read."""
+"""The records that describe a back end in the table of back ends.
+
+A function here reads keywords as the options of a back end.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from selectrie.errors import MissingExtraError, UnknownOptionError
 
 @dataclass(frozen=True, slots=True)
 class FileTrial:
-    """How a back end's files are opened in a child process first.
+    """The functions with which a back end's files are first opened in a child process.
 
     Attributes:
         identify: Checks a file as far as possible without opening it. Returns the key
             under which its success is kept (content and build), and its size in bytes.
             Raises `ModelFileError` or `UnsupportedModelError`.
         options: Returns the options with which the child opens a file of a precision.
-        remedy: What to do about a file that ended the child.
+        remedy: Advice on what to do about a file that ended the child.
     """
 
     identify: Callable[[Path], tuple[str, int]]
@@ -33,18 +36,18 @@ class FileTrial:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A back end: what it opens, by which options, and how.
+    """A back end, with the functions that recognise and open its models.
 
     Its functions import what they need when they are called, so that an entry costs
     nothing before it is used.
 
     Attributes:
         name: Name in `load(backend=…)` and in `ModelIdentity.backend`.
-        opens: What it opens, in words.
+        opens: The kinds of sources that it opens, in words.
         packages: Packages that it needs: name of the distribution by name of import.
         extra: The extra that installs them; None if selectrie always has them.
-        suffix: How the names of its files end, in lower case; None if it opens no
-            single files.
+        suffix: The end of its files' names, in lower case; None if it opens no single
+            files.
         recognises: Whether it opens a source, a `Path` or an object, by its content.
             Raises nothing.
         options_type: Returns the type of its options: a frozen dataclass with a default
@@ -52,14 +55,15 @@ class Backend:
             `precision` and `verbose` are among them. If there is an extra, importing
             the type does not need its packages.
         open_model: Opens a source with its options.
-        check_key: Returns what a self-check depends on, from model, source and options:
-            identity, where layers run, rows of a call.
+        check_key: Returns, from model, source and options, the key on which a
+            self-check depends: identity, where layers run, rows of a call.
         memory_needed: Returns an upper bound on the bytes that a file takes when it is
             opened with these options.
         digest: Returns the digest of a file, as in signatures.
         parts: Returns the names of all files of the model that a file belongs to. The
             first one is opened.
-        trial: How files are opened in a child process first; None if they are not.
+        trial: The `FileTrial` by which files are first opened in a child process; None
+            if they are not.
     """
 
     name: str
@@ -78,11 +82,11 @@ class Backend:
 
 
 def read_options(backend: Backend, options: Mapping[str, Any]) -> Any:
-    """Return keywords as the options record of a back end.
+    """Return the options record of a back end, made from keywords.
 
     Raises:
-        UnknownOptionError: The back end has no option of a name.
-        OptionError: A value is invalid.
+        UnknownOptionError: If the back end has no option of a name.
+        OptionError: If a value is invalid.
     """
     kind = backend.options_type()
     names = tuple(field.name for field in fields(kind))

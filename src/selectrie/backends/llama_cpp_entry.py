@@ -48,7 +48,10 @@ def _open_model(source: Any, options: LlamaOptions) -> Model:
 
 
 def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
-    """Return the key; the layers of a shared `Llama` lie where it has put them."""
+    """Return the key on which a self-check of the model depends.
+
+    The layers of a shared `Llama` lie where it has put them.
+    """
     layers = options.n_gpu_layers if isinstance(source, Path) else source.model_params.n_gpu_layers
     identity = model.identity
     return (
@@ -76,7 +79,7 @@ def _parts(name: str) -> Sequence[str]:
 
 
 def _identify(path: Path) -> tuple[str, int]:
-    """Return the key of a file and its size; a split model is one file."""
+    """Return the key of a file and its size; a split model counts as one file."""
     from selectrie.backends.llama_cpp import build, file_digest, parts_of, require_gguf
 
     require_gguf(path)

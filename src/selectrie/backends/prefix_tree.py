@@ -1,14 +1,14 @@
-"""Track which contexts of a prefix tree are evaluated, held or cached.
+"""The prefix tree that tracks which contexts are evaluated, held or cached.
 
 This module knows nothing about models. A back end calls it in this order, and nothing
 changes before step 4:
 
 1. `plan` resolves a call: `~j`, repeated pairs, pairs that exist.
 2. `make_room` lists the cached nodes to drop for it, or raises `CapacityError`.
-3. The back end frees what it holds for those nodes, `drop` removes them, and the
-   back end evaluates the call.
-4. `commit` adds the new nodes and hands out references. A call that failed is
-   simply not committed.
+3. The back end frees what it holds for those nodes, `drop` removes them, and the back
+   end evaluates the call.
+4. `commit` adds the new nodes and hands out references. A call that failed is simply
+   not committed.
 
 Node 0 is the empty context. It always exists, is never counted and never dropped. Ids
 of dropped nodes are reused as late as possible, so that a stale id is noticed
@@ -36,7 +36,7 @@ _MIN_UNUSED = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallPlan:
-    """A call in which every distinct (parent, token) is one entry.
+    """A call to `Model.extend` in which every distinct (parent, token) is one entry.
 
     There are B elements and E entries; parents come before their children.
 
@@ -64,16 +64,19 @@ class CallPlan:
     n_new_leaves: int
 
     def live_nodes(self) -> set[int]:
-        """Return the tree's nodes the call needs: live parents and existing pairs."""
+        """Return the nodes of the tree that the call needs.
+
+        They are its live parents and the pairs that exist already.
+        """
         return {p for p in self.parent if p >= 0}.union(n for n in self.node if n >= 0)
 
     def live_parents(self) -> set[int]:
-        """Return the nodes of the tree that gain children by this call."""
+        """Return the nodes of the tree that get new children in this call."""
         return {p for p, n in zip(self.parent, self.node, strict=True) if p >= 0 and n == NO_NODE}
 
 
 class PrefixTree:
-    """The tree, stored as flat columns indexed by node.
+    """A prefix tree, stored as flat columns indexed by node.
 
     The columns are plain lists, because they are read one value at a time, where numpy
     is slower.
@@ -107,7 +110,10 @@ class PrefixTree:
         self._journal: tuple[CallPlan, list[int], list[int]] | None = None
 
     def clear(self) -> None:
-        """Drop every node, held or not. From now on their ids raise `NodeError`."""
+        """Drop every node, with or without references.
+
+        From then on their ids raise `NodeError`.
+        """
         live = [n for n in range(1, len(self.references)) if self.references[n] != _DEAD]
         for node in live:
             self.references[node] = _DEAD
@@ -128,7 +134,7 @@ class PrefixTree:
             raise NodeError(node, "is not in the tree: it was released and dropped, or never existed")
 
     def match_prefix(self, tokens: IntArray, usable: Callable[[int], bool] | None = None) -> tuple[int, int]:
-        """Return the deepest node on this path and its depth.
+        """Return the deepest node on the path of `tokens`, and its depth.
 
         Only nodes for which `usable` holds count. If there is none, the root is
         returned.
@@ -155,12 +161,15 @@ class PrefixTree:
     # A call: plan, room, commit
 
     def plan(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> CallPlan:
-        """Resolve a call of B elements, as passed to `Model.extend`. Changes nothing.
+        """Return the plan of a call of B elements. Changes nothing.
+
+        The arguments are those of `Model.extend`.
 
         Raises:
-            NodeError: A parent is dead, or a `~j` does not point to an earlier element.
-            TokenRangeError: A token is outside the vocabulary.
-            ProtocolError: The four arrays differ in length.
+            NodeError: If a parent is dead, or a `~j` does not point to an earlier
+                element.
+            TokenRangeError: If a token is outside the vocabulary.
+            ProtocolError: If the four arrays differ in length.
         """
         p, t, w, k = (np.asarray(x).tolist() for x in (parents, tokens, wanted, keep))
         if not len(p) == len(t) == len(w) == len(k):
@@ -190,7 +199,7 @@ class PrefixTree:
         return replace(plan, n_new=n_new, n_new_leaves=n_new - inner)
 
     def _base(self, plan: CallPlan, i: int, parent: int) -> int:
-        """Return the parent of element i as a live node or `~entry`."""
+        """Return the parent of element i: a live node, or `~entry` for a new entry."""
         if parent < 0:
             if ~parent >= i:
                 raise NodeError(
@@ -215,8 +224,8 @@ class PrefixTree:
                 new nodes.
 
         Raises:
-            CapacityError: Dropping every cached node that the call does not need is not
-                enough.
+            CapacityError: If dropping every cached node that the call does not need is
+                not enough.
         """
         parents = plan.live_parents()
         surplus = self.n_nodes + plan.n_new - nodes
@@ -239,12 +248,12 @@ class PrefixTree:
         raise CapacityError("sequences", required=required, available=required - crowded)
 
     def commit(self, plan: CallPlan, rows: int) -> IntArray:
-        """Add the plan's new nodes and one reference for each element.
+        """Add the plan's new nodes, and return int32[B], the node of each element.
 
-        Advances the clock by `rows`, the number of rows evaluated. Returns int32[B],
-        the node of each element. An exception in here (an interrupt) takes back what
-        was added. Afterwards the caller may undo the commit with `rollback` as long as
-        nothing else has changed.
+        Every element adds one reference to its node. The clock advances by `rows`, the
+        number of rows evaluated. If an interrupt raises an exception meanwhile, nothing
+        stays added. Afterwards the caller may undo the commit with `rollback` as long
+        as nothing else has changed.
         """
         made: list[int] = []
         held: list[int] = []
@@ -291,19 +300,19 @@ class PrefixTree:
         self.used[node] = self.clock
 
     def release(self, nodes: IntArray, *, forget: bool = False) -> list[int]:
-        """Give back one reference for each element.
+        """Remove one reference for each element of `nodes`.
 
-        Returns the nodes to drop now, leaf first. The caller passes them to `drop`
-        after freeing what it holds for them.
+        Returns the nodes to drop now, leaf first. The caller frees what it holds for
+        them and then passes them to `drop`.
 
         Args:
-            nodes: Nodes, repeated for every reference to give back.
-            forget: Whether nodes without references go at once. One that still has
-                children goes with the last of them, unless it is held or found again
-                before.
+            nodes: Nodes, repeated for every reference to remove.
+            forget: Whether nodes left without references are dropped at once. A node
+                with children is dropped with the last of them, unless it gets a
+                reference or is found again before.
 
         Raises:
-            NodeError: A node is dead, or more references are released than held.
+            NodeError: If a node is dead, or more references are released than held.
                 Nothing has changed then.
         """
         self._journal = None
@@ -323,12 +332,15 @@ class PrefixTree:
         return self._forgettable(released)
 
     def _forgettable(self, nodes: Iterable[int]) -> list[int]:
-        """Return the forgotten nodes to drop; each is a leaf when its turn comes."""
+        """Return the forgotten nodes to drop, in an order in which each is a leaf."""
         start = sorted({n for n in nodes if n in self._forgotten}, key=self.depth.__getitem__, reverse=True)
         return self._cascade([n for n in start if not self.n_children[n]])
 
     def _cascade(self, leaves: list[int]) -> list[int]:
-        """Return `leaves` and the forgotten ancestors left childless, leaf first."""
+        """Return `leaves` and the forgotten ancestors that lose their last child by it.
+
+        They come leaf first.
+        """
         gone: list[int] = []
         lost: Counter[int] = Counter()
         queue = deque(leaves)
@@ -346,9 +358,10 @@ class PrefixTree:
     def eviction_order(self, protected: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
         """Yield cached nodes in eviction order: least recently used leaf first.
 
-        Yields (node, whether it ends a branch: its parent is the root or keeps other
-        children). Referenced and protected nodes and their ancestors never appear.
-        Changes nothing; the tree must not change while this runs.
+        Yields each node with whether dropping it ends a branch, that is, whether its
+        parent is the root or keeps other children. Referenced and protected nodes and
+        their ancestors never appear. Changes nothing; the tree must not change while
+        this runs.
         """
         heap = list(self._idle)
         children_left: dict[int, int] = {}
@@ -468,7 +481,7 @@ class PrefixTree:
         self._unused.extend(range(size, size + more))
 
     def _add_references(self, node: int, change: int) -> None:
-        """Add a reference, or remove one, and update the counts.
+        """Add `change` to the references of `node`, and update the counts.
 
         `n_held` counts referenced nodes and their ancestors; `n_held_leaves` counts
         those of them that have no other below.

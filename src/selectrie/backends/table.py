@@ -1,7 +1,7 @@
-"""The table of back ends, and which of them opens a source.
+"""The table of back ends, and functions that find the one that opens a source.
 
 A back end that is in `BACKENDS` is found by `load`, pools, the command, evaluations and
-the list of models; none of these names a back end.
+the list of models; none of these modules names a back end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_NAMES = 50
 
 
 def backend_named(name: object) -> Backend:
-    """Return the back end of a name. Raises `OptionError` if there is none."""
+    """Return the back end with a name. Raises `OptionError` if there is none."""
     for backend in BACKENDS:
         if backend.name == name:
             return backend
@@ -47,9 +47,9 @@ def backend_of(source: object) -> Backend:
         source: A `Path`, or an open model of a library.
 
     Raises:
-        OptionError: No back end opens an object of this kind.
-        ModelFileError: The path is a directory without a model.
-        UnsupportedModelError: The path is a Transformers checkpoint.
+        OptionError: If no back end opens an object of this kind.
+        ModelFileError: If the path is a directory without a model.
+        UnsupportedModelError: If the path is a Transformers checkpoint.
     """
     for backend in BACKENDS:
         if backend.recognises(source):
@@ -62,9 +62,9 @@ def backend_of(source: object) -> Backend:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise `OptionError` if there is no back end that takes these keywords.
+    """Raise `OptionError` if no back end takes these keywords.
 
-    The error is that of a value, if a back end has options of these names.
+    If a back end has options of all these names, the error is about a value.
     """
     errors = []
     for backend in BACKENDS:
@@ -76,7 +76,10 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def _refusal(backend: Backend, options: Mapping[str, Any]) -> OptionError | None:
-    """Return why a back end does not take these keywords, or None if it does."""
+    """Return the error with which a back end rejects these keywords.
+
+    None if it takes them.
+    """
     try:
         read_options(backend, options)
     except OptionError as error:
@@ -85,12 +88,12 @@ def _refusal(backend: Backend, options: Mapping[str, Any]) -> OptionError | None
 
 
 def what_is_opened() -> str:
-    """Return in words what this version opens."""
+    """Return the kinds of sources that this version opens, in words."""
     return " or ".join(backend.opens for backend in BACKENDS)
 
 
 def names_in_words(names: Collection[str]) -> str:
-    """Return names in their order, as an error lists them."""
+    """Return names in words for the message of an error, in their order."""
     shown = sorted(names)[:_MAX_NAMES]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return ", ".join(shown) + more
@@ -100,7 +103,7 @@ def unsupported_checkpoint(name: str, files: Collection[str] = ()) -> Unsupporte
     """Return the error about a Transformers checkpoint.
 
     Args:
-        files: Sources of files beside it that are opened.
+        files: Sources of the files beside it that can be opened.
     """
     remedy = (
         f"pass one of the files beside it: {names_in_words(files)}"
@@ -115,7 +118,7 @@ def unsupported_checkpoint(name: str, files: Collection[str] = ()) -> Unsupporte
 
 
 def _of_directory(path: Path) -> ModelFileError | UnsupportedModelError:
-    """Return what is wrong with a directory as a model."""
+    """Return the error about a directory that was given as a model."""
     try:
         names = [one.name for one in path.iterdir()]
     except OSError as error:

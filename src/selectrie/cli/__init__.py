@@ -1,9 +1,9 @@
-"""The command line: arguments in, a report or JSON out, exit codes. No logic.
+"""The command line, which turns arguments into calls of the library.
 
-Exit codes: 0 done; 1 a text that a grammar does not accept; 2 the caller's mistake
-(also a tie under `--strict`), or a system that cannot do it; 3 the model or its back
-end; 70 a fault of selectrie; 130 interrupted; 143 terminated. A result goes to stdout,
-everything else to stderr. After an error stdout is empty.
+Exit codes: 0 done; 1 a grammar does not accept the text; 2 a mistake of the caller
+(also a tie under `--strict`) or a system that cannot do it; 3 an error of the model or
+its back end; 70 a bug in selectrie; 130 interrupted; 143 terminated. A result goes to
+stdout, everything else to stderr. After an error stdout is empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the command as `python -m selectrie.cli`, without its script."""
+"""The entry point of `python -m selectrie.cli`, which runs the `selectrie` command."""
 
 from selectrie.cli import main
 

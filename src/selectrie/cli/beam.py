@@ -1,4 +1,4 @@
-"""`selectrie beam` finds the most probable texts of a grammar."""
+"""The command `selectrie beam`, which finds the most probable texts of a grammar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GrammarsGroup(ConstraintGroup):
-    """Grammar (one of them)."""
+    """Grammar (one of them).
+
+    The options of `selectrie beam` that name its grammar.
+    """
 
     delimiter: Annotated[
         str, Option(metavar="TEXT", help="Text put before every text of the grammar."), WITH_ESCAPES
@@ -30,7 +33,10 @@ class GrammarsGroup(ConstraintGroup):
 
 @dataclass(frozen=True, slots=True)
 class BeamGroup:
-    """Beam."""
+    """Beam.
+
+    The options of `selectrie beam` for its search.
+    """
 
     width: Annotated[int, Option("--width", metavar="N", help="Unfinished texts kept at every step.")] = (
         DEFAULT_BEAM.width
@@ -62,7 +68,10 @@ class BeamGroup:
 
 @dataclass(frozen=True, slots=True)
 class BeamOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie beam` for its output.
+    """
 
     explain: Annotated[bool, Option("--explain", help="Show the tree of tokens.")] = False
     json: Json = False

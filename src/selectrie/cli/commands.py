@@ -78,7 +78,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options of the command itself."""
+    """Accept the options of `selectrie` itself, such as `--version`."""
 
 
 @command(app)
@@ -252,7 +252,7 @@ def models(output: ModelsGroup) -> int:
     "\b\nselectrie lm-eval --model_args path=model.gguf --tasks hellaswag,arc_easy",
 )
 def lm_eval(context: typer.Context) -> None:
-    """Run the harness's command."""
+    """Run the command of lm-evaluation-harness."""
 
     def passed_on() -> int:
         from selectrie.evaluation import lm_eval_model
@@ -281,13 +281,14 @@ def _decide(
     output: SelectOutput,
     grammar: SearchedGrammarGroup | None = None,
 ) -> Selection:
-    """Read everything the caller gave, then load the model and ask it.
+    """Return the `Selection` for the options of `select` or `rank`.
 
-    A mistake is thus reported before the model is loaded.
+    All options and files are read first, so mistakes are reported before the model is
+    loaded.
 
     Args:
-        k: How many places must be certain.
-        grammar: The options of `select` that may name a grammar; None to rank.
+        k: Number of first places that must be certain.
+        grammar: The options of `select` that may name a grammar; None for `rank`.
     """
     constraint = None if grammar is None else read_constraint(grammar)
     if constraint is not None and (choices.choice or choices.choices_file):

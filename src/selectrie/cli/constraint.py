@@ -1,4 +1,4 @@
-"""The options that name a grammar, and the grammar they name."""
+"""The options that name a grammar, and a function that reads the grammar."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _GRAMMAR_OPTIONS = ("grammar", "json_schema", "regex", "lark")
 
 @dataclass(frozen=True, slots=True)
 class ConstraintGroup:
-    """Grammar (at most one of them)."""
+    """Grammar (at most one of them).
+
+    The options that restrict generated text to a grammar.
+    """
 
     grammar: Annotated[
         str | None,
@@ -33,7 +36,10 @@ class ConstraintGroup:
 
 @dataclass(frozen=True, slots=True)
 class SearchedGrammarGroup(ConstraintGroup):
-    """Grammar instead of choices (at most one of them)."""
+    """Grammar instead of choices (at most one of them).
+
+    The options of `selectrie select` for a grammar whose texts are the choices.
+    """
 
     max_tokens: Annotated[
         int, Option(metavar="N", help="At most N tokens in a text, where a grammar has too many texts to list.")
@@ -44,7 +50,7 @@ class SearchedGrammarGroup(ConstraintGroup):
 
 
 def read_constraint(group: ConstraintGroup) -> Grammar | None:
-    """Return the grammar from the one option that gives it, or None if none does."""
+    """Return the grammar that the options name, or None if they name none."""
     names = [name for name in _GRAMMAR_OPTIONS if getattr(group, name) is not None]
     if not names:
         return None

@@ -1,4 +1,4 @@
-"""The command as a process: its streams, and the exit code that the system gets."""
+"""The entry point of the process: it prepares the streams and sets the exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
 def run() -> None:
-    """Do what the arguments say and exit. Output is UTF-8 whatever the locale says."""
+    """Run the command of the process's arguments, and exit with its code.
+
+    Output is UTF-8 whatever the locale says.
+    """
     _prepare_streams()
     code = _code() if sys.stdout is not None else report(OutputError("it is closed"))
     try:
@@ -53,9 +56,9 @@ def _code() -> int:
 
 
 def _prepare_streams() -> None:
-    """Open the standard streams that are closed, as the null device.
+    """Open the null device for every standard stream that is closed.
 
-    Otherwise their numbers would go to the next files opened, such as the model's.
+    Otherwise the next files opened, such as the model's, would get the stream's number.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass

@@ -1,4 +1,4 @@
-"""`selectrie eval …` scores benchmarks, resumes runs and compares them."""
+"""The command `selectrie eval`, which scores benchmarks, resumes and compares runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HERE = "local"
 
 
 class _DefaultToRun(TyperGroup):
-    """A group in which `selectrie eval DATA` means `selectrie eval run DATA`."""
+    """A typer group in which `selectrie eval DATA` means `selectrie eval run DATA`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
@@ -56,7 +56,10 @@ eval_app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class DataGroup:
-    """Data."""
+    """Data.
+
+    The options of `selectrie eval run` for the data files.
+    """
 
     data: Annotated[
         list[str] | None,
@@ -81,7 +84,10 @@ class DataGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Run."""
+    """Run.
+
+    The options of `selectrie eval run` for storing, resuming and distributing a run.
+    """
 
     out: Annotated[str | None, Option(metavar="FOLDER", help="Keep log and results there; what is there goes on.")] = (
         None
@@ -100,7 +106,10 @@ class RunGroup:
 
 @dataclass(frozen=True, slots=True)
 class EvalOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie eval` for its output.
+    """
 
     json: Json = False
     html: Annotated[str | None, Option(metavar="FILE", help="A page with pictures, in one file.")] = None
@@ -108,7 +117,10 @@ class EvalOutput:
 
 @dataclass(frozen=True, slots=True)
 class RunsGroup:
-    """Runs."""
+    """Runs.
+
+    The arguments of `selectrie eval compare`: the folders of two runs.
+    """
 
     first: Annotated[str, Argument(metavar="FIRST", help="The folder of a finished run.")]
     second: Annotated[str, Argument(metavar="SECOND", help="The folder of another run on the same items.")]
@@ -116,7 +128,10 @@ class RunsGroup:
 
 @dataclass(frozen=True, slots=True)
 class OneRunGroup:
-    """Run."""
+    """Run.
+
+    The options of `selectrie eval report` that name a run.
+    """
 
     folder: Annotated[str, Argument(metavar="FOLDER", help="The folder of a finished run.")]
     metric: Annotated[
@@ -127,7 +142,10 @@ class OneRunGroup:
 
 @dataclass(frozen=True, slots=True)
 class CompareOutput(EvalOutput):
-    """Output."""
+    """Output.
+
+    The options of `selectrie eval compare` for its output.
+    """
 
     flips: Annotated[int, Option(metavar="N", help="Items shown that one run alone has right.")] = 10
 
@@ -223,9 +241,10 @@ def tasks() -> int:
 
 
 def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tuple[Loaded, Path | None, ModelGroup]:
-    """Return what to run, where the results go, and the model.
+    """Return the data and tasks, the folder of the results, and the model's options.
 
-    Every mistake of the caller is reported here.
+    The folder is None if no results are stored. Mistakes in the options are reported
+    here.
     """
     from selectrie.evaluation.checks import check
     from selectrie.evaluation.configuration import Configuration, check_kinds, reload
@@ -258,7 +277,7 @@ def _read_request(model: ModelGroup, data: DataGroup, running: RunGroup) -> tupl
 
 
 def _metrics(options: list[str] | None) -> tuple[str, ...]:
-    """Return the names of all `--metric`."""
+    """Return the metric names of all `--metric` options."""
     return tuple(name.strip() for one in options or () for name in one.split(",") if name.strip())
 
 
@@ -273,7 +292,10 @@ def _run_in(engine: Engine, loaded: Loaded, out: Path, options: RunOptions, meas
 
 
 def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure | None:
-    """Return what measures units: a cluster if requested, or None for this process."""
+    """Return the `Measure` that distributes units to a cluster.
+
+    None if no cluster is requested, so that this process measures them.
+    """
     if running.ray is None:
         return None
     from selectrie.evaluation.evaluator import signature_of
@@ -289,16 +311,19 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
 
 
 def _absolute(source: str) -> str:
-    """Return a model as any process finds it.
+    """Return `source` in a form that names the same model in every process.
 
-    Files become absolute paths, names of a hub stay as they are.
+    A file becomes an absolute path; a name on a hub is not changed.
     """
     return str(Path(source).resolve()) if os.path.exists(source) else source  # noqa: PTH110 - no error for any name
 
 
 @contextmanager
 def _progress_bar() -> Iterator[OnProgress | None]:
-    """Show a bar on stderr if it is a terminal: items, items a second, rows saved."""
+    """Yield a callback that draws a progress bar with items and rows saved.
+
+    Yields None if stderr is not a terminal.
+    """
     if not is_terminal(sys.stderr):
         yield None
         return
@@ -339,7 +364,10 @@ def _show(evaluation: Evaluation, output: EvalOutput) -> None:
 
 
 def _check_html(output: EvalOutput) -> None:
-    """Report a page that cannot be written at once, not after the run."""
+    """Raise `OptionError` if the file of `--html` cannot be written.
+
+    This happens before the run instead of after it.
+    """
     if output.html is None:
         return
     try:
@@ -353,9 +381,9 @@ def _check_html(output: EvalOutput) -> None:
 
 
 def _target(path: Path) -> Path:
-    """Return what a path leads to in the end.
+    """Return `path` as an absolute path with all links resolved.
 
-    Raises `OSError` or `RuntimeError` for a loop of links, `ValueError` for a NUL.
+    Raises `OSError` or `RuntimeError` for a loop of links, and `ValueError` for a NUL.
     """
     with suppress(FileNotFoundError):
         path.stat()
@@ -363,7 +391,10 @@ def _target(path: Path) -> Path:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a page, after what is on standard output if that is where it goes."""
+    """Write the HTML page `text` to the file `path`.
+
+    Standard output is flushed first, because the file may be standard output.
+    """
     from selectrie.evaluation.files import write_file
 
     flush()

@@ -1,4 +1,4 @@
-"""Errors in the words of the command line: `--max-tokens 0`, not `max_tokens=0`."""
+"""Error messages that name flags such as `--max-tokens` instead of arguments."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ On the command line, leaving an option out does what None does.
 
 
 def long_flag(name: str) -> str:
-    """Return the flag that typer makes of a field's name."""
+    """Return the long flag that typer makes of a field's name."""
     return "--" + name.replace("_", "-")
 
 
 def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
-    """Return what the caller writes for a field.
+    """Return how the option or argument of a field is written on the command line.
 
-    That is its long flag, its only flag, or the name of a positional argument. A switch
-    with a flag for either value is written as both, `--on/--off`.
+    It is the long flag, else the only flag, or the name of a positional argument. A
+    switch with a flag for either value is written with both, `--on/--off`.
     """
     if isinstance(option, ArgumentInfo):
         return str(option.metavar or name.upper())
@@ -79,11 +79,11 @@ def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
 
 
 def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
-    """Return the message of an error, with its arguments as flags.
+    """Return the message of an error, in which flags replace argument names.
 
     Args:
-        flags: Flags by the names of the command's options. Other names stay as they
-            are, and so does a message about a slot of a template.
+        flags: Maps the name of each option of the command to its flag. Other names are
+            not replaced, and a message about a slot of a template is not changed.
     """
     text = str(error)
     own = str(error.args[0]) if error.args else ""
@@ -114,9 +114,9 @@ def _option(error: OptionError, flags: Mapping[str, str]) -> str:
 
 
 def _in_flags(text: str, flags: Mapping[str, str]) -> str:
-    """Return one of our texts with the arguments that it names as flags.
+    """Return one of selectrie's texts, in which flags replace argument names.
 
-    Quoted parts stay as they are.
+    Quoted parts are not changed.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -135,7 +135,10 @@ def _in_flags(text: str, flags: Mapping[str, str]) -> str:
 
 
 def _flag(name: str, flags: Mapping[str, str], value: object = None) -> str | None:
-    """Return the flag of a name; of a switch with two flags, that of the value."""
+    """Return the flag of the option `name`.
+
+    A switch with two flags gives the flag of `value`. None if there is no flag.
+    """
     flag = flags.get(name) or flags.get(_NAMED_OTHERWISE.get(name, name))
     on, _, off = (flag or "").partition("/")
     return off if off and value in (False, "False") else on or None

@@ -1,4 +1,4 @@
-"""Writes sequences for people and programs: whole, streamed, or as one JSON object."""
+"""The output of `selectrie generate`: whole texts, a stream, or one JSON object."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def check(
     allowed: tuple[list[str] | None, Grammar | None],
     params: dict[str, Any],
 ) -> dict[str, Any]:
-    """Check a request; return the arguments of `Engine.generate` and `Engine.stream`.
+    """Return the arguments of `Engine.generate` and `Engine.stream`, except `draft`.
 
-    `draft` is not among them. Raises `OptionError` for what no engine would do.
+    Raises `OptionError` if the options are not valid or exclude each other.
 
     Args:
         allowed: The only allowed texts, as choices or a grammar.
-        params: The records of the request.
+        params: Records such as `SamplingParams` and `StopParams`, by argument name.
     """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:
@@ -66,7 +66,12 @@ def answer(
     output: GenerateOutput,
     request: dict[str, Any],
 ) -> None:
-    """Load what is needed, generate, and write the result."""
+    """Load the model and the draft model, generate, and write the result.
+
+    Args:
+        draft: Name of the draft model or method; None for none.
+        request: The result of `check`.
+    """
     prompt_input: Any = prompts if len(prompts) > 1 else prompts[0]
     many = len(prompts) > 1 or request["n"] > 1
     with ExitStack() as stack:
@@ -90,7 +95,7 @@ def _drafter(stack: ExitStack, model: ModelGroup, draft: str | None) -> Any:
 
 
 def _is_chat(prompts: list[requests.Prompt], request: dict[str, Any]) -> bool:
-    """Return whether the chat template renders every prompt."""
+    """Return whether every prompt is rendered by the chat template."""
     is_system = request["prompting"].system is not None
     return is_system or all(isinstance(prompt, list) and isinstance(prompt[0], dict) for prompt in prompts)
 

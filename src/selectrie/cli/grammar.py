@@ -1,4 +1,4 @@
-"""`selectrie grammar …` checks grammars, tries texts on them and lists their texts.
+"""The command `selectrie grammar`, which checks grammars and lists their texts.
 
 No model is loaded.
 """
@@ -41,14 +41,20 @@ grammar_app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class GrammarGroup:
-    """Grammar."""
+    """Grammar.
+
+    The argument of `selectrie grammar` that names a grammar.
+    """
 
     grammar: Annotated[str, Argument(metavar="GRAMMAR", help="A file, or an installed grammar's name.")]
 
 
 @dataclass(frozen=True, slots=True)
 class TriedTextGroup:
-    """Text."""
+    """Text.
+
+    The options of `selectrie grammar accepts` that give a text.
+    """
 
     text: Annotated[str | None, Argument(metavar="TEXT", help="The text, exactly as given.")] = None
     text_file: Annotated[
@@ -58,7 +64,10 @@ class TriedTextGroup:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie grammar check` for its output.
+    """
 
     seed: Annotated[int, Option(metavar="N", help="Draws other texts.")] = 0
     json: Annotated[bool, Option("--json", help="One JSON object.")] = False
@@ -67,7 +76,10 @@ class CheckOutput:
 
 @dataclass(frozen=True, slots=True)
 class ExpandOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie grammar expand` for its output.
+    """
 
     limit: Annotated[int | None, Option(metavar="N", min=0, help="List at most N texts. [default: all of them]")] = None
     json: Json = False
@@ -75,15 +87,18 @@ class ExpandOutput:
 
 @dataclass(frozen=True, slots=True)
 class JsonOutput:
-    """Output."""
+    """Output.
+
+    The output options of commands that only have `--json`.
+    """
 
     json: Json = False
 
 
 def open_grammar(source: str) -> Grammar:
-    """Return a grammar by what the caller wrote.
+    """Return the grammar of a file, or the installed grammar with this name.
 
-    It is a file if it is named like one, else an installed grammar.
+    `source` is a file if it looks like the name of one (`_is_file`).
     """
     from selectrie.grammar import Grammar
     from selectrie.grammar.library import installed_names
@@ -103,10 +118,10 @@ def open_grammar(source: str) -> Grammar:
 
 
 def _is_file(source: str) -> bool:
-    """Return whether a file is meant.
+    """Return whether `source` names a file.
 
-    A name without ending and folder is that of an installed grammar, even if a file has
-    the same name.
+    A name without ending and folder names an installed grammar, even if a file has the
+    same name.
     """
     from selectrie.grammar.library import installed_names
 
@@ -221,7 +236,7 @@ def list(output: JsonOutput) -> int:
 
 
 def _tried(group: TriedTextGroup) -> str:
-    """Return the text from where it was given; a file is read unchanged."""
+    """Return the text that the options give; that of a file is not changed."""
     if (group.text is None) == (group.text_file is None):
         raise OptionError("text", group.text, "either TEXT or --text-file")
     return group.text or "" if group.text_file is None else inputs.read_text(group.text_file)

@@ -1,6 +1,7 @@
-"""The options of the commands, in groups that commands share.
+"""The groups of options that commands share, as frozen records.
 
-Defaults and meanings are those of the library.
+The first line of a record's docstring is the heading of its group in the help. Defaults
+and meanings are those of the library.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ Json = Annotated[bool, Option("--json", help="One JSON object.")]
 class ModelGroup:
     """Model.
 
-    Options of a back end are None if they are not given, because another one may not
-    have them. Every back end has `precision` and `verbose`.
+    The options that name and load a model. Options of a back end are None if they are
+    not given, because another one may not have them. Every back end has `precision` and
+    `verbose`.
     """
 
     model: Annotated[
@@ -75,7 +77,10 @@ class ModelGroup:
 
 @dataclass(frozen=True, slots=True)
 class FastModelGroup(ModelGroup):
-    """Model."""
+    """Model.
+
+    The options that name and load a model whose default precision is `fast`.
+    """
 
     precision: Annotated[
         str,
@@ -87,7 +92,10 @@ class FastModelGroup(ModelGroup):
 
 @dataclass(frozen=True, slots=True)
 class BarePromptGroup:
-    """Prompt (one of the first four, or text on stdin)."""
+    """Prompt (one of the first four, or text on stdin).
+
+    The options that give a prompt.
+    """
 
     prompt: Annotated[
         str | None, Option("--prompt", "-p", metavar="TEXT", help="The prompt, exactly as given."), WITH_ESCAPES
@@ -119,7 +127,10 @@ class BarePromptGroup:
 
 @dataclass(frozen=True, slots=True)
 class PromptGroup(BarePromptGroup):
-    """Prompt (one of the first four, or text on stdin)."""
+    """Prompt (one of the first four, or text on stdin).
+
+    The options that give a prompt, and how it is joined to choices.
+    """
 
     boundary: Annotated[str, Option(metavar="heal|split|harness", help="How prompt and choice meet on tokens.")] = (
         "heal"
@@ -128,7 +139,10 @@ class PromptGroup(BarePromptGroup):
 
 @dataclass(frozen=True, slots=True)
 class PromptsGroup(BarePromptGroup):
-    """Prompt (one of the first four, --prompts-file, or text on stdin)."""
+    """Prompt (one of the first four, --prompts-file, or text on stdin).
+
+    The options that give one prompt or many.
+    """
 
     prompts_file: Annotated[
         str | None,
@@ -138,7 +152,10 @@ class PromptsGroup(BarePromptGroup):
 
 @dataclass(frozen=True, slots=True)
 class ChoicesGroup:
-    """Choices."""
+    """Choices.
+
+    The options that give the choices.
+    """
 
     choice: Annotated[
         list[str] | None,
@@ -154,7 +171,10 @@ class ChoicesGroup:
 
 @dataclass(frozen=True, slots=True)
 class EndingGroup:
-    """What ends a choice."""
+    """What ends a choice.
+
+    The options for the terminator of a choice and the text after it.
+    """
 
     terminator: Annotated[str, Option(metavar="NAME", help="What ends a choice: " + ", ".join(TERMINATORS) + ".")] = (
         "auto"
@@ -164,7 +184,10 @@ class EndingGroup:
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """Score."""
+    """Score.
+
+    The options for the rule that turns log-probabilities into scores.
+    """
 
     rule: Annotated[
         str, Option(metavar="NAME", help="From log-probabilities to a score: " + ", ".join(RULES) + ".")
@@ -180,7 +203,10 @@ class RuleGroup:
 
 @dataclass(frozen=True, slots=True)
 class SearchGroup:
-    """Search."""
+    """Search.
+
+    The options for searching the set of choices.
+    """
 
     method: Annotated[str, Option(metavar="auto|exhaustive|best_first", help="How the set is searched.")] = "auto"
     stop: Annotated[
@@ -195,7 +221,10 @@ class SearchGroup:
 
 @dataclass(frozen=True, slots=True)
 class SelectOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie select` for its output.
+    """
 
     top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
     explain: Annotated[bool, Option("--explain", help="Show the trie of tokens.")] = False
@@ -206,14 +235,20 @@ class SelectOutput:
 
 @dataclass(frozen=True, slots=True)
 class RankOutput(SelectOutput):
-    """Output."""
+    """Output.
+
+    The options of `selectrie rank` for its output.
+    """
 
     top: Annotated[int, Option(metavar="N", min=1, help="Places to make certain, and to show.")] = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TextGroup:
-    """Text."""
+    """Text.
+
+    The options of `selectrie score` that give the text.
+    """
 
     text: Annotated[
         str, Option("--text", "-t", metavar="TEXT", help="The text to score, exactly as given."), WITH_ESCAPES
@@ -225,7 +260,10 @@ class TextGroup:
 
 @dataclass(frozen=True, slots=True)
 class ScoreOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie score` for its output.
+    """
 
     per_token: Annotated[bool, Option("--per-token", help="A row per token.")] = False
     json: Json = False
@@ -233,7 +271,10 @@ class ScoreOutput:
 
 @dataclass(frozen=True, slots=True)
 class TokensOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie tokens` for its output.
+    """
 
     top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
     json: Annotated[bool, Option("--json", help="One JSON object with every choice.")] = False
@@ -241,7 +282,10 @@ class TokensOutput:
 
 @dataclass(frozen=True, slots=True)
 class SequencesGroup:
-    """Sequences."""
+    """Sequences.
+
+    The options for the number of generated sequences and their seeds.
+    """
 
     n: Annotated[int, Option("-n", metavar="N", help="Sequences of each prompt.")] = 1
     best_of: Annotated[int | None, Option(metavar="N", help="Draw N sequences, give the -n most probable.")] = None
@@ -272,7 +316,10 @@ class SequencesGroup:
 
 @dataclass(frozen=True, slots=True)
 class SamplingGroup:
-    """Sampling (in the order applied)."""
+    """Sampling (in the order applied).
+
+    The options for drawing a token.
+    """
 
     logit_bias: Annotated[
         list[str] | None, Option(metavar="ID=NUMBER", help="Added to a token's logit; -inf forbids it. Repeatable.")
@@ -304,7 +351,10 @@ class SamplingGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoppingGroup:
-    """What ends a sequence."""
+    """What ends a sequence.
+
+    The options for ending a sequence.
+    """
 
     max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a sequence.")] = (
         DEFAULT_STOPPING.max_tokens
@@ -320,12 +370,18 @@ class StoppingGroup:
 
 @dataclass(frozen=True, slots=True)
 class OnlyChoicesGroup(ChoicesGroup):
-    """Choices, where only these texts may be generated."""
+    """Choices, where only these texts may be generated.
+
+    The options of `selectrie generate` that give the only allowed texts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie generate` for its output.
+    """
 
     stream: Annotated[
         bool, Option("--stream", help="Write text as it comes, many sequences each when it has ended.")
@@ -339,6 +395,9 @@ class GenerateOutput:
 
 @dataclass(frozen=True, slots=True)
 class ModelsGroup:
-    """List."""
+    """List.
+
+    The options of `selectrie models` for its output.
+    """
 
     json: Json = False

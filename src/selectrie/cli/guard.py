@@ -1,4 +1,4 @@
-"""Turns exceptions into exit codes and one line on stderr."""
+"""A guard around commands that turns exceptions into exit codes and lines on stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REPORT = "this is a fault of selectrie; please report it with the command and t
 
 
 def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] | None = None) -> None:
-    """Run a command and leave with its exit code.
+    """Run the command `work`, and end the process with its exit code.
 
     An error becomes one line `error[code]: message` on stderr. For a grammar or a
     template, the line in question and a caret follow. A closed pipe ends silently with
@@ -27,7 +27,7 @@ def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] 
 
     Args:
         verbose: Whether the traceback is written as well.
-        flags: How the command's options are written, by name.
+        flags: Maps the name of each option of the command to its flag.
     """
     try:
         with stoppable():
@@ -53,7 +53,7 @@ def guarded(work: Callable[[], int], *, verbose: bool, flags: Mapping[str, str] 
 
 
 def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, str] | None = None) -> int:
-    """Write an error of selectrie and return its exit code.
+    """Write an error of selectrie to stderr, and return its exit code.
 
     Args:
         flags: As for `guarded`.
@@ -66,9 +66,9 @@ def report(error: SelectrieError, *, verbose: bool = False, flags: Mapping[str, 
 
 
 def tell(code: str, message: str, *, verbose: bool = False) -> None:
-    """Write one line about what went wrong.
+    """Write the line `error[code]: message` to stderr.
 
-    If verbose, the traceback of the error being handled comes first.
+    With `verbose`, the traceback of the error that is being handled comes first.
     """
     if verbose:
         output.write(traceback.format_exc(), sys.stderr, end="")
@@ -76,7 +76,7 @@ def tell(code: str, message: str, *, verbose: bool = False) -> None:
 
 
 def _taken_apart(error: SelectrieError, flags: Mapping[str, str]) -> tuple[str, str]:
-    """Return the message, and the line with a caret that may end it.
+    """Return the message of `error`, and the source line with its caret or "".
 
     Only errors about a grammar or a template have such a line.
     """

@@ -1,4 +1,4 @@
-r"""Reads files and arguments of the caller: choices, prompts, chats, priors, token ids.
+r"""Readers for the caller's files and arguments, such as choices, prompts and priors.
 
 Text is taken unchanged. Only the line end of a line or file is removed (`\n` or
 `\r\n`), and a byte order mark at the beginning of a file, which editors add. Spaces at
@@ -28,8 +28,8 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     """Return the choices of a file: one a line, or a `.json` array of strings.
 
     Only a CR before the line end and the file's last line end are dropped. An empty
-    line raises unless `allow_empty`; so do an empty file and bad UTF-8. Errors name the
-    line.
+    file and bad UTF-8 are errors, and so is an empty line unless `allow_empty` is set.
+    Errors name the line.
     """
     text = read_text(path)
     if path.lower().endswith(".json"):
@@ -138,7 +138,7 @@ def _messages(path: str, messages: object, *, line: int | None = None) -> list[d
 def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
     """Return prior probabilities from a JSON object from choice to a number.
 
-    No number may be negative. A key that is not a choice raises, because it is a
+    No number may be negative. A key that is not a choice is an error, because it is a
     misspelt choice (often without its leading space).
     """
     prior = _json(path, read_text(path))
@@ -154,12 +154,12 @@ def read_prior(path: str, choices: Sequence[str]) -> dict[str, float]:
 
 
 def read_values(path: str) -> dict[str, Any]:
-    """Return the values of a template from a JSON object from name to value."""
+    """Return the values of a template: a JSON object that maps names to values."""
     return _object(path, _json(path, read_text(path)))
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
-    """Return the values of many pages, from a JSON object on each line.
+    """Return the values of many pages, from a file with a JSON object on each line.
 
     Errors name the line. An empty line is an error.
     """
@@ -176,10 +176,10 @@ _VALUE = re.compile(r"([^\W\d]\w*)(:?)=(.*)", re.DOTALL)
 
 
 def parse_values(items: Sequence[str]) -> dict[str, Any]:
-    """Return the values of `name=text` and `name:=json` items; later items win.
+    """Return the values of `name=text` and `name:=json` items.
 
-    The text is taken exactly as given; what follows `:=` is JSON: `level:=3`,
-    `tags:=["a", "b"]`.
+    A later item replaces an earlier one with the same name. The text is taken exactly
+    as given. Text after `:=` is JSON: `level:=3`, `tags:=["a", "b"]`.
     """
     result: dict[str, Any] = {}
     for item in items:
@@ -193,9 +193,9 @@ def parse_values(items: Sequence[str]) -> dict[str, Any]:
 
 
 def _json_value(name: str, item: str, text: str, expected: str) -> Any:
-    """Return the JSON value in an item of an option.
+    """Return the JSON value `text` of an item of the option `name`.
 
-    Raises `OptionError` for what is not JSON, is nested too deeply, or has NaN, an
+    Raises `OptionError` if `text` is not JSON, is nested too deeply, or has NaN, an
     infinity, or a number of thousands of digits.
     """
     try:
@@ -221,9 +221,9 @@ def parse_token_ids(text: str) -> list[int]:
 
 
 def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
-    """Return `key=value` pairs whose values are JSON.
+    """Return the arguments of `key=value` items, whose values are JSON.
 
-    `false` is thus not mistaken for a text, which would count as true.
+    Thus `false` is not mistaken for a text, which would count as true.
     """
     result: dict[str, Any] = {}
     for item in items:
@@ -237,7 +237,7 @@ def parse_template_args(items: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_logit_bias(items: Sequence[str]) -> dict[int, float]:
-    """Return `ID=NUMBER` pairs; `-inf` forbids a token."""
+    """Return the biases of `ID=NUMBER` items by token id; `-inf` forbids a token."""
     result: dict[int, float] = {}
     for item in items:
         token, equals, value = item.partition("=")

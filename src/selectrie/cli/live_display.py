@@ -1,4 +1,4 @@
-"""Shows many sequences growing side by side on a terminal."""
+"""A live display of many sequences that grow side by side on a terminal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _SPARE_LINES = 2
 
 
 class Growing:
-    """The ends of unfinished sequences, a line each, up to the terminal's height."""
+    """The last characters of each unfinished sequence, one line for each.
+
+    At most as many lines are shown as the terminal has.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._texts: dict[tuple[int, int], str] = {}
 
     def add(self, chunk: Chunk) -> None:
-        """Add a chunk; a sequence that has ended is no longer shown."""
+        """Add a chunk to its sequence, which is hidden when it has ended."""
         key = chunk.prompt_index, chunk.index
         self._texts[key] = self._texts.get(key, "") + chunk.text
         if chunk.completion is not None:
@@ -44,7 +47,7 @@ class Growing:
         return Group(*lines, *([Text(f"… {rest} more")] if rest else []))
 
     def _line(self, key: tuple[int, int], text: str) -> str:
-        """Return the end of a text on one line; its beginning is cut to fit."""
+        """Return the end of `text` on one line, cut at its beginning to fit."""
         begin = tag(*key) + "  "
         free = max(8, self._console.size.width - cell_len(begin) - 1)
         line = visible(" ".join(text[-4 * free :].split()))
@@ -54,12 +57,13 @@ class Growing:
 
 
 def watch(chunks: Iterable[Chunk], whole: Callable[[Completion], str], console: Console | None = None) -> None:
-    """Show sequences as they grow.
+    """Show sequences on a terminal while they grow.
 
-    Each one that has ended is written permanently above the rest, as `whole` gives it.
+    A sequence that has ended is written permanently above the rest, as the text that
+    `whole` returns for it.
 
     Args:
-        console: Where to show them; a `Screen` on standard output by default.
+        console: The console to write to; a `Screen` on standard output by default.
     """
     console = console or Screen(sys.stdout)
     growing = Growing(console)

@@ -65,7 +65,10 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
 
 
 def _help(function: Command) -> str:
-    r"""Return the docstring; `\b` on a line keeps the lines of its paragraph apart."""
+    r"""Return the docstring of a command.
+
+    A `\b` on a line of its own keeps the lines of its paragraph apart.
+    """
     return (inspect.getdoc(function) or "").replace("\\b\n", "\b\n")
 
 
@@ -83,7 +86,7 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
 
 
 def _flags(group: type[Any]) -> dict[str, str]:
-    """Return how the fields of a group are written on the command line."""
+    """Return the flag of each field of a group, by the field's name."""
     hints = get_type_hints(group, include_extras=True)
     return {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
 

@@ -1,4 +1,4 @@
-"""`selectrie render` turns a template into a page, or into many."""
+"""The command `selectrie render`, which turns a template into one page or many."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TemplateGroup:
-    """Template."""
+    """Template.
+
+    The options of `selectrie render` that give the template.
+    """
 
     file: Annotated[str, Argument(metavar="FILE", help="The template, or - for stdin.")]
     handlebars: Annotated[
@@ -45,7 +48,10 @@ class TemplateGroup:
 
 @dataclass(frozen=True, slots=True)
 class ValuesGroup:
-    """Values (later ones win, --var over --var-file, a row over both)."""
+    """Values (later ones win, --var over --var-file, a row over both).
+
+    The options of `selectrie render` that give the template's values.
+    """
 
     var: Annotated[
         list[str] | None,
@@ -61,7 +67,10 @@ class ValuesGroup:
 
 @dataclass(frozen=True, slots=True)
 class RenderingGroup:
-    """Rendering."""
+    """Rendering.
+
+    The options of `selectrie render` for the engine's work.
+    """
 
     seed: Annotated[
         int | None,
@@ -79,7 +88,10 @@ class RenderingGroup:
 
 @dataclass(frozen=True, slots=True)
 class RenderOutput:
-    """Output."""
+    """Output.
+
+    The options of `selectrie render` for its output.
+    """
 
     check: Annotated[
         bool, Option("--check", help="Check template and values and say what it needs; no model is loaded.")
@@ -130,7 +142,7 @@ def render(
 
 
 def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOutput) -> None:
-    """Refuse options that do not go together."""
+    """Raise `OptionError` for options that exclude each other."""
     for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
         if getattr(output, name) and getattr(output, other):
             raise IncompatibleOptionsError(name, f"`{other}`", "leave one of them out")
@@ -164,9 +176,9 @@ def _read_template(group: TemplateGroup) -> Template:
 
 
 def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]:
-    """Return given names that the template does not read, each once.
+    """Return the names of values that the template does not read, each once.
 
-    Each comes with a hint at what may have been meant.
+    Each comes with a hint at the name that may have been meant.
     """
     free = [need for need in template.needs if not any(need in row for row in rows)]
     return [
@@ -175,7 +187,7 @@ def _unused(template: Template, rows: Sequence[Values]) -> list[tuple[str, str]]
 
 
 def _meant(name: str, template: Template, free: Sequence[str]) -> str:
-    """Return a hint at what an unused name may have been meant for.
+    """Return a hint at the name that an unused name may have been meant for.
 
     Args:
         free: Names that the template needs and that were not given.
@@ -187,7 +199,7 @@ def _meant(name: str, template: Template, free: Sequence[str]) -> str:
 
 
 def _check_values(template: Template, shared_values: Values, rows: Sequence[Values] | None) -> None:
-    """Check the values of every page; an error names its row."""
+    """Check the values of every page. An error names the row of its page."""
     if rows is None:
         template.check(shared_values)
         return
@@ -199,7 +211,10 @@ def _check_values(template: Template, shared_values: Values, rows: Sequence[Valu
 def _report_template(
     template: Template, shared_values: Values, rows: Sequence[Values] | None, output: RenderOutput
 ) -> int:
-    """Report on the template for --check; values are checked if any are given."""
+    """Write the report of `--check`, and return the exit code.
+
+    Values are checked if any are given.
+    """
     if shared_values or rows is not None:
         _check_values(template, shared_values, rows)
     from selectrie.cli.report.page import template_fields, template_report
@@ -223,9 +238,9 @@ def _write(page: Page, output: RenderOutput) -> None:
 
 
 def _render_rows(pages: Sequence[Page], output: RenderOutput, unnamed: str | None) -> int:
-    """Write every page, in the order of the rows.
+    """Write every page, in the order of the rows, and return the exit code.
 
-    A text comes below a line with its row's number.
+    A page that is written as text follows a line with the number of its row.
     """
     for at, page in enumerate(pages):
         if not output.json:

@@ -1,4 +1,4 @@
-"""Turns option records into what the engine takes."""
+"""Functions that turn groups of options into the arguments of an engine."""
 
 from __future__ import annotations
 
@@ -41,14 +41,17 @@ The fields' names are written in the folders of runs.
 
 
 def open_engine(group: ModelGroup) -> Engine:
-    """Load the model, the embedded one if none is named; the caller closes it."""
+    """Return an engine for the model of the options.
+
+    It is the embedded model if none is named. The caller closes the engine.
+    """
     from selectrie.engine import load  # the engine and numpy: not needed for --help
 
     return load.load(group.model, **load_options(group))
 
 
 def load_options(group: ModelGroup) -> dict[str, Any]:
-    """Return what `selectrie.load` takes besides the model, as far as it is given."""
+    """Return the given arguments of `selectrie.load`, except the model."""
     return {
         _LOAD_NAMES.get(name, name): value
         for name, value in asdict(group).items()
@@ -104,7 +107,7 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
 
 
 def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
-    """Return how prompt and choices become tokens."""
+    """Return the `PromptParams` of the options."""
     return PromptParams(
         boundary=group.boundary if isinstance(group, PromptGroup) else DEFAULT_PROMPTING.boundary,
         delimiter=delimiter,
@@ -126,29 +129,29 @@ def read_choices(group: ChoicesGroup) -> list[str]:
 
 
 def sampling(group: SamplingGroup) -> SamplingParams:
-    """Return how a token is drawn."""
+    """Return the `SamplingParams` of the options."""
     return SamplingParams(**{**asdict(group), "logit_bias": inputs.parse_logit_bias(group.logit_bias or ())})
 
 
 def stopping(group: StoppingGroup) -> StopParams:
-    """Return what ends a sequence."""
+    """Return the `StopParams` of the options."""
     return StopParams(
         **{**asdict(group), "stop": tuple(group.stop or ()), "stop_tokens": tuple(group.stop_tokens or ())}
     )
 
 
 def rule(group: RuleGroup) -> ScoringRule:
-    """Return the rule with its texts."""
+    """Return the `ScoringRule` of the options."""
     if group.rule == "batch":
         raise OptionError("rule", "batch", "a rule for one prompt; batch needs many (select_many in Python)")
     return ScoringRule(group.rule, premise=group.premise, content_free=tuple(group.content_free or ()))
 
 
 def prior(group: RuleGroup, choices: list[str]) -> Mapping[str, float] | None:
-    """Return the priors in the file, or None if no file is given."""
+    """Return the priors of the choices from the file; None if no file is given."""
     return None if group.prior is None else inputs.read_prior(group.prior, choices)
 
 
 def search(group: SearchGroup, k: int) -> SearchParams:
-    """Return how the set is searched; k places must be certain."""
+    """Return the `SearchParams` of the options, with k places to make certain."""
     return SearchParams(**asdict(group), k=k)

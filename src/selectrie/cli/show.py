@@ -1,4 +1,4 @@
-"""Shows what a command found on standard output, as JSON or as a report."""
+"""Functions that write the result of a command to standard output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show_json(fields: Mapping[str, object]) -> int:
 
 
 def show_stream(parts: Iterable[Any]) -> str:
-    """Write the text of parts as they come, and end the last line in any case.
+    """Write texts as they come, and then end the last line in any case.
 
     Returns the last character; "" if there was no text.
     """

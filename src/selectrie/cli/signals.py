@@ -1,4 +1,4 @@
-"""Handles Ctrl-C and SIGTERM: the process ends with 130 and 143, whatever it does.
+"""Handlers for Ctrl-C and SIGTERM, which end the process with 130 and 143.
 
 This module imports next to nothing, because it must be ready before anything slow is
 imported.
@@ -25,14 +25,14 @@ ctypes drops exceptions that are raised there.
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM while a command runs, which stops it as Ctrl-C does."""
+    """The exception for SIGTERM during a command, which it stops as Ctrl-C does."""
 
 
 class _Listener:
-    """Handles a signal.
+    """The handler of a signal.
 
     Attributes:
-        is_working: Whether a command runs that can end in good order.
+        is_working: Whether a command runs, which a signal stops with an exception.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,10 @@ _listener = _Listener()
 
 
 def listen() -> None:
-    """Handle both signals, except one that the parent process has set to be ignored."""
+    """Install handlers for SIGINT and SIGTERM.
+
+    A signal that the parent process has set to be ignored stays ignored.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _listener.hear)
@@ -65,7 +68,7 @@ def listen() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Run a command; the first signal is raised in it as `KeyboardInterrupt`."""
+    """Let the first signal raise `KeyboardInterrupt` in the `with` block."""
     _listener.is_working = True
     try:
         yield

@@ -1,10 +1,10 @@
-"""The names of sequences at the beginning of their lines."""
+"""Tags that name sequences at the beginning of their lines."""
 
 from __future__ import annotations
 
 
 def tag(prompt_index: int, index: int) -> str:
-    """Return the name of one sequence among many."""
+    """Return the tag of a sequence: the numbers of its prompt and of itself."""
     return f"{prompt_index}.{index}"
 
 

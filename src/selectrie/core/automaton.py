@@ -1,4 +1,7 @@
-"""The port that decides which tokens may come next, and a list of choices as one."""
+"""The port `Automaton`, which decides which tokens may come next.
+
+`ChoiceAutomaton` implements it for a set of choices.
+"""
 
 from __future__ import annotations
 
@@ -46,18 +49,24 @@ class Automaton(Protocol):
 
 
 def is_any(allowed: BoolArray | IntArray) -> bool:
-    """Return whether `Automaton.allowed` gave any token."""
+    """Return whether `allowed`, a value of `Automaton.allowed`, contains any token."""
     return bool(allowed.any()) if allowed.dtype == np.bool_ else len(allowed) > 0
 
 
 def allowed_ids(allowed: BoolArray | IntArray) -> IntArray:
-    """Return the tokens that `Automaton.allowed` gave as int32[] ids, ascending."""
+    """Return the tokens of `allowed`, a value of `Automaton.allowed`.
+
+    The result is int32[] ids in ascending order.
+    """
     ids = np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed
     return ids.astype(np.int32)
 
 
 def allows(allowed: BoolArray | IntArray, token: int) -> bool:
-    """Return whether `Automaton.allowed` gave this token; False for unknown ids."""
+    """Return whether `allowed`, a value of `Automaton.allowed`, contains the token.
+
+    False for ids that do not exist.
+    """
     if allowed.dtype == np.bool_:
         return 0 <= token < len(allowed) and bool(allowed[token])
     return bool((allowed == token).any())

@@ -120,9 +120,9 @@ class Model(Protocol):
         ...
 
     def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
-        """Return the deepest node on this path that can still be extended.
+        """Return the deepest node on the path `tokens` that can still be extended.
 
-        Its depth is returned too. The caller owns one reference to the node.
+        The result is (node, depth). The caller owns one reference to the node.
         """
         ...
 
@@ -136,7 +136,10 @@ class Model(Protocol):
         ...
 
     def capacity(self) -> Capacity:
-        """Return what one `extend` could use if all unreferenced nodes were evicted."""
+        """Return the capacity that one `extend` may use.
+
+        Unreferenced nodes count as free, because `extend` evicts them.
+        """
         ...
 
     def trim(self, idle_rows: int) -> int:

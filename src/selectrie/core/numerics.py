@@ -131,11 +131,11 @@ def top_k(logits: LogitArray, k: int, allowed: BoolArray | IntArray | None = Non
 
 
 def _kth_bound(logits: LogitArray, k: int, n_groups: int) -> np.float32:
-    """Return a bound that at least k logits reach, and few more do.
+    """Return a close lower bound on the k-th largest logit.
 
-    It is the k-th largest of the groups' maxima. That takes two vectorised passes over
-    the row and a partition of `n_groups` >= k numbers, instead of a partition of the
-    whole row.
+    Few more than k logits reach it. It is the k-th largest of the maxima of `n_groups`
+    >= k groups of logits. That takes two vectorised passes over the row and a partition
+    of `n_groups` numbers, instead of a partition of the whole row.
     """
     groups = logits[: len(logits) // n_groups * n_groups].reshape(-1, n_groups)
     largest = groups.max(axis=0)

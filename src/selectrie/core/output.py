@@ -2,10 +2,10 @@
 
 The command and its reports write only through this module.
 
-Any text from the caller or the model may contain what a terminal obeys: ESC and the
-sequences it begins, BEL, the C1 controls, and the marks that change the direction of
-text. On a terminal these are replaced by visible characters; files and pipes get the
-text unchanged.
+Text from the caller or the model may contain characters that a terminal obeys: ESC,
+which begins control sequences, BEL, the C1 controls, and the marks that change the
+direction of text. On a terminal these are replaced by visible characters; files and
+pipes get the text unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ACTIVE = re.compile(f"[\x7f-\x9f{''.join(map(chr, (*_BIDI, *_SEPARATORS)))}]")
 
 
 def visible(text: str) -> str:
-    """Return the text with visible characters for what a terminal would obey.
+    """Return the text with control characters replaced by visible ones.
 
     Controls become control pictures (U+2400 and on). DEL, the C1 controls, direction
     marks and the line and paragraph separators become U+FFFD. Line ends and tabs stay.
@@ -54,9 +54,9 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def write(text: str, stream: TextIO | None, *, end: str = "\n") -> None:
-    """Write a text and its end: made `visible` on a terminal, elsewhere unchanged.
+    """Write `text` and then `end` to the stream.
 
-    Raises as `put` does.
+    On a terminal both are first made `visible`. Raises as `put` does.
     """
     put((visible(text) if is_terminal(stream) else text) + end, stream)
 
@@ -65,8 +65,9 @@ def put(text: str, stream: TextIO | None) -> None:
     """Write a text that is known to be safe, without changing it.
 
     Raises `OutputError` if standard output cannot be written, and `BrokenPipeError` if
-    its reader is gone. What standard error cannot take is dropped, because there is
-    nowhere left to report it. Text for a closed stream (None) is dropped too.
+    its reader is gone. Text that standard error cannot take is dropped, because there
+    is nowhere left to report the failure. Text for a closed stream (None) is dropped
+    too.
     """
     if stream is None:
         return
@@ -100,7 +101,7 @@ def flush() -> None:
 
 
 def _forget() -> None:
-    """Redirect standard output to the null device, with what it still buffers."""
+    """Redirect standard output, with the text it still buffers, to the null device."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

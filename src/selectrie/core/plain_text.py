@@ -17,18 +17,18 @@ def quoted_bytes(value: bytes) -> str:
 
 
 def probability(p: float) -> str:
-    """Return four decimals, or a power of ten if those would all be zero."""
+    """Return `p` with four decimals, or as a power of ten if they would all be 0."""
     return f"{p:.4f}" if p >= 0.00005 or p == 0 else f"{p:.0e}"
 
 
 def interval(low: float, high: float) -> str:
-    """Return both ends of an interval, or one number if both are written alike."""
+    """Return the interval as text, as one number if both ends are written alike."""
     ends = (probability(low), probability(high))
     return ends[0] if ends[0] == ends[1] else "–".join(ends)
 
 
 def thousands(n: float) -> str:
-    """Return a whole number with a space between thousands."""
+    """Return `n` as a whole number with a space between thousands."""
     return f"{n:,.0f}".replace(",", " ")
 
 

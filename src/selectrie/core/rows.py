@@ -1,4 +1,4 @@
-"""The rows of a model call, and what a task reads of them.
+"""The rows of a model call, and the values that a task reads from them.
 
 `Rows` is the protocol. `DenseRows` holds the logits in the host's memory. `PartialRows`
 holds only the values that a `Reads` names; a back end whose logits are elsewhere
@@ -33,7 +33,7 @@ Only if too few of them are allowed are the allowed tokens gathered.
 
 
 class Rows(Protocol):
-    """The distributions that one call computed.
+    """The distributions over the next token that one model call computed.
 
     Row *i* predicts the token **after** wanted node *i*. Rows are a view: they may read
     the back end's own buffer, and they are valid until the model's next `extend`. Use
@@ -41,14 +41,14 @@ class Rows(Protocol):
 
     NaN, +inf or a row that is all -inf raises `NonFiniteLogitsError` when that row is
     first read; the other rows stay readable. A single -inf is probability 0. The bits
-    of what is read of a row do not depend on the other rows.
+    of the values of a row do not depend on the other rows.
     """
 
     def __len__(self) -> int: ...
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes that a copy takes, without small change."""
+        """Return roughly how many bytes a copy takes."""
         ...
 
     def check(self) -> None:
@@ -94,11 +94,11 @@ class Rows(Protocol):
         ...
 
     def slice(self: RowsT, start: int, stop: int) -> RowsT:  # noqa: PYI019 - Self is not in typing before Python 3.11
-        """Return the wanted nodes start..stop as a view."""
+        """Return the rows of the wanted nodes start..stop as a view."""
         ...
 
     def take(self: RowsT, order: ArrayLike) -> RowsT:  # noqa: PYI019 - as above
-        """Return the wanted nodes `order`, int[n], as a view."""
+        """Return the rows of the wanted nodes `order`, int[n], as a view."""
         ...
 
     def copy(self: RowsT) -> RowsT:  # noqa: PYI019 - as above
@@ -106,11 +106,11 @@ class Rows(Protocol):
         ...
 
     def stacked(self: RowsT, others: Sequence[RowsT]) -> RowsT:  # noqa: PYI019 - as above
-        """Return a copy of these rows, followed by those of other calls."""
+        """Return a copy of these rows, followed by the rows `others` of other calls."""
         ...
 
     def fetch(self, reads: Callable[[], Reads]) -> Rows:
-        """Return rows from which the values that `reads` names can be read at once.
+        """Return rows that hold the values of `reads()`, ready to be read.
 
         Rows whose logits are elsewhere compute all of them there and return
         `PartialRows`. Rows that can be read where they are return themselves, and do
@@ -121,7 +121,10 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSet:
-    """A row, and int32[] distinct tokens whose summed probability is read of it."""
+    """A row and some tokens, whose summed probability in that row is read.
+
+    `ids` are int32[], distinct.
+    """
 
     row: int
     ids: IntArray
@@ -129,7 +132,7 @@ class TokenSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopTokens:
-    """A row, and how many of its most probable tokens are read.
+    """A row, and the number of its most probable tokens that are read.
 
     Attributes:
         row: The row.
@@ -144,7 +147,7 @@ class TopTokens:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reads:
-    """What is read of each of n rows.
+    """The values that a task reads from each of n rows.
 
     Attributes:
         n_rows: n.
@@ -173,7 +176,7 @@ class Reads:
         masses: Iterable[IntArray] = (),
         tops: Iterable[tuple[int, BoolArray | IntArray | None]] = (),
     ) -> Reads:
-        """Return what is read of a single row.
+        """Return the `Reads` of a single row.
 
         Args:
             ids: Tokens whose log-probability is read.
@@ -190,12 +193,12 @@ class Reads:
 
     @staticmethod
     def everything(n: int) -> Reads:
-        """Return that anything may be read of n rows."""
+        """Return the `Reads` of n rows from which any value may be read."""
         return Reads(n, whole=np.arange(n), best=True)
 
     @staticmethod
     def concatenated(parts: Sequence[Reads]) -> Reads:
-        """Return what is read of the rows of all parts, one part after the other.
+        """Return the `Reads` of the rows of all `parts`, one part after the other.
 
         The most probable token of every row is read if all parts read it.
         """
@@ -213,7 +216,10 @@ class Reads:
         )
 
     def joined(self, other: Reads) -> Reads:
-        """Return what is read if the same rows are read in both ways."""
+        """Return the `Reads` that name the values of this one and of `other`.
+
+        Both are for the same rows.
+        """
         return Reads(
             self.n_rows,
             np.concatenate([self.owner, other.owner]),
@@ -226,7 +232,7 @@ class Reads:
         )
 
     def take(self, rows: ArrayLike) -> Reads:
-        """Return what is read of some of these rows, int[k], each of them once."""
+        """Return the `Reads` of the given rows, int[k], which are distinct."""
         order = np.asarray(rows, dtype=np.int64)
         number = np.full(self.n_rows, -1, dtype=np.int64)
         number[order] = np.arange(len(order))
@@ -317,16 +323,17 @@ class DenseRows:
         return row
 
     def slice(self, start: int, stop: int) -> DenseRows:
-        """Return the wanted nodes start..stop as a view.
+        """Return the rows of the wanted nodes start..stop as a view.
 
-        The view shares this one's buffer. The two share normalisers in both directions.
+        The view shares this one's buffer. A normaliser that either of them computes is
+        known to both.
         """
         part = DenseRows(self._matrix, self._index[start:stop])
         part._normaliser = self._normaliser[start:stop]
         return part
 
     def take(self, order: ArrayLike) -> DenseRows:
-        """Return the wanted nodes `order`, int[n], as a view.
+        """Return the rows of the wanted nodes `order`, int[n], as a view.
 
         The view shares this one's buffer and copies the normalisers known so far.
         """
@@ -351,7 +358,7 @@ class DenseRows:
 def _top_allowed(logits: LogitArray, k: int, allowed: BoolArray | IntArray | None) -> IntArray:
     """Return the ids of the k largest finite logits of allowed tokens, largest first.
 
-    A few times as many of the whole vocabulary are looked at first. If enough of those
+    The `_AHEAD * k` largest of the whole vocabulary are looked at first. If k of them
     are allowed, they are the result, and the allowed tokens need not be gathered.
     """
     if allowed is not None and allowed.dtype == np.bool_:
@@ -365,11 +372,11 @@ def _top_allowed(logits: LogitArray, k: int, allowed: BoolArray | IntArray | Non
 class PartialRows:
     """The values of n rows that a `Reads` names, and nothing else.
 
-    Reading anything else raises `UnreadRowError`. What is read has the bits of the rows
-    that the values were taken from.
+    Reading any other value raises `UnreadRowError`. The values have the bits of the
+    rows from which they were taken.
 
     Args:
-        reads: What can be read.
+        reads: The values that can be read.
         logp: float64[m], the log-probability of each pair of `reads`.
         masses, rests: The log of each summed probability.
         tops: int32[] ids and float64[] log-probabilities of each of `reads.tops`.
@@ -399,7 +406,7 @@ class PartialRows:
 
     @staticmethod
     def of(rows: Rows, reads: Reads) -> PartialRows:
-        """Return the values that `reads` names, read of `rows`.
+        """Return the values that `reads` names, taken from `rows`.
 
         Raises `NonFiniteLogitsError` unless every row is finite.
         """
@@ -523,13 +530,14 @@ class PartialRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tables:
-    """Where the values of `PartialRows` are found.
+    """Tables in which `PartialRows` looks up its values.
 
     Attributes:
         pairs: int64[m], the pairs of row and token, ascending.
         order: int64[m], the position of each of them in `Reads.ids`.
         masses, rests: Values by row and bytes of the ids.
-        tops: How many tokens were read, and these, by row and allowed set.
+        tops: The number of tokens read, and the tokens with their log-probabilities, by
+            row and allowed set.
         whole: The position of each row of `Reads.whole`.
     """
 
@@ -572,7 +580,7 @@ def _pair(rows: Indices, ids: NDArray[np.integer]) -> Indices:
 
 
 def _set_key(allowed: BoolArray | IntArray | None) -> bytes:
-    """Return bytes that are equal for equal sets of the same kind."""
+    """Return bytes that are equal for equal values of `allowed` of the same kind."""
     if allowed is None:
         return b""
     if allowed.dtype == np.bool_:

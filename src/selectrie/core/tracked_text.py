@@ -18,11 +18,11 @@ _LINE_END = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 class TrackedText(str):
     """Text with the origin of each character.
 
-    Slicing, splitting, trimming and joining keep the origins. Text that is not tracked
-    counts as mixed when it is combined with this, so a lost origin is never taken for
-    the template's. Conversions are those of `str`, so a template behaves as it does on
-    plain text. No public attribute is added to `str`, because templates can read
-    attributes.
+    Slicing, splitting, trimming and joining keep the origins. A plain `str` that is
+    combined with tracked text gets the origin MIXED, so text of unknown origin never
+    passes for the template's own. Conversions give the same characters as those of
+    `str`, so a template behaves as it does on plain text. The class has no public
+    attribute that `str` lacks, because templates can read attributes.
 
     >>> text = TrackedText("<user>", TEMPLATE) + TrackedText(" Hi ").strip() + "!"
     >>> spans_of(text)
@@ -122,7 +122,7 @@ class TrackedText(str):
 
 
 def _computed(method: Callable[..., str]) -> Callable[..., TrackedText]:
-    """Wrap a method of `str` so that the origin of its result is derived as a whole."""
+    """Wrap a `str` method so that `derived` computes the origins of its result."""
 
     @wraps(method)
     def computed(self: TrackedText, *args: Any, **kwargs: Any) -> TrackedText:
@@ -138,7 +138,7 @@ for _pads in (str.center, str.expandtabs, str.ljust, str.rjust, str.zfill):
 
 
 def spans_of(text: TrackedText) -> list[tuple[str, int]]:
-    """Return the longest runs of one origin, as plain text with that origin."""
+    """Return the text as (plain text, origin) pairs, one for each run of one origin."""
     spans, start = [], 0
     for origin, run in groupby(text._origins):
         stop = start + len(list(run))
@@ -154,16 +154,16 @@ def joined(pieces: Iterable[str], separator: str = "") -> TrackedText:
 
 
 def _origins(text: str) -> bytes:
-    """Return one origin per character; text that is not tracked is mixed."""
+    """Return the origin of each character; MIXED for text that is not tracked."""
     return text._origins if type(text) is TrackedText else bytes([MIXED]) * len(text)
 
 
 def derived(text: str, sources: Iterable[object]) -> TrackedText:
-    """Return text that is a function of its sources alone, with its origin.
+    """Return `text`, which was computed from `sources`, with the origins of these.
 
-    If all texts in the sources come from the template, or there are none (only
-    numbers), all of the text does too. If all are values, it is a value. Otherwise it
-    keeps the origins that it has.
+    If every text in `sources` comes from the template, or there is none (only numbers),
+    all of `text` is TEMPLATE. If every one is a value, all of it is VALUE. Otherwise
+    `text` keeps its own origins.
     """
     kinds = set(b"".join(map(_origins, texts_in([*sources]))))
     if kinds <= {TEMPLATE}:
@@ -207,11 +207,15 @@ def tracked(value: Any, name: str) -> Any:
 
 
 def trimmed_to(text: str, written: Sequence[str], said: Sequence[str]) -> TrackedText | None:
-    """Return `text` as the given pieces in alternation, or None if it differs.
+    """Return `text` split into the template's pieces and the messages' texts, tracked.
 
-    `written` are the pieces that a template wrote, one more than `said`. The texts of
-    `said` go between them; each may be trimmed at the left, at the right, at both ends
-    or not at all.
+    Returns None if `text` is not `written[0] said[0] written[1] ... written[n]`, where
+    each text of `said` may be trimmed at the left, at the right, at both ends or not at
+    all.
+
+    Args:
+        written: The pieces that a template wrote, one more than `said`.
+        said: The texts between them.
     """
     written = [TrackedText(piece, TEMPLATE) for piece in written]
     ends: dict[int, list[str]] = {0: []}  # possible ends of the pieces so far, with the pieces

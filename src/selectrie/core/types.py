@@ -49,10 +49,9 @@ class ModelKind(str, Enum):
 
 
 class Precision(str, Enum):
-    """How work is divided into calls.
+    """Whether numbers may depend on how work is divided into model calls.
 
-    `exact` arranges the work so that numbers do not depend on how it is divided into
-    calls. `fast` keeps the back end's defaults.
+    `exact` arranges the work so that they do not. `fast` keeps the back end's defaults.
     """
 
     EXACT = "exact"
@@ -173,7 +172,7 @@ def _cheapest_programs(buckets: tuple[tuple[int, float], ...], n_rows: int) -> t
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """What decides into how many calls work is cut.
+    """Numbers that decide into how many calls work is divided.
 
     The numbers change how long work takes, and the last bits of its results.
 
@@ -206,10 +205,10 @@ class CallCost:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model can hold, and what calls cost.
+    """The limits of a model, and the costs of its calls.
 
-    It is fixed for the model's life, except that `set_batch_multiple` changes
-    `batch_sizes`, and with it what is derived from the multiple.
+    They never change, except that `set_batch_multiple` changes `batch_sizes` and the
+    values derived from the multiple.
 
     Attributes:
         nodes: Number of evaluated tokens that fit at once, padding already subtracted.
@@ -240,12 +239,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What may be requested now.
+    """The capacity of a model that is available now.
 
     Attributes:
-        rows: Rows of one call.
-        nodes: Nodes held.
-        sequences: Branches alive.
+        rows: Number of rows that one call may evaluate.
+        nodes: Number of nodes that may be held.
+        sequences: Number of branches that may be alive at once.
     """
 
     rows: int
@@ -255,11 +254,11 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an answer took. Costs can be added with `+`.
+    """The model work that one result took. Costs can be added with `+`.
 
     Attributes:
         model_calls: Number of model calls.
-        rows: Rows evaluated for the answer.
+        rows: Rows evaluated for the result.
         rows_repeated: How many of these had been evaluated before and were lost or
             released since.
         rows_padded: Rows added to fill calls.
@@ -287,7 +286,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """What a score depends on, for the score signature.
+    """Identifies the model, software and processor behind a score, for its signature.
 
     Attributes:
         name: Name of the model.
@@ -315,12 +314,12 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """How far the layout of the work moves a model's log-probabilities, as measured.
+    """Measured effect of the layout of calls on a model's log-probabilities.
 
     Attributes:
         batch_multiple: Calls are padded to a multiple of this number of rows; 1 = no
-            padding. It is 0 for a model whose batch sizes are fixed: it has none.
-        moved: Largest move of a row, in nats.
+            padding. 0 for a model whose batch sizes are fixed, which has no multiple.
+        moved: Largest change of a log-probability in any row, in nats.
         tolerance: The stated tolerance, in nats per row.
         n_rows: Number of rows compared; 0 if not known.
     """

@@ -46,7 +46,7 @@ class ChatTemplate(Protocol):
 
 @unique
 class TokenizerKind(Enum):
-    """How a tokenizer finds the tokens of a word, as far as that is known.
+    """The method by which a tokenizer finds the tokens of a word, if it is known.
 
     Code that relies on a law of one kind names that kind.
 
@@ -68,12 +68,12 @@ class TokenizerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tokenizing:
-    """What is known about how a tokenizer works.
+    """The known facts about how a tokenizer works.
 
     Attributes:
-        kind: How words become tokens.
-        altered: Byte strings. Every text that contains none of them becomes tokens that
-            spell it. None means that any text may become tokens that do not.
+        kind: The method by which words become tokens.
+        altered: Byte strings. A text that contains none of them is encoded as tokens
+            whose bytes are the text. None means that this is certain for no text.
     """
 
     kind: TokenizerKind = TokenizerKind.UNKNOWN
@@ -82,7 +82,7 @@ class Tokenizing:
 
 @dataclass(slots=True)
 class _Tables:
-    """What is computed from a vocabulary on first use.
+    """Tables that are computed from a vocabulary on first use.
 
     Computing a table twice gives the same result, so threads need no lock.
     """
@@ -100,7 +100,7 @@ class _Tables:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """What a model reads and writes.
+    """The vocabulary of a model: token bytes, special ids, tokenizer and chat template.
 
     Attributes:
         pieces: Bytes of each token as text; b"" for control and unused tokens.
@@ -118,7 +118,7 @@ class Vocabulary:
         strips_right: int32[], control ids that swallow the white space after them.
         user_defined: int32[], ids that are looked up in any text before it is split
             into words.
-        examine: Finds out how the tokenizer works; called when that is first needed.
+        examine: Returns how the tokenizer works; called on first use.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)
@@ -181,9 +181,10 @@ class Vocabulary:
         return self._tables.lengths
 
     def encode(self, text: bytes) -> IntArray:
-        """Return the tokens of plain text that begins a text, as int32[].
+        """Return the tokens of plain text, as int32[].
 
-        With a `space_prefix` vocabulary a space is added before it.
+        The text is encoded as the beginning of a text: with a `space_prefix` vocabulary
+        a space is added before it.
         """
         return np.asarray(self.tokenize(text) if text else (), dtype=np.int32)
 
@@ -215,7 +216,7 @@ class Vocabulary:
         return run.rstrip() if before is not None and before in self.strips_left else run
 
     def _control_tokens(self) -> tuple[re.Pattern[bytes], dict[bytes, int]]:
-        """Return a pattern of all control tokens' spellings, and the id of each.
+        """Return a pattern of all control tokens' spellings, and a map of them to ids.
 
         The pattern tries longer spellings first.
         """
@@ -349,8 +350,8 @@ class Vocabulary:
 def to_bytes(text: str, what: str) -> bytes:
     """Return the UTF-8 of `text`.
 
-    Raises `TextError` about `what` for a lone surrogate; the message names it and its
-    position.
+    Raises `TextError` for a lone surrogate; the message names `what`, the surrogate and
+    its position.
     """
     try:
         return text.encode("utf-8")
@@ -364,6 +365,9 @@ def to_bytes(text: str, what: str) -> bytes:
 
 
 def _after_prefix(start: bytes) -> bytes | None:
-    """Return the least byte string above all that begin with `start`, or None."""
+    """Return the least byte string that sorts after all those with prefix `start`.
+
+    None if there is no such string.
+    """
     trimmed = start.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None

@@ -27,7 +27,10 @@ def check_plain(path: Path) -> None:
 
 
 def is_temporary(name: str, names: Collection[str]) -> bool:
-    """Return whether `write_whole` makes a file of this name for one of these names."""
+    """Return whether `write_whole` may have made `name` while it wrote one of `names`.
+
+    That is a temporary file, which stays behind if the process is killed.
+    """
     match = _TEMPORARY.fullmatch(name)
     return match is not None and match["name"] in {one[:_MAX_NAME] for one in names}
 

@@ -1,1 +1,1 @@
-"""Ask/tell tasks decide what to evaluate next, without a model, a clock or I/O."""
+"""Ask/tell tasks: they decide what to evaluate next, without a model, clock or I/O."""

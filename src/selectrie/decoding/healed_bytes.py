@@ -15,7 +15,7 @@ from selectrie.core.types import IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Healed:
-    """The healed bytes, which every path spells first.
+    """The number of healed bytes, which every path spells first, and token lengths.
 
     Attributes:
         n_bytes: The number of healed bytes.
@@ -26,7 +26,11 @@ class Healed:
     lengths: IntArray
 
     def after(self, left: int, token: int) -> tuple[int, bool]:
-        """Return the healed bytes left after a token, and whether it spells more."""
+        """Return the number of healed bytes left after `token`, and whether it is text.
+
+        `left` are left before it. A token counts as text unless it spells only such
+        bytes.
+        """
         if not left:
             return 0, True
         length = int(self.lengths[token])

@@ -30,13 +30,14 @@ The value computed for the healed bytes may be too low by this much.
 class HealedMass:
     """The probability that text begins with the healed bytes.
 
-    Every score is conditional on it. Let a node's bytes be a proper prefix of the
-    healed bytes. Its row gives the probability of the tokens that begin with the
-    remaining bytes (covered), and of the tokens that are a proper prefix of the
-    remaining bytes (open: the text may or may not go on with them). With N the sum of
+    Every score is conditional on it. Consider a node whose path spells a proper prefix
+    of the healed bytes. Its row gives the probability of the tokens that begin with the
+    remaining bytes (covered), and of the tokens that are a proper prefix of them (open:
+    the text after such a token may or may not go on with the rest). With N the sum of
     all that is covered and O the sum of all that is open, the probability lies between
-    N and N + O. `tokenization.healing` does the same for choices. The heaviest open
-    token is read next until O is at most `ENOUGH` N or `MAX_ROWS` rows are read.
+    N and N + O. `tokenization.healing` does the same for choices. The row of the most
+    probable open token is read next, until O is at most `ENOUGH` N or `MAX_ROWS` rows
+    are read.
     """
 
     def __init__(self, vocabulary: Vocabulary, healed: bytes) -> None:
@@ -55,7 +56,7 @@ class HealedMass:
         return self._waiting
 
     def reads(self) -> Reads:
-        """Return what `read` reads of the row of the waiting node."""
+        """Return the `Reads` that `read` needs from the row of the waiting node."""
         covering, short = self._tokens(self._left[self._waiting])
         return Reads.of_row(short, masses=[covering])
 
@@ -67,11 +68,12 @@ class HealedMass:
         return self._vocabulary.with_prefix(left), self._vocabulary.prefixes_of(left)
 
     def read(self, rows: Rows, i: int, prefix: float) -> tuple[int, int, float] | None:
-        """Read the row of the waiting node, whose prefix has log-probability `prefix`.
+        """Read the row of the node `waiting`, whose path has log-probability `prefix`.
 
         Returns:
             The node to read next as (parent, token, logp of the token), or None when no
-            more rows are needed. Pass its number to `wait_for`.
+            more rows are needed. The caller adds that node and passes its number to
+            `wait_for`.
         """
         node, self._waiting = self._waiting, NO_NODE
         left = self._left[node]
@@ -86,16 +88,16 @@ class HealedMass:
         return self._open[0][1:]
 
     def wait_for(self, node: int) -> None:
-        """Set the number of the node that `read` returned."""
+        """Set the number of the node that `read` described."""
         _, parent, token, _ = heapq.heappop(self._open)
         self._left[node] = self._left[parent][len(self._vocabulary.pieces[token]) :]
         self._waiting = node
 
     def log_heal(self) -> tuple[float, float]:
-        """Return log N, and log((N + O) / N), how far the true value may lie above it.
+        """Return log N, and log((N + O) / N), by which the true value may lie above it.
 
-        Returns (0.0, 0.0) if nothing was healed, and (0.0, inf) if no token covers the
-        bytes, so that scores cannot be made conditional on them.
+        Returns (0.0, 0.0) if nothing was healed. Returns (0.0, inf) if no token covers
+        the bytes; scores then cannot be made conditional on them.
         """
         if not self._n_read:
             return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Tracks which nodes of a tree a task holds evaluated, and plans asks that fit."""
+"""Tracks the nodes of a tree that a task holds evaluated, and plans asks that fit."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class _Fit:
 
 
 class HeldNodes:
-    """The local rows of the nodes that a task holds.
+    """The nodes of a tree that a task holds evaluated, with their local rows.
 
-    If the targets do not fit, held nodes are given up: first those that take the fewest
-    rows to be evaluated again, and of these the ones of the least worth. A node whose
-    ancestors were given up has them evaluated again.
+    If the nodes to evaluate do not fit, held nodes are given up: first those that take
+    the fewest rows to be evaluated again, and of these the ones of the least worth. If
+    the ancestors of a node were given up, they are evaluated again with it.
 
     Args:
         may_carry: Returns whether a node may be a parent in a later ask.
@@ -104,11 +104,14 @@ class HeldNodes:
         for.
 
         Args:
-            evaluated: Whether the row of a node was read.
+            targets: The nodes to evaluate.
+            evaluated: Whether the row of each node was read.
+            capacity: The capacity of the ask.
             resting: Nodes evaluated before that may be parents later. All others except
-                the targets and their ancestors are given up, and what no later ask
-                extends is marked as spent. None means that any node may be a parent;
-                nodes are then given up as soon as less than half of the targets fit.
+                the targets and their ancestors are given up, and held nodes that no
+                later ask extends are marked as spent. None means that any node may be a
+                parent; nodes are then given up as soon as less than half of the targets
+                fit.
         """
         released: list[int] = []
         if resting is not None:
@@ -137,9 +140,9 @@ class HeldNodes:
         return int(self._tree.parent[node])
 
     def _missing(self, node: int, planned: Container[int] = ()) -> tuple[int, list[int]]:
-        """Return the nearest ancestor that is there, and the path from below it.
+        """Return the nearest held or planned ancestor, and the path below it to `node`.
 
-        A node is there if it is held or `planned`. The path ends with `node`.
+        The path is empty if `node` itself is held or `planned`.
         """
         path: list[int] = []
         while node not in self._local and node not in planned:
@@ -158,7 +161,10 @@ class HeldNodes:
         return result
 
     def _fit(self, targets: list[int], capacity: Capacity) -> _Fit:
-        """Return what to ask for; nothing changes."""
+        """Return the nodes to ask for so that targets fit, in order.
+
+        This changes nothing.
+        """
         fit = _Fit(sum(not self._n_children[node] for node in self._local if node != ROOT))
         for target in targets:
             base, path = self._missing(target, fit.nodes)
@@ -178,7 +184,7 @@ class HeldNodes:
         return fit
 
     def _give_up_cheapest(self, targets: list[int], capacity: Capacity) -> list[int]:
-        """Give up leaves until all targets fit, as far as no target is below them.
+        """Give up the cheapest leaves that no target is below, until all targets fit.
 
         Returns the local rows to release.
         """
@@ -212,10 +218,10 @@ class HeldNodes:
         return rows
 
     def _price(self, leaf: int, required: set[int]) -> tuple[float, float, int]:
-        """Return the sort key by which leaves are given up, the smallest first.
+        """Return the key by which leaves are given up; the smallest goes first.
 
-        It begins with the number of rows that it would take to get the leaf back,
-        together with the ancestors that have no other leaf below them.
+        It begins with the number of rows that it would take to evaluate the leaf again,
+        together with the ancestors that carry no other leaf.
         """
         n_rows, parent = 1.0, self._up(leaf)
         while parent not in required and self._n_children[parent] == 1:
@@ -225,10 +231,10 @@ class HeldNodes:
         return n_rows if self._may_carry(leaf) else 0.0, self._worth(leaf), leaf
 
     def _give_up_all_but(self, stays: set[int]) -> list[int]:
-        """Give up all other nodes and return the local rows to release.
+        """Give up all nodes except `stays` and return the local rows to release.
 
         Args:
-            stays: Closed under ancestors.
+            stays: Nodes to keep; with a node, its ancestors must be among them.
         """
         return [self._give_up(node) for node in reversed(list(self._local)) if node not in stays]
 

@@ -1,4 +1,4 @@
-"""What a best-first search has still to look at, best bound first."""
+"""The queue of a best-first search: nodes that it has still to look at, by bound."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Open:
         bound: Upper bound on the score of everything below.
         node: The parent of the child, or the node itself if `token` is NO_TOKEN.
         token: The child's id, or NO_TOKEN.
-        logp: Log-probability of the token after its parent; for a rest, that of the
-            best one; for a node, that of its prefix.
-        rest: Ranks of the siblings if the entry is all children that were not kept,
-            else None.
+        logp: Log-probability of the token after its parent. For the rest of a row, that
+            of its best token. For a node, that of its whole path.
+        rest: Ranks, by probability, of the children that the entry stands for if it is
+            the rest of a row, else None.
     """
 
     bound: float
@@ -53,7 +53,7 @@ class _Batch:
         prefix: Log-probability of the parent's prefix.
         ids: int32[n]; those before `at` were taken out.
         logp, bounds: float64[n].
-        rest: The children after the last one in `ids`.
+        rest: The entry that stands for the children after the last one in `ids`.
         rest_mass: Log of their summed probability, -inf for none.
     """
 
@@ -73,13 +73,13 @@ class _Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowChildren:
-    """Children of a node, as its row gives them.
+    """The children of a node with the log-probabilities that its row gives.
 
     Attributes:
-        prefix: Log-probability of the node's prefix.
+        prefix: Log-probability of the node's path.
         ids: int32[n], distinct.
-        logp: float64[n].
-        bounds: float64[n], of the score of anything below each child.
+        logp: float64[n], log-probability of each child after the node.
+        bounds: float64[n], upper bound on the scores at and below each child.
         ranks: Ranks of the children to use, best first; None for all.
     """
 
@@ -98,9 +98,8 @@ class OpenList:
     heap. 20 000 children thus cost one sort and a few heap operations, and the heap
     never holds a vocabulary.
 
-    Equal bounds come in the order in which they were added. In a trie, whose nodes all
-    have numbers, they come by number, so the order does not depend on how the list was
-    filled.
+    Entries with equal bounds come in the order in which they were added. In a trie they
+    come by node number, so the order does not depend on how the list was filled.
 
     Args:
         closed: bool[N], a live view of a trie's nodes. Ids are nodes of that trie, and
@@ -145,7 +144,7 @@ class OpenList:
         self._push(len(self._batches) - 1)
 
     def logp_of(self, node: int, token: int) -> float | None:
-        """Return a token's log-probability after a node, None if not remembered."""
+        """Return the log-probability of `token` after `node`, None if not kept."""
         if node not in self._batch_of:
             return None
         batch = self._batches[self._batch_of[node]]
@@ -153,10 +152,10 @@ class OpenList:
         return float(batch.logp[index[0]]) if len(index) else None
 
     def put_back(self, node: int, bound: float, prefix: float) -> None:
-        """Add a node that has a number.
+        """Add a node that was taken out, with its bound.
 
         Args:
-            prefix: Log of the node's probability.
+            prefix: Log-probability of the node's path.
         """
         self._nodes[self._order] = Open(bound, node, NO_TOKEN, prefix)
         self._heap_push(bound, ~self._order)
@@ -189,7 +188,7 @@ class OpenList:
         return entry
 
     def drop_below(self, threshold: float) -> None:
-        """Forget children that no longer matter, to free memory of the first rows."""
+        """Drop all children with bounds below `threshold`, to free memory."""
         for batch in self._batches:
             n = max(batch.at, int(np.searchsorted(-batch.bounds, -threshold, side="right")))
             if n < len(batch.ids):
@@ -206,7 +205,7 @@ class OpenList:
         self.dropped_mass += float(np.exp(log_mass))
 
     def open_mass(self) -> float:
-        """Return the summed probability of everything open or dropped."""
+        """Return the summed probability of all entries and of all dropped children."""
         masses = [self.dropped_mass, *np.exp([node.logp for node in self._nodes.values()])]
         for batch in self._batches:
             inside = np.logaddexp(numerics.logsumexp(batch.logp[batch.at :]), batch.rest_mass)

@@ -1,4 +1,4 @@
-"""The token paths of an automaton that a search has looked at, as one growing tree."""
+"""One growing tree of the token paths of an automaton that a search has looked at."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ NO_STATE = -1
 
 
 class PathTree:
-    """A tree in flat columns, with parents before children.
+    """A tree of token paths in flat columns, with parents before children.
 
-    A node is a token after its parent and represents the path to it. Node 0 is the end
-    of the prompt, in the automaton's first state.
+    A node stands for the path that ends with its token. Node 0 is the end of the
+    prompt, in the automaton's first state.
 
     Attributes:
         parent, token: As in `TokenTrie`.
         depth: Number of tokens of the path.
-        n_healed: Healed bytes that are still to be spelt.
-        n_text: How many tokens spell more than such bytes.
+        n_healed: Number of healed bytes that the path has not spelt yet.
+        n_text: Number of tokens that spell more than healed bytes.
         edge: Log-probability of the token after its parent.
         logp: Sum of the edges from the root.
-        state: State of the automaton.
+        state: State of the automaton after the path.
         rank: Position among the paths of its step in the order of their tokens. Paths
             are compared token by token through (rank of the parent, token).
-        evaluated: Whether the row was read. Like the next two, the search sets it.
-        can_end: Whether the automaton may end there.
+        evaluated: Whether the node's row was read. The search sets this and the next
+            two.
+        can_end: Whether the automaton accepts the path.
         goes_on: Whether the automaton allows another token.
     """
 
@@ -56,7 +57,7 @@ class PathTree:
         return node
 
     def add_beside(self, parent: int, token: int, logp: float, state: int = NO_STATE) -> int:
-        """Add a node that is not found as a child, and return its number."""
+        """Add a node that `find` does not return, and return its number."""
         self.parent.append(parent)
         self.token.append(token)
         self.depth.append(self.depth[parent] + 1)
@@ -72,14 +73,14 @@ class PathTree:
         return len(self) - 1
 
     def order(self, nodes: Iterable[int]) -> list[int]:
-        """Return one step's distinct nodes by their tokens, and set their ranks."""
+        """Return distinct nodes of one step ordered by tokens, and set their ranks."""
         ordered = sorted(set(nodes), key=lambda node: (self.rank[self.parent[node]], self.token[node]))
         for rank, node in enumerate(ordered):
             self.rank[node] = rank
         return ordered
 
     def path(self, node: int) -> list[int]:
-        """Return the nodes from the first token to this one."""
+        """Return the nodes of the path to `node`, from the first token on."""
         nodes: list[int] = []
         while node != ROOT:
             nodes.append(node)
@@ -87,5 +88,5 @@ class PathTree:
         return nodes[::-1]
 
     def tokens(self, node: int) -> tuple[int, ...]:
-        """Return the tokens of a path."""
+        """Return the tokens of the path to `node`."""
         return tuple(self.token[step] for step in self.path(node))

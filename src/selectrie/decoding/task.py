@@ -1,4 +1,4 @@
-"""Ask/tell tasks decide what to evaluate next, without a model, a clock or I/O.
+"""Ask/tell tasks: they decide what to evaluate next, without a model, clock or I/O.
 
 A task sees local rows. Row 0 is the last node of its prompt. Every node that the task
 asks for follows, numbered in the order of asking; the number of a released node is not
@@ -73,7 +73,7 @@ class Task(Protocol[R_co]):
     def floor(self) -> Capacity: ...
 
     def ask(self, capacity: Capacity) -> Ask | None:
-        """Return what to evaluate next within `capacity`, or None when finished.
+        """Return the nodes to evaluate next within `capacity`, or None when finished.
 
         `capacity.nodes` and `capacity.sequences` count what the task may **hold** after
         this ask, without row 0. `capacity.rows` counts what this ask may evaluate.
@@ -85,9 +85,9 @@ class Task(Protocol[R_co]):
         ...
 
     def reads(self) -> Reads:
-        """Return what the next `tell` reads of each row.
+        """Return the `Reads` that the next `tell` needs from its rows.
 
-        The driver may hand over rows of which nothing else can be read
+        The driver may hand over rows from which nothing else can be read
         (`core.rows.PartialRows`).
 
         Raises:
@@ -107,20 +107,20 @@ class Task(Protocol[R_co]):
         ...
 
     def result(self) -> R_co:
-        """Return the answer; `ProtocolError` before `ask` returned None."""
+        """Return the result; raises `ProtocolError` before `ask` returned None."""
         ...
 
 
 class TaskBase(ABC, Generic[PendingT, R]):
-    """The part of the protocol that all tasks share.
+    """The part of the `Task` protocol that all tasks share.
 
-    It refuses calls that are out of order, rows of a wrong number and a capacity that
-    is too small, before anything changes. A subclass says in `_plan` what to evaluate
-    next, and reads the rows in `_read`. Between the two, a record of the ask is kept
-    whose length is the number of wanted rows; `PendingT` is its type.
+    It raises `ProtocolError` for calls out of order, for a wrong number of rows and for
+    a capacity below `floor`, before anything changes. A subclass returns the nodes to
+    evaluate next from `_plan`, and reads their rows in `_read`. From one to the other
+    it passes a record of type `PendingT`, whose length is the number of wanted rows.
 
     Args:
-        first: The record with which `_reads` and `_read` get row 0.
+        first: The record that `_reads` and `_read` get together with row 0.
     """
 
     def __init__(self, prompt: IntArray, floor: Capacity, first: PendingT) -> None:
@@ -176,23 +176,26 @@ class TaskBase(ABC, Generic[PendingT, R]):
 
     @abstractmethod
     def _plan(self, capacity: Capacity) -> tuple[Ask, PendingT] | None:
-        """Return the next ask with its record, or None when finished."""
+        """Return the next ask and the record for `_read`, or None when finished."""
 
     @abstractmethod
     def _reads(self, pending: PendingT) -> Reads:
-        """Return what `_read` will read of the rows of the last ask."""
+        """Return the `Reads` that `_read` needs from the rows of the last ask."""
 
     @abstractmethod
     def _read(self, pending: PendingT, rows: Rows) -> None:
-        """Read the rows of the last ask, unless the task has ended meanwhile."""
+        """Read the rows of the last ask, for which `_plan` returned `pending`.
+
+        This is not called once the task has ended.
+        """
 
     @abstractmethod
     def _result(self) -> R:
-        """Return the answer of a finished task."""
+        """Return the result of a finished task."""
 
 
 def check_count(rows: Rows, expected: int) -> None:
-    """Raise `ProtocolError` unless the number of rows is the expected one."""
+    """Raise `ProtocolError` unless there are `expected` rows."""
     if len(rows) != expected:
         raise ProtocolError(f"`tell` got {len(rows)} rows, expected {expected}")
 
@@ -230,9 +233,10 @@ def extend_in_rounds(
 
 
 def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArray:
-    """Return bool[B]: the elements to keep, because of `keep` or of a later round.
+    """Return bool[B], the elements whose nodes must be kept.
 
-    An element is also kept where it is the parent of an element of a later round.
+    An element is kept if the caller asks for it, or if it is the parent of an element
+    of a later round.
     """
     inside = np.flatnonzero(parents < 0)
     result: BoolArray = keep.copy()
@@ -241,10 +245,10 @@ def _carriers(parents: IntArray, keep: BoolArray, in_round: IntArray) -> BoolArr
 
 
 def _within_round(parents: IntArray, elements: NDArray[np.int64], nodes: IntArray) -> IntArray:
-    """Return the parents of some elements of a call.
+    """Return the parents of some elements of a call, as int32[].
 
-    A parent is a node where it is known by now, else `~k` for the k-th of these
-    elements.
+    A parent is its node if that was evaluated in an earlier round, else `~k` for the
+    k-th of these elements.
     """
     up: IntArray = parents[elements].copy()
     inside = np.flatnonzero(up < 0)

@@ -1,1 +1,1 @@
-"""Turn requests into model calls: one thread owns the model and batches all work."""
+"""Turns requests into model calls: one thread owns the model and batches all work."""

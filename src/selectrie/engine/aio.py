@@ -32,10 +32,10 @@ def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
 
 
 def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenerator[T, None]]:
-    """Return a method that starts a stream as an asynchronous generator function.
+    """Return an asynchronous generator function for a method that returns a stream.
 
-    It has the same arguments, and starts when the first chunk is requested. No thread
-    waits while it streams.
+    It takes the same arguments, and starts the stream when the first chunk is
+    requested. No thread waits while it streams.
     """
 
     @wraps(method)
@@ -55,10 +55,10 @@ def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenera
 
 
 async def in_thread(function: Callable[[], R]) -> R:
-    """Await the result of a function in a separate daemon thread.
+    """Await the result of `function`, which runs in a daemon thread of its own.
 
-    The function sees the context variables of the awaiting task. If that is cancelled,
-    the function's task groups are cancelled too.
+    The function sees the context variables of the awaiting task. If that task is
+    cancelled, the function's task groups are cancelled too.
     """
     scope = CancelScope()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
@@ -73,9 +73,9 @@ async def in_thread(function: Callable[[], R]) -> R:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
-    """Set the event from another thread, unless it is set.
+    """Set an event of the loop from any thread, unless it is set already.
 
-    The reader looks for pieces after it has cleared the event, so none is missed.
+    The reader looks for new items after it has cleared the event, so it misses none.
     """
     if not arrived.is_set():
         with suppress(RuntimeError):  # the loop was closed, so no task waits
@@ -83,7 +83,7 @@ def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
 
 
 def _renamed(form: Callable[P, R], method: Callable[P, Any]) -> Callable[P, R]:
-    """Rename the awaitable form of a method, as in `select` -> `aselect`."""
+    """Name and document the awaitable form, as in `select` -> `aselect`."""
     form.__name__ = "a" + method.__name__
     form.__qualname__ = method.__qualname__[: -len(method.__name__)] + form.__name__
     form.__doc__ = f"`{method.__name__}`, to be awaited. Cancelling it cancels the work."

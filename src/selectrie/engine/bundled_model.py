@@ -1,4 +1,4 @@
-"""The file and the name of the model that comes with selectrie."""
+"""Finds the file and the name of the model that comes with selectrie."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATH = Path(__file__).resolve().parents[1] / "assets" / NAME
 
 
 def embedded_file() -> Path:
-    """Return the file of the embedded model.
+    """Return the path of the embedded model's file.
 
     Raises `ModelFileError` if this installation has none.
     """

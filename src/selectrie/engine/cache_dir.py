@@ -1,7 +1,7 @@
-"""Files that selectrie keeps between runs.
+"""The folder of the files that selectrie keeps between runs, and JSON files in it.
 
-This is the folder they lie in, and JSON files that survive a crash and a second
-process. Everything in it may be deleted at any time. Failing to write is not an error.
+The files survive a crash and a second process that writes them. Everything in the
+folder may be deleted at any time. Failing to write is not an error.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def cache_folder() -> Path:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file.
+    """Return the JSON object in a file.
 
-    It is empty if the file is missing, cannot be read, or holds anything else.
+    The result is empty if the file is missing, cannot be read, or holds anything else.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -39,10 +39,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def write_object(path: Path, value: dict[str, Any]) -> None:
-    """Replace a file by a JSON object as a whole.
+    """Replace a file by the JSON object `value`.
 
-    A reader sees the old object or the new one. If it cannot be written, the old one
-    stays.
+    A reader sees the old object or the new one. If the new one cannot be written, the
+    old one stays.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -69,8 +69,8 @@ NO_VALUES: Mapping[str, object] = MappingProxyType({})
 class Engine:
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
-    Methods may be called from any thread. After an error, Ctrl-C included, the engine
-    goes on working.
+    Methods may be called from any thread. The engine goes on working after an error,
+    Ctrl-C included.
     """
 
     def __init__(
@@ -85,9 +85,10 @@ class Engine:
 
         Args:
             model: The model to run.
-            check: A self-check made before on this model, build and processor. Without
-                one, the check is made before the first answer in `exact` precision.
-            on_check: Called with a self-check that was made.
+            check: The result of an earlier self-check of this model, build and
+                processor. If it is None, the check is made before the first result in
+                `exact` precision.
+            on_check: Called with the result of the self-check if it is made here.
             max_waiting: Maximum number of tasks that wait to begin; a request beyond
                 that is refused with `QueueFullError`. None for no limit.
         """
@@ -129,22 +130,22 @@ class Engine:
 
     @property
     def limits(self) -> Limits:
-        """Return how much the model holds at once."""
+        """Return the numbers of nodes, branches and rows that the model can hold."""
         return self._model.limits
 
     @property
     def identity(self) -> ModelIdentity:
-        """Return which model runs on which back end; answers are signed with it."""
+        """Return the model, back end and build, with which results are signed."""
         return self._model.identity
 
     @property
     def load(self) -> Load:
-        """Return how busy the model is."""
+        """Return how busy the model is, as of its last call."""
         return self._model_thread.load()
 
     @property
     def tolerance(self) -> float | None:
-        """Return the nats per row by which layout may change a log-probability.
+        """Return the nats per row by which the layout of calls may change a logp.
 
         This is a measured bound. It is None in `fast` precision.
         """
@@ -153,15 +154,15 @@ class Engine:
 
     @property
     def self_check(self) -> SelfCheck | None:
-        """Return how the tolerance was measured, or None in `fast` precision.
+        """Return the result of the self-check, or None in `fast` precision.
 
-        It holds the number of rows compared and their largest change.
+        It holds the number of rows compared and the largest change.
         """
         with task_group(self._model_thread) as group:
             return self._session(group).check
 
     def _session(self, group: TaskGroup) -> Session:
-        """Return the session of a group, after the self-check."""
+        """Return the `Session` of a task group, making the self-check first."""
         check = None
         if self._model.identity.precision == Precision.EXACT.value:
             check = self._check or group.call(self._make_check)
@@ -170,7 +171,7 @@ class Engine:
     def _run(self, prepare: Callable[[Model], Prepared[R]], *, priority: int = 0, deadline_s: float | None = None) -> R:
         """Prepare a request and run it in a task group.
 
-        What `prepare` refuses is refused before any model call, the self-check
+        An error that `prepare` raises comes before any model call, the self-check
         included.
         """
         with task_group(self._model_thread, priority=priority, deadline_s=deadline_s) as group:
@@ -178,9 +179,9 @@ class Engine:
             return prepared.run(self._session(group))
 
     def _make_check(self) -> SelfCheck:
-        """Return the self-check, making it if there is none yet.
+        """Return the result of the self-check, which is made if there is none yet.
 
-        Runs on the model's thread, so a second caller finds the check of the first.
+        It runs on the model's thread, so a second caller finds the first one's result.
         """
         if self._check is None:
             self._check = self_check(self._model)
@@ -213,18 +214,21 @@ class Engine:
             prompt: Text, token ids, or chat messages.
             choices: Texts, taken as they are. Mind leading spaces;
                 `prompting.delimiter` adds one.
-            grammar: Instead of choices. The texts of a grammar are the choices if it is
-                a list of texts, however long, or has at most 100 000 texts
-                (`Grammar.listed`). Otherwise the best are searched for, with proof; the
-                texts found are then the choices, best first, and `Selection.grammar`
-                says more.
-            rule: A name, a `ScoringRule`, or a callable from `ChoiceScore` to a number.
-            terminator: What ends a choice. "auto" decides by `following` and by whether
-                one choice continues another.
+            grammar: A grammar in place of choices. All its texts are the choices if it
+                is a list of texts, however long, or has at most 100 000 texts
+                (`Grammar.listed`). Otherwise the best texts are searched for, with
+                proof. The texts found are then the choices, best first, and
+                `Selection.grammar` holds more about the search.
+            rule: The name of a rule, a `ScoringRule`, or a callable from `ChoiceScore`
+                to a number.
+            terminator: The event that ends a choice: "none", "eog", "text" or
+                "unless-continued". "auto" decides by `following` and by whether one
+                choice continues another.
             following: The text after the choice.
             prior: Weight of each choice.
-            search: How to search, and how many of the best must be certain.
-            prompting: Boundary, delimiter, chat, truncation.
+            search: Options of the search, with the number of best choices that must be
+                certain.
+            prompting: Options for boundary, delimiter, chat and truncation.
 
         Raises:
             RequestError: If the request is invalid, before any model call.
@@ -266,16 +270,17 @@ class Engine:
             seed: Text i has seed + i and is the text that this seed draws alone, except
                 for draws that `Samples.close_steps` names. None takes one from the
                 system.
-            exact: False draws token by token among those that may follow, each row
-                renormalised, as `generate` does: this is cheaper, but another
-                distribution.
+            exact: If false, each token is drawn from the row renormalised over the
+                tokens that the grammar allows, as `generate` does. This is cheaper, but
+                gives another distribution.
             terminator: As in `select`.
             search: Only `max_tokens`, `canonical_only` and `budget_nodes` are used.
             prompting: As in `select`.
 
         Raises:
             RequestError: If the request is invalid.
-            NothingFoundError: If the texts were not drawn within the limits.
+            NothingFoundError: If the n texts could not be drawn within the limits of
+                `search`.
         """
         from selectrie.engine.requests import sample
 
@@ -296,8 +301,8 @@ class Engine:
     ) -> Selection:
         """Decide as `select` does, with more of the best choices certain.
 
-        These are all choices, or the first `search.k`. Read them from `.ranked` or
-        `.top(k)`.
+        The order of all choices is certain, or of the first `search.k` if `search` is
+        given. Read it from `Selection.ranked` or `Selection.top(k)`.
         """
         search = SearchParams(stop="all") if search is None else search
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
@@ -352,7 +357,7 @@ class Engine:
         following: str = "",
         prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> TokenPlan:
-        """Return how a request is tokenized and what would be evaluated.
+        """Return how a request is tokenized and which rows would be evaluated.
 
         No model call is made.
         """
@@ -361,10 +366,10 @@ class Engine:
             return select_requests.token_plan(selection.prepare(self._model, prompt, choices, options))
 
     def loglikelihood_scorer(self, nodes: int) -> LoglikelihoodScorer:
-        """Return a measurer of log-likelihoods of many token sequences.
+        """Return a scorer of the log-likelihoods of many token sequences.
 
-        It measures unit by unit, each from an empty memory in a fixed layout. It is a
-        context manager with a separate memory.
+        It evaluates one unit of sequences at a time, from an empty memory of its own
+        and in a fixed layout. It is a context manager that frees this memory.
 
         Args:
             nodes: Number of tokens of the longest sequence.
@@ -396,13 +401,14 @@ class Engine:
                 prompts.
             n: Number of sequences after each prompt.
             seed: Sequence i of every prompt has seed + i, and is the same alone and
-                among others except for `close_steps`. None takes one from the system.
-            sampling: How a token is drawn.
-            stopping: When a sequence ends.
-            draft: A second engine, or another object that guesses what follows. The
-                text stays the same in fewer model calls.
-            prompting: Chat, truncation.
-            options: Best of more, choices, grammar, alternatives, priority, deadline.
+                among others, except for draws in `Completion.close_steps`. None takes
+                one from the system.
+            sampling: Options for drawing a token.
+            stopping: Limits and stop texts that end a sequence.
+            draft: A second engine, or another `Drafter`, that guesses the next tokens.
+                The text stays the same and takes fewer model calls.
+            prompting: Options for chat and truncation.
+            options: `best_of`, choices or grammar, alternatives, priority and deadline.
 
         Raises:
             RequestError: If the request is invalid, before any model call.
@@ -427,11 +433,11 @@ class Engine:
         prompting: PromptParams = DEFAULT_PROMPTING,
         options: GenerationParams = DEFAULT_GENERATING,
     ) -> Stream:
-        """Return an iterator over the chunks of sequences, as they come.
+        """Return an iterator over the chunks of sequences, as they are drawn.
 
         Takes the arguments of `generate`. Work begins at once; leaving the stream as a
-        context manager cancels what still runs. Which sequences are the best of more is
-        known only at the end, so `options.best_of` is refused.
+        context manager cancels the sequences that still run. `options.best_of` is
+        refused, because the best sequences are known only at the end.
         """
         request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
@@ -456,9 +462,10 @@ class Engine:
 
         Args:
             prompt: Text, token ids, or chat messages.
-            grammar: What may follow, exactly. Mind leading spaces;
-                `prompting.delimiter` is inserted before it.
-            beam: Width, number of texts, length, penalties, groups, terminator.
+            grammar: The grammar of the texts that may follow the prompt. Mind leading
+                spaces; `prompting.delimiter` is inserted before it.
+            beam: Options of the search: width, number of texts, length, penalties,
+                groups and terminator.
             prompting: As in `select`.
 
         Raises:
@@ -484,7 +491,7 @@ class Engine:
         Args:
             template: The template.
             values: Values that the template reads; others are ignored.
-            rendering: Seed, limits, how chat turns are written.
+            rendering: Options for the seed, limits and the writing of chat turns.
             **named: More values, by name.
 
         Raises:
@@ -506,8 +513,9 @@ class Engine:
         """Render a template for each row of values; return the pages in order.
 
         The pages share model calls and prefixes; each is as it would be alone. Up to 64
-        are rendered at once. If a row is invalid or fails, an error is raised, before
-        any model call where that can be known; the error's `request` is its index.
+        are rendered at once. If a row is invalid or its page fails, its error is
+        raised, with the index of the row as `request`. Errors that can be found without
+        the model are raised before any model call.
         """
         from selectrie.engine.rendering import page_requests
 
@@ -522,10 +530,10 @@ class Engine:
         rendering: RenderParams = DEFAULT_RENDERING,
         **named: object,
     ) -> PageStream:
-        """Return an iterator over the events of a page, as they come.
+        """Return an iterator over the events of a page, as it is rendered.
 
         Takes the arguments of `render`. Work begins at once; leaving the stream as a
-        context manager cancels what still runs.
+        context manager cancels the page.
         """
         from selectrie.engine.rendering import page_requests
 

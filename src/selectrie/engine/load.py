@@ -1,4 +1,7 @@
-"""Load an engine from a file, a source of the hub, an open model, or nothing at all."""
+"""Loads an engine from a path, a hub source, an open model, or without a source.
+
+A hub source is written `hf:owner/repo/file.gguf`.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +48,11 @@ def load(
             the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
             is refused. None for no limit.
-        untrusted: Whether a file is opened in a child process first, because llama.cpp
-            ends the process on some damaged files. None does so for a file that has not
-            passed before, True always, False never. The embedded model and an open
-            `Llama` are never opened this way. It guards against damage, not against
-            malicious files.
+        untrusted: Whether a file is first opened in a child process, because llama.cpp
+            ends the process on some damaged files. True does so always and False never;
+            None does so unless the file has passed before. The embedded model and an
+            open `Llama` are never opened this way. It guards against damage, not
+            against malicious files.
         options: Options of the back end.
 
     Raises:
@@ -94,18 +97,18 @@ _KINDS = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": i
 
 
 class SelfCheckFile:
-    """Self-checks already made, by model, build, processor and precision.
+    """A file of self-checks already made, by model, build, processor and precision.
 
-    The file can be deleted at any time.
+    It can be deleted at any time.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def get(self, key: str, limits: Limits) -> SelfCheck | None:
-        """Return the check of a model with these limits.
+        """Return the self-check of the model with this key and these limits.
 
-        Returns None if there is none, or if `self_check` could not have made it.
+        Returns None if there is none, or if `self_check` could not have returned it.
         """
         entry = read_object(self._path).get(key)
         if not isinstance(entry, dict) or {name: type(value) for name, value in entry.items()} != _KINDS:
@@ -114,5 +117,5 @@ class SelfCheckFile:
         return check if is_plausible(check, limits) else None
 
     def put(self, key: str, check: SelfCheck) -> None:
-        """Add a check; a cache that cannot be written is not an error."""
+        """Add a self-check; failing to write the file is not an error."""
         write_object(self._path, read_object(self._path) | {key: asdict(check)})

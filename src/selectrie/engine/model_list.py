@@ -1,4 +1,4 @@
-"""The models at hand: the embedded one and those in the Hugging Face cache.
+"""Lists the models at hand: the embedded one and those in the Hugging Face cache.
 
 Listing reads file sizes and digests. It loads no model and writes nothing.
 """
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 def models() -> list[ModelRecord]:
     """List the embedded model, then the files in the Hugging Face cache that open.
 
-    Without the extra `hf` the cache is not read, and the embedded model stands alone.
+    Without the extra `hf` the cache is not read, and only the embedded model is listed.
     """
     try:
         return [embedded_record(), *hub_records()]
@@ -30,7 +30,7 @@ def models() -> list[ModelRecord]:
 
 
 def embedded_record() -> ModelRecord:
-    """Describe the embedded model; its file may be missing."""
+    """Return the record of the embedded model, whose file may be missing."""
     path = bundled_model.PATH
     return _record(str(path), path, embedded=True) or ModelRecord(
         str(path), path.name, str(path), 0, "", MISSING, embedded=True
@@ -79,7 +79,10 @@ def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
 
 
 def _record(source: str, path: Path, *, embedded: bool = False) -> ModelRecord | None:
-    """Describe a file, or return None if it cannot be read, or opened by its name."""
+    """Return the record of a model file.
+
+    None if no back end opens files of this name, or if the file cannot be read.
+    """
     backend = backend_of_file_name(path.name)
     if backend is None:
         return None

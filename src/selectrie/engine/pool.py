@@ -1,7 +1,7 @@
 """Several models under one memory budget.
 
-A model is loaded when it is used; the least recently used one is unloaded if memory is
-short.
+A model is loaded when it is used. If memory is short, the least recently used model is
+unloaded.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Source: TypeAlias = str | os.PathLike[str] | None
 
 @dataclass(slots=True, eq=False)
 class _Use:
-    """A `use` block, with the thread that entered it."""
+    """An open `with pool.use(...)` block, and the thread that entered it."""
 
     thread: int = field(default_factory=threading.get_ident)
 
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A model and its state.
+    """A model of the pool and its state.
 
     Attributes:
         name: Name of the model.
@@ -59,7 +59,7 @@ class _Entry:
 
     @property
     def reserved_bytes(self) -> int:
-        """Return the bytes of the budget that it takes, loaded or being loaded."""
+        """Return the bytes of the budget that a loaded or loading model takes."""
         return (self.memory_bytes or 0) if self.engine is not None or self.worker is not None else 0
 
 
@@ -73,11 +73,11 @@ class ModelPool:
     >>> with models.use("small") as llm:  # doctest: +SKIP
     ...     llm.select("The capital of France is", [" Paris", " London"])
 
-    An engine is only lent, for the length of a `use` block: an engine that was returned
-    could be unloaded while the caller still uses it. So `models["small"]` is a
-    `RegisteredModel`, which describes the model and loads nothing.
+    An engine may be used only within its `use` block, because the pool may unload it
+    afterwards. `models["small"]` is therefore a `RegisteredModel`, which describes the
+    model and loads nothing.
 
-    Must not be called from within the loading of one of its models, for example by a
+    The pool must not be used by code that runs while it loads a model, for example a
     signal handler.
     """
 
@@ -93,9 +93,9 @@ class ModelPool:
         """Register models; nothing is loaded or looked for on disk before it is used.
 
         Args:
-            sources: What `selectrie.load` takes except an open model, by name. In a
-                list each is named as it is written, and None, the embedded model, is
-                "embedded.gguf".
+            sources: The sources by name, as `selectrie.load` takes them except an open
+                model. In a list, the name of a source is the source as written, and
+                "embedded.gguf" for None, the embedded model.
             budget_bytes: Bytes for all loaded models together; None for no limit.
             backend: As for `load`, the same for every model.
             untrusted: As for `load`.
@@ -165,17 +165,17 @@ class ModelPool:
         """Yield the engine of a model, which stays loaded until the block ends.
 
         A model that is not loaded is loaded first. If it does not fit, idle models are
-        unloaded, the least recently used first. If all of those would not be enough,
-        none is unloaded, and `MemoryBudgetError` is raised at once, or after `wait_s`
-        seconds in which too few became idle. A thread that holds a model does not wait
-        for another, whatever `wait_s` says: two threads that each held what the other
-        needs would wait forever. A waiting thread may be overtaken by uses of loaded
-        models.
+        unloaded, the least recently used first. If unloading all of those would not be
+        enough, none is unloaded. `MemoryBudgetError` is then raised at once, or after
+        `wait_s` seconds in which too few models became idle. A thread that already uses
+        a model never waits for another: two threads that each held the memory that the
+        other needs would wait forever. Uses of loaded models do not queue behind a
+        thread that waits.
 
         A model larger than the budget is refused before anything is unloaded. If
         loading fails, models in use are as before; idle ones may have been unloaded and
-        are loaded again when used. Leave the engine open, since the pool closes it; an
-        engine that was closed is loaded again.
+        are loaded again when used. Do not close the engine, since the pool does; a
+        model whose engine was closed is loaded again.
 
         Raises:
             OptionError: If there is no model of this name.
@@ -194,10 +194,10 @@ class ModelPool:
             self._leave(entry, use)
 
     def close(self) -> None:
-        """Close every engine; running work ends with `ClosedError`.
+        """Close every engine; work that runs on one ends with `ClosedError`.
 
         May be called twice. An engine that another thread is loading is closed by that
-        thread when it is ready.
+        thread when it is loaded.
         """
         if self._process != os.getpid():
             return
@@ -215,7 +215,7 @@ class ModelPool:
 
     @contextmanager
     def _state(self) -> Iterator[None]:
-        """Hold the lock.
+        """Hold the pool's lock for the block.
 
         Raises `ForkedError` in a child process, since a fork may have copied the lock
         locked.
@@ -247,9 +247,9 @@ class ModelPool:
                 raise
 
     def _lend(self, entry: _Entry, use: _Use) -> Engine | None:
-        """Return the engine if it is loaded, else None.
+        """Return the entry's engine and record `use`; None if it is not loaded.
 
-        Waits while another thread loads or unloads it.
+        Waits while another thread loads or unloads the model.
         """
         with self._state():
             while True:
@@ -265,10 +265,10 @@ class ModelPool:
             return entry.engine
 
     def _reserve(self, entry: _Entry, use: _Use, required: int, until: float) -> list[_Entry] | None:
-        """Reserve bytes of the budget for a model.
+        """Reserve `required` bytes for a model, which this thread will then load.
 
-        Returns the models to unload, all marked, or None if another thread loads the
-        model.
+        Returns the idle models to unload first, marked with this thread as `worker`.
+        Returns None if another thread has begun to load the model.
         """
         with self._state():
             while True:
@@ -291,9 +291,9 @@ class ModelPool:
             return idle
 
     def _idle(self, required: int) -> tuple[list[_Entry], float]:
-        """Return the idle models to unload, and the bytes that are free without them.
+        """Return idle models to unload for `required` bytes, least recently used first.
 
-        They are the least recently used ones, as many as are needed.
+        The second value is the number of bytes that are then free.
         """
         if self._budget is None:
             return [], float("inf")
@@ -320,9 +320,9 @@ class ModelPool:
         )
 
     def _load(self, entry: _Entry, use: _Use, idle: list[_Entry]) -> Engine:
-        """Unload the reserved models, then load this one.
+        """Unload the models of `idle`, then load the model of `entry`.
 
-        The entries are marked by this thread, so no other thread changes them.
+        All these entries have this thread as `worker`, so no other thread changes them.
         """
         for one in idle:
             engine = one.engine
@@ -344,9 +344,10 @@ class ModelPool:
         return engine
 
     def _give_up(self, thread: int) -> None:
-        """Remove a thread's marks.
+        """Remove a thread as `worker` from all entries.
 
-        The model that it was loading is not loaded; those not yet unloaded stay.
+        The model that it was loading counts as not loaded; models that it has not
+        unloaded yet stay loaded.
         """
         with self._changed:
             for entry in self._entries.values():

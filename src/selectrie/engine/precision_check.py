@@ -1,11 +1,11 @@
-"""Measure once how far a model's numbers change with the layout of the work.
+"""Measures how far a model's log-probabilities change with the layout of calls.
 
-Every signature states the result. The same paths are evaluated on a small empty model
-in the layouts of selection, healing, pages, generation and evaluation (`row_layouts`),
-and as llama.cpp does it by itself. The move of a row is the difference between the
-largest and the smallest log-probability that the layouts give the path's next token.
-The largest move, times `MARGIN` or `MARGIN_RARE`, is the tolerance per row. It is a
-measured bound: a row that was not compared may move further.
+The result is part of every signature. The same paths are evaluated on a small empty
+model in the layouts of selection, healing, pages, generation and evaluation
+(`row_layouts`), and as llama.cpp does it by itself. The move of a row is the difference
+between the largest and the smallest log-probability that the layouts give to the path's
+next token. The largest move, times `MARGIN` or `MARGIN_RARE`, is the tolerance per row.
+It is a measured bound: a row that was not compared may move further.
 
 Attention sums in cell order, and kernels change with the number of rows, so the last
 bit of a sum changes. Where products are computed on rounded activations, the change is
@@ -88,13 +88,14 @@ Checks kept by earlier versions then do not count.
 
 
 def self_check(model: Model) -> SelfCheck:
-    """Measure on an idle model, and set its batch multiple.
+    """Return the self-check of an idle model, and set the model's `batch_multiple`.
 
-    The multiple is the smallest at which cutting a run into calls moves its rows no
-    further than the position of their cells does. (On f32 weights 24 rows take another
-    kernel than 48 do, which moves them by 4e-6; padding to 16 would cost rows and gain
-    nothing.) A recurrent-state model has none, and is left as it is. Where batch sizes
-    are fixed, none is looked for, and the check says `FIXED_SIZES`.
+    The batch multiple is the smallest at which dividing a run into calls moves its rows
+    no further than the position of their cells does. (On f32 weights 24 rows take
+    another kernel than 48 do, which moves them by 4e-6; padding to 16 would cost rows
+    and gain nothing.) A recurrent-state model has no multiple and is not changed. For a
+    model whose batch sizes are fixed, no multiple is looked for, and the check says
+    `FIXED_SIZES`.
     """
     cut = 0.0
     limits = model.limits
@@ -112,7 +113,7 @@ def self_check(model: Model) -> SelfCheck:
 def is_plausible(check: SelfCheck, limits: Limits) -> bool:
     """Return whether `self_check` could have found this on a model with these limits.
 
-    A check that was kept and is not plausible is made again.
+    A stored check that is not plausible is made again.
     """
     if limits.batch_sizes.is_fixed:
         batch_multiples: tuple[int, ...] = (FIXED_SIZES,)
@@ -132,18 +133,18 @@ def _batch_multiple(limits: Limits) -> int:
 
 
 def _margin(moves: FloatArray) -> float:
-    """Return the factor by which the largest of these moves is multiplied."""
+    """Return the factor that turns the largest move into the tolerance."""
     near = moves > max(RARE_BELOW * float(moves.max()), MIN_MOVE)
     is_rare = near.any() and near.mean() <= RARE_SHARE and len(moves) < MAX_ROWS
     return MARGIN_RARE if is_rare else MARGIN
 
 
 def _cut_moved(model: Model) -> float:
-    """Return the largest difference between rows of one large call and of small calls.
+    """Return the largest difference of logits between one large call and small calls.
 
-    The small calls take one and three batch multiples by turns. The large call has
-    `CUT_ROWS` rows, beyond where BLAS and GPU kernels switch (32 rows in ggml-blas and
-    ggml-cuda), or as many as a call holds.
+    The small calls alternate between one and three batch multiples of rows. The large
+    call has `CUT_ROWS` rows, beyond where BLAS and GPU kernels switch (32 rows in
+    ggml-blas and ggml-cuda), or as many as a call holds.
     """
     batch_multiple, max_rows = model.limits.batch_sizes.multiple, model.limits.rows_per_call
     n_rows = min(max(CUT_ROWS, 4 * batch_multiple), max_rows) // batch_multiple * batch_multiple
@@ -158,7 +159,7 @@ def _cut_moved(model: Model) -> float:
 
 
 def _moved_by_cells(model: Model) -> float:
-    """Return the largest move between layouts with different cells and row orders."""
+    """Return the largest move between layouts that differ in cells and row order."""
     return max(float(_moves(model, _passage(model, seed), (beside, reopened)).max()) for seed in range(MIN_ROUNDS))
 
 
@@ -172,11 +173,11 @@ def _moved(model: Model) -> FloatArray:
 
 
 def _layouts(model: Model, seed: int) -> tuple[Layout, ...]:
-    """Return the layouts that a round compares.
+    """Return the layouts that the round with this seed compares.
 
-    A recurrent-state model is not padded, so its layouts are those of llama.cpp, and
-    kernels change with the number of sequences: the rounds go from all to half and a
-    quarter of them. Where batch sizes are fixed, no layout goes without padding.
+    A recurrent-state model is not padded, so the layouts need no unpadded forms.
+    Kernels change with the number of sequences, so rounds draw `PATHS`, a half and a
+    quarter of them at a time. If batch sizes are fixed, no layout goes without padding.
     """
     if seed % 2 == 0:
         return beside, reopened, alone, drawn_alone
@@ -186,9 +187,10 @@ def _layouts(model: Model, seed: int) -> tuple[Layout, ...]:
 
 
 def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> FloatArray:
-    """Return how far apart the layouts are on each token, float64[N, L-1].
+    """Return the move of each row of the passage between the layouts, float64[N, L-1].
 
-    The tokens are those of a passage that all the layouts evaluate.
+    It is the difference between the largest and the smallest log-probability of the
+    token.
     """
     solo = model.new_context(passage.n_nodes, 2 * len(passage.paths) + 4)
     try:
@@ -206,7 +208,7 @@ def _passage(model: Model, seed: int) -> Passage:
 
 
 def _shape(model: Model) -> tuple[int, int]:
-    """Return the number of paths of a round, and of tokens of each."""
+    """Return the number of paths of a round, and the number of tokens of each."""
     n_rows, limits = _n_rows(model), model.limits
     branches = limits.sequences // 2 if limits.kind.is_recurrent else limits.sequences
     n = max(1, min(PATHS, branches - 4))
@@ -217,7 +219,7 @@ def _shape(model: Model) -> tuple[int, int]:
 
 
 def _n_rows(model: Model) -> int:
-    """Return the number of rows to compare."""
+    """Return the number of rows that the check compares."""
     n_parameters = max(model.identity.n_parameters, 1)
     n_rows = max(ROWS_TIMES_PARAMETERS // n_parameters, MIN_ROWS)
     if model.identity.quantised:
@@ -226,7 +228,7 @@ def _n_rows(model: Model) -> int:
 
 
 def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:
-    """Return the logits of a run evaluated in calls of these sizes, by turns."""
+    """Return the logits of a run, evaluated in calls of alternating `sizes`."""
     parent, start, result, held = 0, 0, [], []
     for size in cycle(sizes):
         piece = tokens[start : start + size]
@@ -243,7 +245,7 @@ def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:
 
 
 def _tokens(model: Model, n: int, seed: int) -> IntArray:
-    """Return ordinary tokens in a fixed pseudo-random order.
+    """Return n tokens that have bytes, in a pseudo-random order that `seed` fixes.
 
     No token comes twice if the vocabulary is large enough.
     """

@@ -1,6 +1,6 @@
-"""Iterators over what other threads produce.
+"""Iterators over items that other threads produce.
 
-A producer puts pieces into an unbounded queue and never waits for the reader.
+A producer puts items into an unbounded queue and never waits for the reader.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def _ignore() -> None:
 
 
 class Outlet(Generic[T]):
-    """Receives the pieces of a stream, and the number of each producer that has ended.
+    """Receives the items of a stream, and the number of each producer that has ended.
 
     It holds no reference to the stream, which could otherwise not be garbage-collected
     while its producers work.
 
     Attributes:
-        queue: What the reader has not taken yet.
+        queue: The items that the reader has not taken yet.
         listener: Called after each item, on the thread that put it.
     """
 
@@ -35,17 +35,17 @@ class Outlet(Generic[T]):
         self.listener: Callable[[], None] = _ignore
 
     def put(self, item: T | int) -> None:
-        """Queue an item for the reader."""
+        """Queue an item, or the number of a producer that has ended, for the reader."""
         self.queue.put(item)
         self.listener()
 
 
 class QueueStream(Iterator[T]):
-    """The pieces of several producers, in the order in which they come.
+    """An iterator over the items of several producers, in the order of their arrival.
 
     The producers work whether or not the stream is read. `close`, leaving a `with`
-    block, an error, and garbage collection of the stream cancel those that have not
-    ended. Errors are raised to the reader. Only one thread may read at a time.
+    block, an error, and garbage collection of the stream cancel the producers that have
+    not ended. Errors are raised to the reader. Only one thread may read at a time.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class QueueStream(Iterator[T]):
         """Begin to read.
 
         Args:
-            outlet: Where the producers put their pieces.
+            outlet: The outlet into which the producers put their items.
             n_producers: Number of producers; each reports its end once.
-            check_process: Raises in a forked child, where no piece will come.
-            cancel: Cancels the producers; holds no reference to the stream.
+            check_process: Raises `ForkedError` in a child process, where no item
+                arrives.
+            cancel: Cancels the producers. It must hold no reference to the stream.
         """
         self._outlet, self._n_running, self._check_process = outlet, n_producers, check_process
         self._is_closed = False
@@ -65,9 +66,9 @@ class QueueStream(Iterator[T]):
 
     @abstractmethod
     def _ended(self, number: int) -> T | None:
-        """Return the last piece of a producer that has ended, if any.
+        """Return the last item of a producer that has ended, None if it has none.
 
-        Counts it in `_n_running`, or raises the error that ended it.
+        Counts the end in `_n_running`, or raises the error that ended the producer.
         """
 
     def __enter__(self: AnyStream) -> AnyStream:  # noqa: PYI019 - Self is not in typing before Python 3.11
@@ -77,7 +78,7 @@ class QueueStream(Iterator[T]):
         self.close()
 
     def __next__(self) -> T:
-        """Wait for the next piece.
+        """Wait for the next item and return it.
 
         Ctrl-C cancels the producers and is raised again. Raises `ForkedError` in a
         child process.
@@ -96,7 +97,7 @@ class QueueStream(Iterator[T]):
 
     @property
     def is_finished(self) -> bool:
-        """Return whether no further piece will come."""
+        """Return whether no further item will come."""
         return self._is_closed or not self._n_running
 
     def close(self) -> None:
@@ -106,11 +107,11 @@ class QueueStream(Iterator[T]):
         self._finalizer()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call a function on a producer's thread when `arrived` may have a piece."""
+        """Call `listener` on a producer's thread when `arrived` may have an item."""
         self._outlet.listener = listener
 
     def arrived(self) -> Iterator[T]:
-        """Yield the pieces that are there, without waiting."""
+        """Yield the items that have arrived, without waiting."""
         while not self.is_finished:
             try:
                 item = self._outlet.queue.get_nowait()

@@ -1,9 +1,10 @@
-"""The layouts in which the engine evaluates the same tokens.
+"""The layouts of calls in which the engine may evaluate the same tokens.
 
 Selection evaluates paths side by side after their prompt. Healing takes tokens of the
 prompt back, a page appends to a prompt that is cached, and other requests own cells in
-between. A draw evaluates one row per sequence and call, for one sequence or for many.
-Evaluation puts a whole unit into an empty memory. llama.cpp alone pads no call.
+between. Generation evaluates one row per sequence and call, for one sequence or for
+many. A benchmark puts a whole unit of sequences into an empty memory. llama.cpp by
+itself pads no call.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ ALONE = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passage:
-    """Tokens to evaluate in several layouts.
+    """Tokens that are evaluated in several layouts.
 
     Attributes:
         foreign: int32[F], tokens of another request.
-        prompt: int32[P], P >= 1.
+        prompt: int32[P], P >= 1, the tokens before the paths.
         paths: int32[N, L], L >= 2, continuations of the prompt.
     """
 
@@ -62,9 +63,10 @@ def beside(model: Model, passage: Passage) -> FloatArray:
 
 
 def reopened(model: Model, passage: Passage) -> FloatArray:
-    """Evaluate the prompt in pieces among foreign cells, as healing and pages do.
+    """Evaluate the prompt in pieces among cells of another request, as healing does.
 
-    Its last tokens are evaluated with the paths.
+    The last tokens of the prompt are evaluated together with the paths. Pages do the
+    same.
     """
     held, end, other = _Held(model), ROOT, ROOT
     n_kept = max(1, len(passage.prompt) - HEALED_TOKENS)
@@ -76,7 +78,7 @@ def reopened(model: Model, passage: Passage) -> FloatArray:
 
 
 def unit(model: Model, passage: Passage) -> FloatArray:
-    """Evaluate everything in one ask from an empty memory, as evaluation does."""
+    """Evaluate prompt and paths together in an empty memory, as benchmarks do."""
     held = _Held(model)
     return held.done(_branches(held, ROOT, passage.prompt, passage.paths))
 
@@ -125,7 +127,7 @@ def drawn_alone(model: Model, passage: Passage) -> FloatArray:
 
 
 def unpadded(layout: Layout) -> Layout:
-    """Return the layout without padding of calls, as llama.cpp has it by itself.
+    """Return the layout without padding of calls, as llama.cpp evaluates by itself.
 
     It is for models whose batch sizes are not fixed.
     """
@@ -142,7 +144,7 @@ def unpadded(layout: Layout) -> Layout:
 
 
 class _Held:
-    """References to nodes of a model, released at the end."""
+    """Nodes of a model that are held until `done` releases them."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -150,14 +152,14 @@ class _Held:
         self._nodes: list[IntArray] = []
 
     def run(self, parent: int, tokens: IntArray) -> int:
-        """Evaluate a run below a node, with as many rows a call as allowed.
+        """Evaluate a run of tokens below a node, and return the last node of the run.
 
-        The node is no longer held. Returns the end of the run.
+        The calls are as large as allowed. The node `parent` is no longer held.
         """
         return self._run(parent, tokens, wanted=False)[0]
 
     def rows_of_run(self, parent: int, tokens: IntArray) -> Rows:
-        """Return the rows of a run."""
+        """Evaluate a run of tokens below a node, and return its rows."""
         first, *others = self._run(parent, tokens, wanted=True)[1]
         return first.stacked(others)
 
@@ -178,7 +180,7 @@ class _Held:
         return parent, rows
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: NDArray[np.bool_]) -> Rows:
-        """Return the rows of a call whose nodes no later call extends.
+        """Evaluate nodes that no later call extends, and return their rows.
 
         The call is made in the rounds that a recurrent-state model needs.
         """
@@ -187,7 +189,7 @@ class _Held:
         return rows
 
     def done(self, result: FloatArray) -> FloatArray:
-        """Release every node of the model, and return the result unchanged."""
+        """Release all nodes held, and return `result` unchanged."""
         nodes = [np.array(sorted(self._tips), dtype=np.int32), *self._nodes]
         self.model.release(np.concatenate(nodes), forget=True)
         self.model.trim(0)
@@ -196,9 +198,10 @@ class _Held:
 
 
 def _branches(held: _Held, end: int, tail: IntArray, paths: NDArray[np.int32]) -> FloatArray:
-    """Return the log-probabilities of paths below a run `tail`, float64[N, L-1].
+    """Return the log-probabilities of the tokens of `paths`, float64[N, L-1].
 
-    The run is below a node. One call is made, or as few as possible.
+    The paths are below the run `tail`, which is below the node `end`. One call is made,
+    or as few as possible.
     """
     n, length = paths.shape
     max_rows = held.model.limits.rows_per_call

@@ -1,13 +1,14 @@
-"""Open a model file that may end the process in a child process first.
+"""Tries in a child process whether a model file can be opened.
 
-llama.cpp asserts what it assumes about a file: a damaged one can end the process that
-opens it or decodes with it. Whether and how files are tried is said by the back end's
-entry in the table (`FileTrial`). The child (`trial_child`) loads the file and decodes
-two rows on the CPU. A failure there becomes a `ModelFileError` here. A file that passed
-is marked, by its digest and the build of the back end, and is not tried again.
+llama.cpp asserts its assumptions about a file, so a damaged file can end the process
+that opens it or decodes with it. The back end's entry in the table says whether and how
+files are tried (`FileTrial`). The child (`trial_child`) loads the file and decodes two
+rows on the CPU. A failure there becomes a `ModelFileError` here. A file that passed is
+marked, by its digest and the build of the back end, and is not tried again.
 
-Digests of files above 16 MiB are of samples. So this guards against damage, and not
-against a file that was crafted on purpose: run untrusted files in a sandbox.
+The digest of a file above 16 MiB covers samples of it. So the trial guards against
+damage, and not against a file that was crafted on purpose: run untrusted files in a
+sandbox.
 """
 
 from __future__ import annotations
@@ -50,31 +51,31 @@ _OPENED, _MARK = "|opened in a child process", {"opened": True}
 
 
 class Marks:
-    """The files that passed, by digest and build.
+    """A record of the model files that passed, by digest and build of llama.cpp.
 
-    They are entries of a JSON file that may be deleted at any time. Failing to write
-    one is not an error; the file is then tried again.
+    It is a JSON file that may be deleted at any time. Failing to write it is not an
+    error; a model file is then tried again.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def has(self, key: str) -> bool:
-        """Return whether the file of this key passed."""
+        """Return whether the model file with this key passed."""
         return read_object(self._path).get(key + _OPENED) == _MARK
 
     def add(self, key: str) -> None:
-        """Mark the file of this key as passed."""
+        """Record that the model file with this key passed."""
         write_object(self._path, read_object(self._path) | {key + _OPENED: _MARK})
 
 
 def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks, *, always: bool) -> None:
     """Open a file in a child process, unless it is marked and `always` is False.
 
-    Nothing is tried if the back end's files need no trial, or if no child can be
-    started, as in a program packed into one executable; with `always` the latter is an
-    `OptionError`. Raises the error that the child raised, and `ModelFileError` if the
-    child was ended or took too long.
+    The file is not tried if the back end's files need no trial, or if no child process
+    can be started, as in a program packed into one executable; with `always`,
+    `OptionError` is raised in the latter case. Raises the error that the child
+    reported, and `ModelFileError` if the child was ended or took too long.
     """
     if backend.trial is None:
         return
@@ -88,7 +89,10 @@ def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks, *
 
 
 def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: float) -> bool:
-    """Return whether a child opened the file; False if none could be started."""
+    """Return whether a child process opened the file; False if none could be started.
+
+    Raises `ModelFileError` if it failed.
+    """
     if getattr(sys, "frozen", False) or not sys.executable:
         return False
     command = [sys.executable, "-m", _MODULE, backend.name, str(path.absolute()), precision.value, str(timeout_s)]
@@ -114,7 +118,7 @@ def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: flo
 def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
     """Return a child's return code, standard output and standard error.
 
-    The child ends before this function does, whatever is raised.
+    The child has ended when this function returns or raises.
     """
     child = None
     try:
@@ -141,7 +145,7 @@ def _run(command: list[str], timeout_s: float) -> tuple[int, str, str]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Delay what Ctrl-C and SIGTERM raise until the block ends."""
+    """Delay the handlers of SIGINT and SIGTERM until the block ends."""
     held: list[tuple[Callable[..., object], int, FrameType | None]] = []
     before: dict[signal.Signals, Callable[..., object]] = {}
     if threading.current_thread() is threading.main_thread():
@@ -159,7 +163,10 @@ def _signals_held() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment with our import paths, without ggml's backtraces."""
+    """Return this process's environment for a child, with its import paths.
+
+    ggml's backtraces are switched off.
+    """
     folders = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100 - Path.absolute keeps `..`
     return os.environ | {"PYTHONPATH": os.pathsep.join(folders), "GGML_NO_BACKTRACE": "1"}
 
@@ -183,7 +190,7 @@ def _raise_reported(path: Path, report: str) -> None:
 
 
 def report_of(error: errors.SelectrieError) -> dict[str, Any]:
-    """Return an error in the form that the child reports."""
+    """Return an error as the JSON object that the child reports."""
     return {
         "kind": type(error).__name__,
         "reason": getattr(error, "reason", str(error)),
@@ -199,7 +206,7 @@ def _too_slow(timeout_s: float) -> str:
 
 
 def _ended(code: int, stderr: str, what_helps: str) -> str:
-    """Return a message for a child that did not end by itself."""
+    """Return the message for a child process that crashed or was killed."""
     try:
         by = signal.Signals(-code).name
     except ValueError:

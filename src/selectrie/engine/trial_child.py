@@ -59,10 +59,10 @@ def open_and_decode(backend: Backend, path: Path, precision: Precision) -> None:
 
 
 def _restrain(timeout_s: float) -> None:
-    """Limit what the child process leaves behind.
+    """Limit the child process, so that it leaves nothing behind.
 
-    It leaves no core file, ends at once on Ctrl-C, and ends after the time that the
-    parent waits, even if the parent is gone.
+    It writes no core file, ends at once on Ctrl-C, and ends after `timeout_s` seconds
+    even if the parent is gone.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "alarm"):

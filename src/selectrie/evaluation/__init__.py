@@ -1,7 +1,8 @@
 r"""Scores models on benchmarks.
 
-Tasks are data. The modules read items, measure them, compute metrics, and keep runs
-that survive a crash.
+Tasks are data. The modules read items, measure them (compute the log-likelihoods of
+their choices), compute metrics, and keep runs that survive a crash. Items are measured
+in units: groups that are evaluated, and logged, together.
 
 >>> from selectrie.evaluation import Item, evaluate  # doctest: +SKIP
 >>> evaluate(  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Checks whether metrics can be computed from items, before anything is measured."""
+"""Checks that metrics can be computed from items, before any model call."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ The phrase says which log-probability it is.
 
 
 def check(tasks: Iterable[TaskItems]) -> None:
-    """Raise `OptionError` with metric, task and item for the first impossible metric.
+    """Raise `OptionError` for the first metric that cannot be computed from its items.
 
-    Raises `TextError` for what is not valid text.
+    The error names metric, task and item. Raises `TextError` for invalid text.
     """
     names: set[str] = set()
     for task in tasks:
@@ -50,10 +50,11 @@ def check(tasks: Iterable[TaskItems]) -> None:
 
 
 def check_view(task: TaskItems, own: Sequence[str]) -> None:
-    """Raise `OptionError` for a metric that needs more than the task's run measured.
+    """Raise `OptionError` for a metric that needs more than a task's run has measured.
 
     Args:
-        own: Names of the metrics that the run measured for.
+        task: The task, with the metrics to check.
+        own: Names of the metrics that the run began with.
     """
     measured = frozenset().union(*(metric.needs for metric in named(own)))
     for metric in named(task.metrics):
@@ -82,12 +83,12 @@ def _not_measured(metric: Metric, task: str, need: str) -> OptionError:
 
 
 def _texts(metric: str) -> str | None:
-    """Return what whole texts lack for a metric, or None."""
+    """Return the reason why a metric cannot be computed for whole texts, or None."""
     return None if metric in OF_TEXTS else f"it has whole texts, which have {', '.join(sorted(OF_TEXTS))}"
 
 
 def _missing_choices(metric: str, choices: Mapping[int, Sequence[object]]) -> str | None:
-    """Return what a task's choices lack for a metric, or None.
+    """Return the reason why a metric cannot be computed from a task's choices, or None.
 
     Args:
         choices: The choices of each item, by its index.
@@ -122,12 +123,12 @@ def _check_item(name: str, item: Item) -> None:
 
 
 def _first(task: TaskItems, is_wrong: Callable[[Item], bool]) -> int | None:
-    """Return the index of the first item for which this holds, or None."""
+    """Return the index of the first item for which `is_wrong` holds, or None."""
     return next((index for index, item in enumerate(task.items) if is_wrong(item)), None)
 
 
 def _missing(metric: str, task: TaskItems) -> str | None:
-    """Return what this task lacks for a metric, or None."""
+    """Return the reason why a metric cannot be computed for a task, or None."""
     if task.is_rolling and (reason := _texts(metric)) is not None:
         return reason
     if metric == "pmi_dc" and (index := _first(task, lambda item: item.premise is None)) is not None:

@@ -1,6 +1,7 @@
 """Compares two runs of the same items, item by item.
 
-It tells which run is right where, and whether the difference is more than chance.
+It finds the items that only one run gets right, and whether the difference is more than
+chance.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Flip:
     """An item that only one run gets right.
 
     Attributes:
-        first, second: What each run chose.
+        first, second: Index of the choice that each run picked.
         margin_first, margin_second: Nats between each run's two most probable choices.
     """
 
@@ -41,14 +42,14 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A metric of two runs over the items that both measured.
+    """The values of a metric of two runs, over the items that both measured.
 
     Attributes:
-        first, second: The metric of each run.
+        first, second: The value of the metric in each run.
         difference: Second minus first.
-        interval: 95 %, from paired bootstrap draws.
-        p: Probability that two equal runs differ this much: McNemar's exact test of
-            proportions, None for other metrics.
+        interval: 95 % interval of the difference, from paired bootstrap samples.
+        p: p-value of McNemar's exact test for equal proportions; None for other
+            metrics.
     """
 
     metric: str
@@ -61,11 +62,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One task of two runs.
+    """The comparison of two runs on one task.
 
     Attributes:
-        n: Items that both measured.
-        n_left_out: Items that only one of them has, or that one could not measure.
+        n: Number of items that both runs measured.
+        n_left_out: Number of items that only one run has, or that one could not
+            measure.
         gained, lost: Items that only the second, or only the first, gets right by
             summed log-probability.
     """
@@ -78,7 +80,7 @@ class Comparison:
     lost: tuple[Flip, ...]
 
     def to_dict(self) -> Any:
-        """Return the comparison JSON-ready; numbers that are not finite become None."""
+        """Return the comparison ready for JSON, with None for non-finite numbers."""
         return finite_or_none(asdict(self))
 
 
@@ -96,7 +98,7 @@ def compare(first: Evaluation, second: Evaluation) -> tuple[Comparison, ...]:
 
 
 def comparison_dict(comparisons: Sequence[Comparison]) -> dict[str, object]:
-    """Return comparisons JSON-ready, with `format` and kind "comparison"."""
+    """Return comparisons ready for JSON, with `format` and kind "comparison"."""
     return {"format": FORMAT_VERSION, "kind": "comparison", "tasks": [one.to_dict() for one in comparisons]}
 
 

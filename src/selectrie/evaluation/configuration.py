@@ -1,6 +1,6 @@
-"""What to run, as data that can be written and read again.
+"""The configuration of a run, as data that can be written and read again.
 
-It names data files, tasks, metrics and shots.
+It names data files, tasks, metrics, and the examples (shots) before questions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from selectrie.options import at_least
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What to run.
+    """The configuration of a run.
 
     Attributes:
-        data: Files, each `PATH` or `TASK=PATH`.
-        task: The task of files that do not name theirs. None means that file name and
-            fields decide (`dataset.task_for`).
+        data: Data files, each `PATH` or `TASK=PATH`.
+        task: The task of files without `TASK=`. None means that it is found by file
+            name and fields (`dataset.task_for`).
         metrics: Names of metrics; empty for those of each task.
-        n_shots: How many examples come before each question.
-        shots_file: Where examples come from; None means the data itself.
-        shots_seed: Seed with which examples are drawn for each question; None means the
+        n_shots: Number of examples before each question.
+        shots_file: File of the examples; None means the data file itself.
+        shots_seed: Seed with which examples are drawn for each question; None takes the
             first ones.
-        limit: How many items of each file to use, from the first one; None means all.
+        limit: Maximum number of items of each file, from the first one; None means all.
     """
 
     data: tuple[str, ...]
@@ -73,7 +73,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A configuration, and what was read of the files and tasks that it names."""
+    """A configuration, with the contents of the files and tasks that it names."""
 
     configuration: Configuration
     sources: tuple[tuple[Task, Data], ...]
@@ -81,9 +81,9 @@ class Loaded:
     shots: Data | None
 
     def to_dict(self) -> dict[str, object]:
-        """Return everything that decides what is measured, JSON-ready.
+        """Return all that the items of a run depend on, ready for JSON.
 
-        Tasks are included as text, files by absolute path and digest.
+        Tasks are included as text, data files by absolute path and digest.
         """
         own = asdict(self.configuration)
         shots_file = self.configuration.shots_file
@@ -99,7 +99,7 @@ class Loaded:
 
 
 def absolute(path: Path) -> str:
-    """Return a path from the root, with links unresolved."""
+    """Return an absolute path, without resolving links."""
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
 
 
@@ -118,8 +118,8 @@ def check_kinds(mapping: object, kinds: Mapping[Any, Any], where: str) -> None:
     """Raise `InputFileError` unless an object has only known fields, each of its type.
 
     Args:
-        mapping: What should be an object. It may lack some of the fields.
-        where: The run that it comes from.
+        mapping: The value to check. It may lack some of the fields.
+        where: The run that it comes from, for errors.
     """
     if not isinstance(mapping, dict):
         raise InputFileError(where, "not the description of a run: a part of it has the wrong type")
@@ -133,7 +133,7 @@ def check_kinds(mapping: object, kinds: Mapping[Any, Any], where: str) -> None:
 
 
 def reload(described: Mapping[str, Any], where: str) -> Loaded:
-    """Read again what `Loaded.to_dict` wrote.
+    """Return the `Loaded` that `Loaded.to_dict` wrote, with its files read again.
 
     The tasks are the same, even if the shipped ones have changed since.
 
@@ -141,7 +141,7 @@ def reload(described: Mapping[str, Any], where: str) -> Loaded:
         where: The run, for errors.
 
     Raises:
-        InputFileError: If `described` is something else, or a data file is missing or
+        InputFileError: If `described` has another form, or a data file is missing or
             has changed.
     """
     check_kinds(described, _WRITTEN, where)

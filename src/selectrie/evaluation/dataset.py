@@ -1,6 +1,7 @@
 """Turns records into items by the rules of a task.
 
-An item has a question, choices, the right ones, and examples before them.
+An item is a question with its choices, the right ones among them, and the examples
+before it.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ GENERIC = "generic"
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """Examples before each question.
+    """The examples before each question.
 
     Attributes:
-        n: How many.
-        data: Where they come from. None means the questions' own file, without the
-            question itself.
-        seed: None takes the first ones, so that questions share them. Otherwise they
-            are drawn at random for each question.
+        n: Number of examples.
+        data: File of the examples. None means the questions' own file; a question is
+            then no example for itself.
+        seed: Seed with which they are drawn for each question. None takes the first
+            ones, so that questions share them.
     """
 
     n: int = 0
@@ -55,9 +56,9 @@ def task_for(data: Data) -> Task:
 
     A task fits if the file's name begins with the task's name (or with one of its
     `files`) and the records have its fields. The longest such name wins. If no task
-    fits, the generic one is returned. If that cannot read the records either, raises
-    `InputFileError` with the fields found and the tasks that would read them under
-    another name.
+    fits, the generic one is returned. Raises `InputFileError` if that task cannot read
+    the records either; the error names the fields found, and the tasks that would read
+    them under another file name.
     """
     first = data.records[0].fields
     tasks = [load_task(name) for name in shipped()]
@@ -88,7 +89,10 @@ def items_of(task: Task, data: Data, *, shots: Shots = NO_SHOTS, limit: int | No
     """Return the items of a data file, in its order.
 
     Args:
-        limit: How many items to return, from the first one.
+        task: The task.
+        data: The data file.
+        shots: The examples before each question.
+        limit: Maximum number of items, from the first one.
 
     Raises:
         InputFileError: With file and line, for a record that the task cannot read: a
@@ -118,11 +122,11 @@ class _Question:
     """A record that was read.
 
     Attributes:
-        record, form: The record, and the format by which it is read.
+        record, form: The record, and the format by which it was read.
         fields: The record's own fields and the prepared ones.
-        contexts: One, or one for each choice.
+        contexts: One context, or one for each choice.
         choices, gold: The choices, and the indices of the right ones.
-        group: What an example must have in common with the question.
+        group: The value of the field `Task.shots_by`, which examples must share.
     """
 
     record: Record
@@ -201,10 +205,10 @@ class _Reader:
 
 
 def _content_free(form: Format, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the contexts that ask nothing, which contextual calibration compares with.
+    """Return the content-free contexts of a question, for contextual calibration.
 
-    They are the question's context with fields replaced as `Format.content_free` says,
-    for example by "N/A".
+    They are its context with fields replaced as `Format.content_free` says, for example
+    by "N/A".
     """
     columns = form.content_free or {}
     rows = zip(*columns.values(), strict=True)
@@ -234,7 +238,7 @@ def _choices(task: Task, form: Format, values: Mapping[str, Any]) -> tuple[str, 
 
 
 def _texts(source: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return choices or labels, from a field or from templates."""
+    """Return the texts of choices or labels, from a field or from templates."""
     if isinstance(source, tuple):
         return tuple(written(text, values) for text in source)
     value: Any = value_at(values, source)
@@ -248,7 +252,7 @@ def _texts(source: str | tuple[str, ...], values: Mapping[str, Any]) -> tuple[st
 def _list(text: str) -> Any:
     """Return the JSON value of a text.
 
-    Returns the text itself if it is not JSON or has half a character.
+    Returns the text itself if it is not JSON or contains a lone surrogate.
     """
     try:
         value = json.loads(text)
@@ -301,7 +305,7 @@ def _gold_index(form: Format, value: Any, values: Mapping[str, Any], choices: tu
 
 
 class _Examples:
-    """The text before questions: the description, and examples with their answers."""
+    """Writes the text before questions: the description, and examples with answers."""
 
     def __init__(self, task: Task, shots: Shots, data: Data, own: Sequence[_Question]) -> None:
         self._task, self._shots, self._file = task, shots, data if shots.data is None else shots.data
@@ -349,7 +353,7 @@ class _Examples:
         return self._made[key]
 
     def _chosen(self, index: int, group: str) -> tuple[int, ...]:
-        """Return the indices of the chosen examples in a pool.
+        """Return the indices of the examples for a question in the pool of a group.
 
         Neither the question itself nor one with the same words and answer is chosen.
         """

@@ -1,4 +1,4 @@
-"""Measures items and turns them into figures, in one call and in memory.
+"""Measures items and computes their metrics, in one call and in memory.
 
 `runner` does the same with a log on disk.
 """
@@ -22,13 +22,15 @@ from selectrie.results import Signature
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
-        items, n_items: Items done, and all items.
-        units, n_units: Units done, and all units.
-        rows_evaluated, rows_naive: Rows of what is done.
-        items_logged: Done items that the log had from an earlier process.
+        items, n_items: Number of items done, and of all items.
+        units, n_units: Number of units done, and of all units.
+        rows_evaluated, rows_naive: Rows of the units that are done (see
+            `LogLikelihoods`).
+        items_logged: Number of done items that were read from the log of an earlier
+            process.
     """
 
     items: int
@@ -45,7 +47,7 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Done:
-    """A unit that was measured."""
+    """A unit of items with its log-likelihoods."""
 
     unit: WorkUnit
     loglikelihoods: LogLikelihoods
@@ -60,9 +62,10 @@ Measure = Callable[[Sequence[WorkUnit]], Iterator[Done]]
 
 
 def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
-    """Measure units one after the other.
+    """Yield each unit with its log-likelihoods, computed one after the other.
 
-    Each starts from an empty memory, in a layout that depends only on the unit.
+    Each starts from an empty memory, in a layout of calls that depends only on the
+    unit.
     """
     longest = max((unit.longest for unit in units), default=0)
     if not longest:
@@ -75,10 +78,11 @@ def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
 
 
 def signature_of(llm: Engine) -> dict[str, object]:
-    """Return what log-probabilities of an engine depend on, JSON-ready.
+    """Return the facts that an engine's log-probabilities depend on, ready for JSON.
 
-    `rows_per_call` is included because where a recurrent model's calls are cut changes
-    the last bits. Threads and the size of the context do not.
+    `rows_per_call` is included because it decides how the work of a recurrent model is
+    divided into calls, which changes the last bits. Threads and the size of the context
+    do not.
     """
     signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
     own = {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
@@ -113,16 +117,20 @@ def evaluate(
     task: str = "items",
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
-    """Measure items once and compute every metric of them.
+    """Compute metrics of a model on items.
 
-    Items that do not fit are counted and named, not cut.
+    Each item is measured once for all metrics. Items that do not fit into the model are
+    counted and named, not cut.
 
     Args:
-        items: At least one.
-        metrics: Names (`metrics.METRICS`).
+        llm: The engine.
+        items: The items, at least one.
+        metrics: Names of metrics (`metrics.METRICS`).
+        task: Name of the task in the result.
+        on_progress: Called after each unit of items.
 
     Raises:
-        RequestError: Before any model call, for what the caller can correct.
+        RequestError: If items or metrics are invalid, before any model call.
         ModelError: If the model fails.
     """
     if not items:
@@ -134,10 +142,14 @@ def evaluate(
 def evaluate_tasks(
     llm: Engine, tasks: Sequence[TaskItems], *, on_progress: OnProgress | None = None, measure: Measure | None = None
 ) -> Evaluation:
-    """Do as `evaluate`, for items of several tasks.
+    """Compute metrics as `evaluate` does, for the items of several tasks.
 
     Args:
-        measure: Measures units, in any order; None means this engine.
+        llm: The engine.
+        tasks: The tasks, with their items and metrics.
+        on_progress: Called after each unit of items.
+        measure: Computes the log-likelihoods of units of items, and yields the units in
+            any order. None means that `llm` does this.
     """
     check(tasks)
     units = plan(llm.vocabulary, llm.limits, tasks)
@@ -151,10 +163,10 @@ def evaluate_tasks(
 
 
 class Counter:
-    """Adds up what is done of a run, and reports after each unit.
+    """Counts the units of a run that are done, and reports progress after each.
 
     Attributes:
-        progress: How far the run is.
+        progress: The progress so far.
     """
 
     def __init__(self, tasks: Sequence[TaskItems], units: Sequence[WorkUnit], on_progress: OnProgress | None) -> None:
@@ -162,7 +174,7 @@ class Counter:
         self._on_progress = on_progress
 
     def count(self, done: Done, *, is_logged: bool = False) -> None:
-        """Count a unit that was measured now, or that the log had."""
+        """Count a unit that was measured now or, if `is_logged`, read from the log."""
         n, rows, before = len(done.unit.entries), done.loglikelihoods, self.progress
         self.progress = replace(
             before,

@@ -1,6 +1,6 @@
-"""Makes fields from fields by named steps.
+"""Computes fields of a record from other fields by named steps.
 
-The steps do, as data, what the published formats do to their texts.
+The steps express as data how published benchmark formats change their texts.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ _COUNT = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
 
 class FieldError(Exception):
-    """What is wrong with a record; its reader adds file and line."""
+    """Raised for an invalid record; the code that reads it adds file and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFile:
-    """The file of a task, for errors."""
+    """The name and text of a task's file, from which errors about the file are made."""
 
     name: str
     text: str
 
     def error(self, reason: str, key: str = "", format_index: int | None = None) -> InputFileError:
-        """Return an error about a key, with its line if a line begins with the key.
+        """Return an error about the file, with the line of `key` if it is found.
 
         Args:
+            reason: The message.
+            key: The key that is wrong; "" if none is.
             format_index: Index of the format that the key is in; None for a key above
                 all formats.
         """
@@ -64,7 +66,7 @@ class TaskFile:
 def value_at(values: Mapping[str, Any], path: str) -> Any:
     """Return the value of a field, a nested field, or a field of each list element.
 
-    A nested field is written "choices.text". Raises `FieldError`.
+    A nested field is written "choices.text". Raises `FieldError` if it is missing.
     """
     value: Any = values
     try:
@@ -109,7 +111,7 @@ def _sub(text: str, pattern: str, by: str) -> str:
 
 
 def bounded(n: int) -> int:
-    """Return a number of characters that a field gets.
+    """Return `n`, the number of characters that a field gets.
 
     Raises `FieldError` if it is more than a field may have.
     """
@@ -160,14 +162,14 @@ _TYPES = (("of", str, "a text"), ("text", str, "a text"), ("join", list, "a list
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """How one field is made.
+    """The computation of one field of a record.
 
     Attributes:
-        field: The field that is made.
-        of: The field it is made of (default: `field`).
-        text: A template to make it of instead.
+        field: The field that is computed.
+        of: The field from which it is computed; "" means `field` itself.
+        text: A template to compute it from instead, or None.
         join: Fields whose lists are concatenated instead, each text once.
-        steps: Applied in order, to each text of a list.
+        steps: The steps, applied in order; to each text if the value is a list.
     """
 
     field: str
@@ -178,9 +180,10 @@ class Preparation:
 
     @staticmethod
     def of_table(file: TaskFile, where: str, format_index: int, table: Any) -> Preparation:
-        """Read a table of a task's file, from the format of this index.
+        """Return the preparation that a table in a task's file describes.
 
-        Raises `InputFileError` that says what is wrong.
+        `format_index` is the index of the format that contains the table, and `where`
+        names the table in errors. Raises `InputFileError` if the table is invalid.
         """
         if not isinstance(table, dict) or not isinstance(table.get("field"), str) or not table["field"]:
             raise file.error(f"{where}: expected a table with a `field`", "prepare", format_index)
@@ -202,7 +205,10 @@ class Preparation:
         return Preparation(table["field"], table.get("of", ""), table.get("text"), join, steps)
 
     def joined(self, values: Mapping[str, Any]) -> list[Any]:
-        """Return the concatenated lists of the fields `join`. Raises `FieldError`."""
+        """Return the concatenated lists of the fields `join`, each text once.
+
+        Raises `FieldError` if one is missing or no list.
+        """
         texts: list[Any] = []
         for name in self.join:
             part = value_at(values, name)
@@ -220,7 +226,7 @@ class Preparation:
         return self._apply(value, 0)[0] if self.steps else value
 
     def _apply(self, value: Any, n_before: int) -> tuple[Any, int]:
-        """Return the value, and how much its texts and those before it have grown."""
+        """Return the value after its steps, and the growth of its texts so far."""
         if isinstance(value, list | tuple):
             results = []
             for one in value:
@@ -270,7 +276,7 @@ def _check_pattern(pattern: str) -> None:
 def _written_out(pattern: str) -> int:
     """Return the length of a regular expression with its counted repeats expanded.
 
-    It is at least as long as what `regex` makes of it.
+    The compiled pattern of `regex` is not longer than that.
     """
     # Of the open groups, and of the part that a count would repeat.
     sizes, at, last = [0], 0, 0

@@ -1,4 +1,4 @@
-"""Writes files that the caller names, and turns system errors into our errors."""
+"""Writes files that the caller names, and turns system errors into `OptionError`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOLDER_REFUSES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Raise system errors about a folder as `OptionError`.
+    """Turn system errors of the block, about a folder, into `OptionError`.
 
     Examples are a full disk, no permission, a folder that has disappeared, and a name
     that no folder can have.
@@ -38,8 +38,8 @@ def write_file(path: Path, text: str) -> None:
 
     A plain file is replaced as by `write_whole`, or written to in place if its folder
     does not allow that; links to it are followed. Anything else, such as a FIFO or a
-    terminal, is written to. So is the file that standard output or error goes to
-    (`/dev/stdout`), which keeps what it already holds. Raises `OSError`.
+    terminal, is written to. To the file that standard output or error goes to
+    (`/dev/stdout`), the text is appended. Raises `OSError`.
     """
     try:
         status = path.stat()
@@ -60,7 +60,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def _is_standard(status: os.stat_result) -> bool:
-    """Return whether standard output or error is this file."""
+    """Return whether standard output or standard error goes to this file."""
     for number in (1, 2):
         with suppress(OSError):
             if os.path.samestat(status, os.fstat(number)):

@@ -1,4 +1,4 @@
-"""What a benchmark asks of a model, and what was measured, as plain frozen records."""
+"""Frozen records of the items of a benchmark, and of their log-likelihoods."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One question of a benchmark, as text.
+    """A question of a benchmark, as text.
 
     Attributes:
         context: Text before every choice, without shots and description. With "", only
             the model's first token precedes a choice (whole sentences).
         choices: The alternatives as they are written after the delimiter.
-        gold: Indices of the right choices; empty only for a text that is merely
-            measured.
-        contexts: A context for each choice, where these differ (WinoGrande: the
-            sentence up to and including the option, while the choices are all the same
-            rest); None means `context`.
+        gold: Indices of the right choices; empty only for a text without alternatives.
+        contexts: A context for each choice, if these differ; None means `context` for
+            all. (WinoGrande: the sentence up to and including the option, where all
+            choices are the same rest of it.)
         shared: Text before the context with which many items begin (description and
             shots). It is evaluated once.
         delimiter: Text between context and choice.
-        premise: The context that means "no question" in `pmi_dc`; None if the task has
-            none.
-        content_free: Contexts that say nothing, such as the question "N/A" in the
-            task's format (contextual calibration). `shared` precedes them too.
-        id: That of the record, or "<task>-<index>".
+        premise: The context without a question for the metric `pmi_dc`; None if the
+            task has none.
+        content_free: Contexts without content, such as the question "N/A" in the task's
+            format (contextual calibration). `shared` precedes them too.
+        id: Id of the item: that of the record, or "<task>-<index>".
         subset: Group that is reported separately (a subject, a paradigm), "" for none.
     """
 
@@ -41,29 +40,30 @@ class Item:
     subset: str = ""
 
     def context_of(self, choice: int) -> str:
-        """Return the text before a choice, without its delimiter."""
+        """Return the text before a choice, without the delimiter."""
         return self.shared + (self.context if self.contexts is None else self.contexts[choice])
 
     def continuation(self, choice: int) -> str:
-        """Return the text of a choice after its context, delimiter first."""
+        """Return the delimiter and the text of a choice."""
         return self.delimiter + self.choices[choice]
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceLoglikelihood:
-    """What was measured of one choice.
+    """The log-likelihoods of one choice, and its lengths.
 
-    All log-probabilities are natural, and sums over the choice's tokens.
+    All log-likelihoods are natural logarithms, summed over the choice's tokens.
 
     Attributes:
-        logp: After its context.
-        n_tokens: How many of its tokens count.
-        n_chars, n_bytes: Characters and UTF-8 bytes, without the delimiter.
+        logp: Log-likelihood after the choice's context.
+        n_tokens: Number of tokens that count.
+        n_chars, n_bytes: Number of characters and UTF-8 bytes, without the delimiter.
         is_greedy: Whether each of its tokens was the most probable one.
-        n_words: Its parts between stretches of white space.
-        logp_unconditional: After the model's first token alone; None if not requested.
-        logp_premise: After the premise; None if not requested.
-        logp_content_free: After each content-free context.
+        n_words: Number of parts between white space.
+        logp_unconditional: Log-likelihood after the model's first token alone; None if
+            not requested.
+        logp_premise: Log-likelihood after the premise; None if not requested.
+        logp_content_free: Log-likelihood after each content-free context.
     """
 
     logp: float
@@ -79,12 +79,12 @@ class ChoiceLoglikelihood:
 
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
-    """One item of a run.
+    """An item of a run with the log-likelihoods of its choices.
 
     Attributes:
         index: Position in the task's data, from 0.
-        choices: In the item's order; empty if `problem` is set.
-        unit: Number of the unit of work in which the item was measured.
+        choices: The choices in the item's order; empty if `problem` is set.
+        unit: Number of the unit in which the item was measured.
         problem: Why the item could not be measured ("too long: 531 tokens, room for
             512"), or None.
     """
@@ -101,14 +101,14 @@ class ItemRecord:
 
 @dataclass(frozen=True, slots=True)
 class BaselineNeeds:
-    """What to measure besides the log-probability after the context.
+    """The contexts, besides the item's own, after which choices are measured.
 
     See `metrics.baseline_needs`.
 
     Attributes:
-        unconditional: Without any context.
-        premise: After the premise.
-        content_free: After the content-free contexts.
+        unconditional: Whether to measure them without any context.
+        premise: Whether to measure them after the premise.
+        content_free: Whether to measure them after the content-free contexts.
     """
 
     unconditional: bool = False

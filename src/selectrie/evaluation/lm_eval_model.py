@@ -52,7 +52,7 @@ Request = tuple[Any, Tokens, Tokens]
 
 @register_model("selectrie")
 class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
-    """A model on selectrie, for the harness.
+    """A model class for lm-evaluation-harness, which runs a model with selectrie.
 
     `model_args` are those of `selectrie.load`, and the parameters below.
     """
@@ -69,20 +69,21 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         """Load a model.
 
         Args:
-            path: What `load` takes as a source except an open model: a GGUF file,
+            path: A source that `load` takes, except an open model: a GGUF file,
                 `hf:owner/repo/file.gguf`, or None for the embedded model.
-            max_length: How many tokens the model reads at once, at most what it holds.
+            max_length: Maximum number of tokens of a sequence; at most the model's
+                context.
             max_gen_toks: Maximum number of generated tokens if a task gives none.
-            add_bos_token: Whether BOS comes before texts (default: what the model
-                says).
+            add_bos_token: Whether BOS comes before texts. The default is the model's
+                own setting.
             options: Options of `load`: `backend`, `untrusted`, and those of the back
-                end (`n_ctx`, `n_threads`, `precision` …). Ignored are `batch_size` and
-                `max_batch_size`, since requests are batched by what they share, and a
-                `device` that is None or the one that the harness's command gives if the
-                caller names none.
+                end (`n_ctx`, `n_threads`, `precision` …). `batch_size` and
+                `max_batch_size` are ignored, since requests are batched by what they
+                share. So is a `device` that is None or the one that the harness's
+                command gives if the caller names none.
 
-        Raises `OptionError` for other names, also for a `device` that the back end does
-        not have, and what `load` raises.
+        Raises `OptionError` for other names and for a `device` that the back end does
+        not have, and the errors of `load`.
         """
         super().__init__()
         for name in ("batch_size", "max_batch_size"):
@@ -127,12 +128,12 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
     @property
     def max_length(self) -> int:
-        """Return how many tokens the model reads at once."""
+        """Return the maximum number of tokens of a sequence."""
         return self._max_length
 
     @property
     def tokenizer_name(self) -> str:
-        """Return a name of tokenizer and chat template for the request cache."""
+        """Return a name of the tokenizer and chat template for the harness's cache."""
         digest: str = self._engine.identity.tokenizer_digest
         return digest
 
@@ -140,7 +141,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         """Return the tokens of a text.
 
         BOS comes first if wanted and not written out. Control tokens are recognised
-        only in what a chat template wrote.
+        only in chats that the chat template rendered.
         """
         vocabulary = self.vocabulary
         ids, rest = vocabulary.encode_spans([(to_bytes(string, "text"), self._is_chat)])
@@ -151,9 +152,9 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return tokens
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Return a chat as text by the model's own template.
+        """Return a chat as text, rendered by the model's own template.
 
-        From then on, control tokens are recognised in requests.
+        After this call, control tokens are recognised in requests.
         """
         template = self.vocabulary.chat_template
         if template is None:
@@ -167,7 +168,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return written[: written.rindex(last) + len(last)]
 
     def chat_template(self, chat_template: bool | str = False) -> str:
-        """Return a name of the template, for the harness's results."""
+        """Return a name of the chat template, for the harness's results."""
         return self.tokenizer_name if chat_template else ""
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
@@ -186,7 +187,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
     ) -> list[tuple[float, bool]]:
         """Return log-likelihoods as the harness's `hf` model does.
 
-        What is too long loses its beginning, which is logged.
+        A sequence that is too long loses its first tokens, which is logged.
         """
         results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
         for texts, _context, rest in requests:
@@ -210,9 +211,9 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         return results
 
     def _cut(self, context: Tokens, rest: Tokens) -> tuple[Tokens, Tokens]:
-        """Return the last tokens of a pair that the model can read.
+        """Return the last tokens of a context and its continuation that fit the model.
 
-        At least one token precedes what counts.
+        At least one token of the context is kept.
         """
         if not rest:
             return context or [self.prefix_token_id], []
@@ -313,9 +314,9 @@ _device_is_named: ContextVar[bool] = ContextVar("device_is_named", default=False
 
 
 def _units(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterator[list[int]]:
-    """Yield indices of pairs that are measured together, cut at `UNIT_ROWS` rows.
+    """Yield indices of pairs that are evaluated together, in about `UNIT_ROWS` rows.
 
-    Pairs with a common beginning come side by side.
+    Pairs with a common prefix are neighbours.
     """
     order = sorted(range(len(pairs)), key=lambda i: (pairs[i][0], pairs[i][1]))
     unit: list[int] = []
@@ -337,7 +338,7 @@ def _n_common(one: Tokens, other: Tokens) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the harness's command with our model, unless `--model` names another one.
+    """Run the harness's command with this model class, unless `--model` names another.
 
     Ends the process as the harness does.
     """

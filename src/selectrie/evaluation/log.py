@@ -1,10 +1,10 @@
 """The log of a run: one line for each unit, on the disk before the next unit begins.
 
-A line holds what was measured, the digest of the plan it was measured for, and a digest
-of itself. A process may be killed at any byte. Lines up to the first one that is torn
-or damaged count; the rest is cut off and measured again. A whole line that does not
-belong to the plan is refused, because it comes from another run or from an editor. One
-process at a time holds a log.
+A line holds a unit's log-likelihoods, the digest of the run's plan, and a digest of the
+line itself. A process may be killed at any byte. Lines up to the first one that is
+incomplete or damaged count; the rest is cut off and measured again. A complete line
+that does not belong to the plan raises an error, because it comes from another run or
+from an editor. One process at a time holds a log.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _LONGEST_LINE = 64 << 20
 
 
 class TornLineError(Exception):
-    """A line whose digest does not match its body.
+    """Raised for a line whose digest does not match its body.
 
-    It is the end of a killed process, or the disk is damaged.
+    A process was killed while it wrote the line, or the disk is damaged.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """What was measured of a unit's sequences, in their order.
+    """A line of the log: the log-likelihoods of a unit's sequences, in their order.
 
     Attributes:
         plan: Digest of the plan that the unit belongs to.
@@ -57,7 +57,7 @@ class LogRecord:
 
     @staticmethod
     def of(plan: str, done: Done) -> LogRecord:
-        """Return the line of a unit that was measured."""
+        """Return the log line of a unit that was measured."""
         loglikelihoods = done.loglikelihoods
         return LogRecord(
             plan,
@@ -68,7 +68,7 @@ class LogRecord:
         )
 
     def to_json(self) -> str:
-        """Return the line without its end: digest and body.
+        """Return the line as text, without its line end: digest and body.
 
         Floats are written to the last bit, -inf as a text.
         """
@@ -85,10 +85,10 @@ class LogRecord:
 
     @staticmethod
     def from_json(text: str) -> LogRecord:
-        """Return the line that `to_json` wrote.
+        """Return the line from the text that `to_json` wrote.
 
-        Raises `TornLineError` if the digest is wrong, and `ValueError` for anything
-        else that no run writes.
+        Raises `TornLineError` if the digest is wrong, and `ValueError` for any other
+        text that no run writes.
         """
         start, end = text.find('"body":') + len('"body":'), len(text) - 1
         body = text[start:end]
@@ -104,9 +104,9 @@ class LogRecord:
         return line
 
     def measured(self, unit: WorkUnit) -> Done:
-        """Return the measured unit of this number.
+        """Return `unit` with the log-likelihoods of this line.
 
-        Raises `ValueError` if the line cannot be about it.
+        Raises `ValueError` if the line cannot belong to the unit.
         """
         sequences = unit.sequences
         for name, values in (("logp", self.logp), ("is_greedy", self.is_greedy)):
@@ -131,7 +131,7 @@ class LogRecord:
 def _line_of(own: dict[str, Any]) -> LogRecord:
     """Return the line of a parsed object.
 
-    Raises Python's errors for another object, and `ValueError`.
+    Raises `ValueError` or another of Python's errors if the object has another form.
     """
     logp = tuple(-math.inf if value == "-inf" else value for value in own["logp"])
     line = LogRecord(own["plan"], own["unit"], own["rows_evaluated"], logp, tuple(own["is_greedy"]))
@@ -178,9 +178,9 @@ class Log:
         self.check_held()
 
     def check_held(self) -> None:
-        """Raise `OptionError` if the locked file is no longer the one in the folder.
+        """Raise `OptionError` if the folder's log is no longer the file that is locked.
 
-        Another run may have begun there.
+        Another run may have begun in the folder.
         """
         try:
             is_there = os.path.samestat(os.fstat(self._file), self._path.lstat())
@@ -199,20 +199,21 @@ class Log:
         os.close(self._file)
 
     def is_empty(self) -> bool:
-        """Return whether nothing was ever logged."""
+        """Return whether the log has no bytes."""
         return os.fstat(self._file).st_size == 0
 
     def recover(self, plan: str, units: Sequence[WorkUnit]) -> dict[int, Done]:
-        """Return what was logged of these units, by number, and cut off the rest.
+        """Return the units that were logged, by number, and cut off incomplete lines.
 
-        The cut is after the last whole line.
+        The log is cut after the last complete line before the first damaged one.
 
         Args:
-            plan: The digest that lines of this run carry.
+            plan: The digest of the run's plan, which its lines carry.
+            units: The units of the run.
 
         Raises:
-            InputFileError: With the number of a whole line that is not of this plan, or
-                that repeats a unit. Nothing is cut off then.
+            InputFileError: With the number of a complete line that is not of this plan,
+                or that repeats a unit. Nothing is cut off then.
         """
         known = {unit.number: unit for unit in units}
         done: dict[int, Done] = {}
@@ -240,7 +241,7 @@ class Log:
         return InputFileError(str(self._path), f"not a line of this run: {reason}; {remedy}", line=line)
 
     def add(self, plan: str, done: Done) -> None:
-        """Append a line; it is on the disk when this returns."""
+        """Append the line of a unit; it is on the disk when this returns."""
         data = (LogRecord.of(plan, done).to_json() + "\n").encode()
         self.check_held()
         with writing(self._path.parent):
@@ -249,9 +250,9 @@ class Log:
             os.fsync(self._file)
 
     def _lines(self) -> Iterator[tuple[str, int]]:
-        """Yield lines up to the first one without an end or that is not text.
+        """Yield (line, offset after it) up to the first incomplete line.
 
-        Each comes with the offset of the byte after it.
+        A line that is not text counts as incomplete.
         """
         stop = 0
         with os.fdopen(os.dup(self._file), "rb") as file:
@@ -268,10 +269,10 @@ class Log:
 
 
 def _check_belongs(line: LogRecord, plan: str, known: dict[int, WorkUnit], line_of_unit: dict[int, int]) -> None:
-    """Raise `ValueError` for a line that does not belong.
+    """Raise `ValueError` for a line that does not belong to the log.
 
-    It is of another plan, of a unit that the plan does not have, or of a unit that an
-    earlier line has.
+    Such a line has another plan, a unit that the plan does not have, or the unit of an
+    earlier line.
     """
     if line.plan != plan:
         raise ValueError(f"its plan is {line.plan}, this run's is {plan}")

@@ -1,4 +1,4 @@
-"""Metrics of multiple choice and of text, computed from what was measured once.
+"""Metrics of multiple choice and of texts, computed from log-likelihoods.
 
 Each follows its published definition. Ties go to the first choice, as with
 `numpy.argmax` in lm-evaluation-harness.
@@ -28,19 +28,19 @@ HARNESS = "lm-evaluation-harness, api/task.py and api/metrics.py"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of a task.
+    """A metric: how one figure of a task is computed.
 
     Attributes:
-        name: Its name.
+        name: Name of the metric.
         what: A description in one sentence.
         source: Who defined it.
         of_items: Maps records to float64[n], one number for each item.
-        value: Makes the figure from these numbers and a weight for each.
+        value: Computes the figure from these numbers and a weight for each.
         is_proportion: Whether the numbers are 0 or 1.
         higher_is_better: Whether a larger figure is better.
         needs: What must be measured besides the log-probability after the context:
             "unconditional", "premise", "content_free".
-        has_chance: Whether random guessing has a figure.
+        has_chance: Whether the figure of random guessing is defined.
         length: The field of the right choice that is the weight ("n_words" …); "" for a
             weight of 1.
     """
@@ -64,13 +64,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure over n items.
+    """The figure of a metric over n items, with its uncertainty.
 
     Attributes:
         value: The figure.
         stderr: Its standard error.
         low, high: 95 % interval: Wilson's for proportions, else bootstrap percentiles.
-        chance: What random guessing gives, None if that has no figure.
+        chance: The figure of random guessing, None if it is not defined.
     """
 
     value: float
@@ -80,12 +80,12 @@ class Estimate:
     chance: float | None = None
 
     def to_dict(self) -> Any:
-        """Return the figure JSON-ready; numbers that are not finite become None."""
+        """Return the figure ready for JSON; numbers that are not finite become None."""
         return finite_or_none(asdict(self))
 
 
 def estimate(metric: Metric, records: Records) -> Estimate:
-    """Return the figure of a metric over records without problems; NaN for none."""
+    """Return the figure of a metric over records without a `problem`; NaN if none."""
     values = metric.of_items(records)
     if not len(values):
         return Estimate(math.nan, math.nan, math.nan, math.nan)
@@ -113,7 +113,7 @@ def _mean(values: FloatArray, _: FloatArray) -> float:
 
 
 def _chance(records: Records) -> float | None:
-    """Return the mean share of right choices, None if some item has one choice."""
+    """Return the mean share of right choices, None if some item has only one choice."""
     if any(len(record.choices) < 2 for record in records):
         return None
     return float(np.mean([len(record.gold) / len(record.choices) for record in records]))
@@ -146,7 +146,7 @@ Score = Callable[[ItemRecord], FloatArray]
 def _hits(score: Score) -> Callable[[Records], FloatArray]:
     """Return a function that gives 1 if the first best choice is right, else 0.
 
-    A single choice is right if it is what greedy decoding gives.
+    A single choice is right if greedy decoding gives it.
     """
 
     def of_items(records: Records) -> FloatArray:
@@ -167,7 +167,7 @@ def predicted(record: ItemRecord) -> int:
 
 
 def margin(record: ItemRecord) -> float:
-    """Return the nats between the two most probable of an item's choices."""
+    """Return the nats between an item's two most probable choices."""
     low, high = np.sort(_column(record, "logp"))[-2:]
     return float(high - low) if high > -np.inf else 0.0
 
@@ -346,7 +346,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
 
 
 def named(names: Iterable[str]) -> tuple[Metric, ...]:
-    """Return metrics by name, each once. Raises `OptionError` for an unknown name."""
+    """Return the metrics of these names, each once; raise `OptionError` if unknown."""
     result = []
     for name in dict.fromkeys(names):
         metric = METRICS.get(name)
@@ -360,6 +360,6 @@ def named(names: Iterable[str]) -> tuple[Metric, ...]:
 
 
 def baseline_needs(metrics: Iterable[Metric]) -> BaselineNeeds:
-    """Return what must be measured for these metrics."""
+    """Return the further contexts after which these metrics need choices measured."""
     needs = frozenset().union(*(metric.needs for metric in metrics))
     return BaselineNeeds(**{name: name in needs for name in ("unconditional", "premise", "content_free")})

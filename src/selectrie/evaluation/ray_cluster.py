@@ -1,8 +1,8 @@
 """Measures units of an evaluation on a Ray cluster (extra `ray`).
 
-Each actor has a model and measures a unit at a time; units of a dead actor are measured
-again. An actor's results have the same bits as those of a single machine of that type,
-and results are written in one order, so the files are the same.
+Each actor has a model and measures one unit at a time; a unit whose actor died is
+measured again. An actor's results have the same bits as those of a single machine of
+that type, and results are written in a fixed order, so the files are the same.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _START_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where and how units are measured.
+    """The Ray cluster on which units are measured, and the model of its actors.
 
     Attributes:
-        source, options: What each actor loads (`selectrie.load`). A file must be at the
-            same path everywhere.
-        address: Address of a Ray cluster. None means one on this machine, made for the
-            run and ended with it.
-        n_actors: How many models run at once. None means as many as the cluster has
-            room for.
-        cpus: How many CPUs each takes.
-        retries: How often a unit whose actor died is tried again.
+        source, options: Arguments of `selectrie.load` for each actor. A file must be at
+            the same path on all machines.
+        address: Address of a Ray cluster. None means a cluster on this machine, made
+            for the run and ended with it.
+        n_actors: Number of models that run at once. None means as many as the cluster
+            has room for.
+        cpus: Number of CPUs of each actor.
+        retries: Number of times that a unit whose actor died is tried again.
     """
 
     source: str | None = None
@@ -66,11 +66,11 @@ class Worker:
         self._scorer: LoglikelihoodScorer = self._engine.loglikelihood_scorer(longest)
 
     def signature(self) -> dict[str, object]:
-        """Return what its log-probabilities depend on."""
+        """Return the facts that the model's log-probabilities depend on."""
         return signature_of(self._engine)
 
     def measure(self, sequences: Sequences) -> LogLikelihoods:
-        """Measure one unit."""
+        """Return the log-likelihoods of one unit."""
         return self._scorer.loglikelihoods(sequences)
 
 
@@ -79,12 +79,13 @@ def measure_on(
 ) -> Measure:
     """Return a function that measures units for `runner.run` on a cluster's actors.
 
-    Units come in the order in which they finish.
+    The function yields units in the order in which they finish.
 
     Args:
-        signature: That of the engine that planned the run. An actor of another model,
-            build or processor type is refused, because its log-probabilities would have
-            other bits.
+        cluster: The cluster.
+        signature: `signature_of` the engine that planned the run. An actor of another
+            model, build or processor type raises an error, because its
+            log-probabilities would have other bits.
         on_actor: Called with each actor when it is made.
     """
 
@@ -139,7 +140,7 @@ def _check_answers(address: str | None) -> None:
 
 
 class _Crew:
-    """The actors of a run, and what each is doing."""
+    """The actors of a run, and the unit that each one measures."""
 
     def __init__(
         self,
@@ -188,10 +189,9 @@ class _Crew:
                 busy[actor.measure.remote(unit.sequences)] = (actor, unit)
 
     def _size(self) -> int:
-        """Return how many actors run at once.
+        """Return the number of actors that run at once.
 
-        Raises `OptionError` if the cluster has no room for the requested number, which
-        would never start.
+        Raises `OptionError` if the cluster has no room for the requested number.
         """
         room = int(self._ray.cluster_resources().get("CPU", 0)) // self._cluster.cpus
         if room < (self._cluster.n_actors or 1):
@@ -200,7 +200,7 @@ class _Crew:
         return self._cluster.n_actors or room
 
     def _hire(self) -> Any:
-        """Return a new actor, once it is known to give the bits of this machine."""
+        """Return a new actor, after checking that its signature is that of the run."""
         worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(Worker)
         actor = worker.remote(self._cluster.source, dict(self._cluster.options), self._longest)
         self._actors.append(actor)

@@ -1,6 +1,6 @@
 """Reads data files of benchmarks strictly: JSON Lines, JSON, CSV and Parquet.
 
-Every mistake is reported with file and line.
+Every error has the file and the line.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MAX_WHOLE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a file.
+    """A record of a data file.
 
     Attributes:
-        number: Its line, from 1, or its number in a file without lines.
-        fields: Its fields by name.
+        number: Line of the record, from 1, or its number in a file without lines.
+        fields: The fields by name.
     """
 
     number: int
@@ -43,7 +43,9 @@ class Data:
     """A data file that was read.
 
     Attributes:
-        digest: blake2b of its bytes.
+        path: Path of the file.
+        records: The records.
+        digest: blake2b digest of the file's bytes.
     """
 
     path: Path
@@ -59,8 +61,9 @@ def read_data(path: Path) -> Data:
 
     Raises:
         InputFileError: With file and line, if the file cannot be read, is empty, is not
-            UTF-8 or is torn, or if it has a duplicate key, an invalid number, half a
-            character, a row of another width, or a field beyond `csv.field_size_limit`.
+            UTF-8 or ends too early, or if it has a duplicate key, an invalid number, a
+            lone surrogate, a row of another width, or a field beyond
+            `csv.field_size_limit`.
         MissingExtraError: For Parquet without pyarrow.
     """
     reader = _READERS.get(path.suffix.lower())
@@ -110,9 +113,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def decoded(path: Path | str, data: bytes, line: int) -> str:
-    """Return UTF-8 text that begins in this line of a file, without a byte order mark.
+    """Return UTF-8 data as text without a byte order mark.
 
-    Raises `InputFileError`.
+    Raises `InputFileError` for invalid data; `line` is the line at which it begins.
     """
     try:
         return data.decode("utf-8-sig" if line == 1 else "utf-8")
@@ -140,7 +143,7 @@ def _parsed(path: Path, text: str, line: int | None) -> Any:
     """Parse a text as JSON.
 
     Args:
-        line: Number of a text that is one line; None for a text of several lines.
+        line: Number of the line, if the text is one; None for a text of several lines.
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)

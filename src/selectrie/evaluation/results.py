@@ -1,4 +1,4 @@
-"""What an evaluation found, as plain data.
+"""The results of an evaluation, as plain data.
 
 Each task and its subsets have figures, and the records from which they are computed.
 """
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of some items.
+    """The figures of a group of items.
 
     Attributes:
-        n: How many items were measured.
-        n_failed: How many items could not be measured.
+        n: Number of items that were measured.
+        n_failed: Number of items that could not be measured.
         metrics: The figures by metric, in the order requested.
     """
 
@@ -52,7 +52,7 @@ class Figures:
         return Figures(len(good), len(records) - len(good), {m.name: metrics.estimate(m, good) for m in metric_list})
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures JSON-ready."""
+        """Return the figures ready for JSON."""
         shown = {name: figure.to_dict() for name, figure in self.metrics.items()}
         return {"n": self.n, "n_failed": self.n_failed, "metrics": shown}
 
@@ -62,12 +62,13 @@ class TaskResult:
     """The result of one task.
 
     Attributes:
-        task, version, n_shots: Which task, and how many examples before each question.
+        task, version, n_shots: Name and version of the task, and number of examples
+            before each question.
         figures: The figures of all items.
         subsets: The figures of each subset, by name, if there are several.
-        calibration: How often the choice is right, by its probability in its set.
+        calibration: Share of right predictions, by the predicted choice's probability.
         ece: Expected calibration error, NaN if items have one choice.
-        records: In input order.
+        records: The records of its items, in input order.
     """
 
     task: str
@@ -126,7 +127,7 @@ class TaskResult:
         return np.array(margins, dtype=np.float64)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the result JSON-ready, without the records."""
+        """Return the result ready for JSON, without the records."""
         return {
             "task": self.task,
             "version": self.version,
@@ -148,10 +149,12 @@ class Evaluation:
     """The results of all tasks of a run.
 
     Attributes:
-        rows_evaluated: Rows the model computed.
-        rows_naive: Rows of evaluating every context and choice alone.
-        signature: What the log-probabilities depend on: model, tokenizer, back end,
-            build, processor, precision, version.
+        tasks: The result of each task.
+        rows_evaluated: Number of rows that the model computed.
+        rows_naive: Number of rows that evaluating every context and choice alone would
+            take.
+        signature: The facts that log-probabilities depend on: model, tokenizer, back
+            end, build, processor, precision, version.
     """
 
     tasks: tuple[TaskResult, ...]
@@ -160,7 +163,7 @@ class Evaluation:
     signature: Mapping[str, object]
 
     def __getitem__(self, task: str) -> TaskResult:
-        """Return a task's result by name. `KeyError` for a task that was not run."""
+        """Return the result of a task; raises `KeyError` if it was not run."""
         for result in self.tasks:
             if result.task == task:
                 return result
@@ -189,7 +192,7 @@ class Evaluation:
         return table(heads, lines, f"{self.rows_evaluated} rows evaluated of {self.rows_naive} one by one")
 
     def to_dict(self) -> dict[str, object]:
-        """Return the evaluation JSON-ready, with `format` and kind "evaluation".
+        """Return the evaluation ready for JSON, with `format` and kind "evaluation".
 
         The records are left out; `items.jsonl` of a run has them.
         """
@@ -203,7 +206,7 @@ class Evaluation:
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table with one line for each item.
+        """Return a data frame with one line for each item.
 
         The columns are task, index, id, subset, problem, gold, predicted, logp, and one
         for each metric.
@@ -238,7 +241,7 @@ def _lines(task: TaskResult) -> list[dict[str, object]]:
 
 
 def record_to_json(record: ItemRecord) -> str:
-    """Return one line of JSON without a line end.
+    """Return a record as one line of JSON, without a line end.
 
     Floats are written to the last bit (`repr`); -inf is the text "-inf".
     """

@@ -1,7 +1,8 @@
-"""The folder of a run: how it begins, and whether another run is the same.
+"""The folder of a run, and the check whether a resumed run is the same one.
 
-`run.json` holds configuration, plan, model and environment. The process that holds the
-log's lock writes it once, so that it and the log's lines always belong to one run.
+`run.json` in the folder holds configuration, plan, model and environment. The process
+that holds the log's lock writes it once, so that it and the log's lines always belong
+to one run.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def describe(
     configuration: Mapping[str, object],
     model: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Return what `run.json` says of a run that begins now."""
+    """Return the content of `run.json` for a run that begins now."""
     return {
         "format": RUN_FORMAT,
         "kind": "run",
@@ -81,7 +82,7 @@ def describe(
 
 
 def _digest(units: Iterable[WorkUnit]) -> str:
-    """Return a digest of all that is measured, and of what it is measured for."""
+    """Return a digest of the units: their sequences, and the items they belong to."""
     digest = blake2b(digest_size=16)
     for unit in units:
         for array in (unit.sequences.tokens, unit.sequences.offsets, unit.sequences.first_scored):
@@ -94,11 +95,11 @@ def _digest(units: Iterable[WorkUnit]) -> str:
 
 
 def plan_of(run_json: Mapping[str, Any]) -> str:
-    """Return the digest that lines of a run carry.
+    """Return the digest of a run's plan, which its log lines carry.
 
-    It covers the run's units and the signature it began with, so that runs of other
-    data, tokens or models never share a line. Metrics are not included, since they are
-    computed from what was measured.
+    It covers the run's units and the signature with which it began, so that runs of
+    other data, tokens or models never share a line. Metrics are not included, since
+    they are computed from the log-likelihoods afterwards.
     """
     text = json.dumps([run_json["plan"], run_json["signature"]], sort_keys=True)
     return blake2b(text.encode(), digest_size=16).hexdigest()
@@ -123,16 +124,19 @@ def environment(backend: str) -> dict[str, object]:
 
 
 def open_log(out: Path) -> Log:
-    """Create the folder if there is none, and lock its log. Raises `OptionError`."""
+    """Create the folder if there is none, and return its log, locked.
+
+    Raises `OptionError` if another process holds the log or the folder cannot be used.
+    """
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     return Log(out / LOG)
 
 
 def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any]:
-    """Write `run.json`, or check that it is that of this run, and return its content.
+    """Write `run.json`, or check that it is of the same run, and return its content.
 
-    The caller holds the log. Raises `OptionError` as `check_same` does, and for a log
+    The caller must hold `log`. Raises `OptionError` as `check_same` does, and for a log
     that has lines but no `run.json`.
     """
     run_json = check_same(out, described, other_machine=other_machine)
@@ -150,10 +154,10 @@ def begin(out: Path, log: Log, described: dict[str, Any], *, other_machine: bool
 
 
 def check_folder(out: Path, configuration: Mapping[str, object], tasks: Sequence[TaskItems] = ()) -> None:
-    """Check what can be checked of a folder without the model.
+    """Check, without the model, whether a run can use or resume a folder.
 
-    Raises `OptionError` if the folder holds something else, a run of another
-    configuration, or one that has not measured what metrics of these tasks need.
+    Raises `OptionError` if the folder holds other files, a run of another
+    configuration, or a run that has not measured enough for the metrics of these tasks.
     """
     run_json = _resumable_or_none(out)
     if run_json is None:
@@ -175,8 +179,8 @@ def with_original_metrics(
 ) -> tuple[tuple[TaskItems, ...], dict[str, object]]:
     """Return tasks and configuration with the metrics that the folder's run began with.
 
-    A run is what it measures; other metrics are another view of that. If no run has
-    begun, both are returned unchanged.
+    A run may be resumed with other metrics, because metrics are computed afterwards;
+    its files keep the original ones. If no run has begun, both are returned unchanged.
     """
     run_json = _resumable_or_none(out)
     if run_json is None:
@@ -198,8 +202,8 @@ def _with_metrics_of(out: Path, run_json: Mapping[str, Any], tasks: Sequence[Tas
 def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> dict[str, Any] | None:
     """Return the `run.json` of a folder, None if no run has begun in it.
 
-    Raises `OptionError` if the folder holds something else, or another run.
-    Configuration is compared first, then the model, then what the two make of the data.
+    Raises `OptionError` if the folder holds other files, or another run. Configuration
+    is compared first, then the model, then the units planned from both.
     """
     run_json = _resumable_or_none(out)
     if run_json is None:
@@ -216,9 +220,10 @@ def check_same(out: Path, described: dict[str, Any], *, other_machine: bool) -> 
 
 
 def _resumable_or_none(out: Path) -> dict[str, Any] | None:
-    """Return the `run.json` of a run that can go on, None if none has begun.
+    """Return the `run.json` of a run that can be resumed, None if no run has begun.
 
-    None has begun if there is no folder, or only a log and what killed processes left.
+    No run has begun if there is no folder, or if it holds only a log and temporary
+    files of killed processes.
     """
     try:
         with writing(out):
@@ -242,7 +247,7 @@ def _no_new_folder(out: Path, reason: str) -> OptionError:
 
 
 def read_resumable(out: Path) -> dict[str, Any]:
-    """Return the `run.json` of a run that can go on.
+    """Return the `run.json` of a run that can be resumed.
 
     Raises `InputFileError` if the folder holds no run, or one of an earlier format.
     """

@@ -1,11 +1,11 @@
 """Runs that survive a crash.
 
-A folder says what is run, has a log of finished units, and gets the results once all
-units are finished. `run.json` says what is run (`run_folder`), `log.jsonl` has a line
-for each finished unit (`log`), `items.jsonl` a record for each item in the order of the
-data, and `summary.json` the figures. The last two depend only on plan and log, so a run
-that was killed and resumed ends with the same bytes on the same type of processor and
-build.
+A run has a folder with its description, a log of finished units and, once all units are
+finished, the results. `run.json` describes the run (`run_folder`), `log.jsonl` has a
+line for each finished unit (`log`), `items.jsonl` a record for each item in the order
+of the data, and `summary.json` the figures. The last two depend only on plan and log,
+so a run that was killed and resumed ends with the same bytes on the same type of
+processor and build.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class RunOptions:
     """Options of a run.
 
     Attributes:
-        configuration: What the caller needs to make the same tasks again, JSON-ready.
-            It is kept and compared.
-        model: What the caller needs to load the model again. It is kept but not
+        configuration: Data, ready for JSON, from which the caller can make the same
+            tasks again. It is stored, and compared when a run is resumed.
+        model: Data from which the caller can load the model again. It is stored but not
             compared, because the signature is.
-        other_machine: Go on although processor or build differ from those on which the
-            run began.
+        other_machine: Whether to resume although processor or build differ from those
+            on which the run began.
         on_progress: Called after each unit.
     """
 
@@ -72,22 +72,25 @@ def run(
     *,
     measure: Measure | None = None,
 ) -> Evaluation:
-    """Measure what a folder's log does not have yet, and write the results.
+    """Measure the units that a folder's log does not have yet, and write the results.
 
-    The run's metrics may differ from those it began with: they are computed from what
-    the run measures, and its files keep the original ones. Ctrl-C and errors leave a
-    folder that can be resumed.
+    The metrics may differ from those with which the run began: they are computed from
+    the same log-likelihoods, and the run's files keep the original ones. Ctrl-C and
+    errors leave a folder that can be resumed.
 
     Args:
+        llm: The engine.
+        tasks: The tasks, with their items and metrics.
         out: A new or empty folder, or that of a run of the same tasks, data, model and
             options, which is resumed.
-        measure: Measures units, in any order (default: this engine, one after the
-            other).
+        options: Options of the run.
+        measure: Computes the log-likelihoods of units, and yields them in any order.
+            None means that `llm` does this, one unit after the other.
 
     Raises:
-        OptionError: Before anything is written, if the folder holds something else or
-            another run (with what differs), or if a metric needs what its run does not
-            measure.
+        OptionError: Before anything is written, if the folder holds other files or
+            another run (the error names the difference), or if a metric needs
+            log-likelihoods that the run does not measure.
     """
     check(tasks)
     own, configuration = with_original_metrics(out, tasks, options.configuration)
@@ -124,9 +127,9 @@ def _write_results(out: Path, evaluation: Evaluation) -> None:
 
 
 def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the configuration and model that a run began with.
+    """Return the configuration and the model with which a run began.
 
-    Raises `InputFileError` if the folder holds no run that can go on.
+    Raises `InputFileError` if the folder holds no run that can be resumed.
     """
     described = read_resumable(out)
     return described["configuration"], described["model"]
@@ -136,12 +139,14 @@ def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
     """Return the results of a finished run.
 
     Args:
-        metrics: Names; empty for those the run began with.
+        out: The folder of the run.
+        metrics: Names of metrics; empty for those with which the run began.
 
     Raises:
         InputFileError: If there are no results, or if they are not those of the run
             that began the folder.
-        OptionError: For a metric that cannot be computed from what was measured.
+        OptionError: For a metric that cannot be computed from the run's
+            log-likelihoods.
     """
     named(metrics)
     described = read_described(out)
@@ -161,7 +166,7 @@ def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
 
 
 def _rows(path: Path, described: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the rows evaluated, and one by one, from a summary.
+    """Return `rows_evaluated` and `rows_naive` from a summary.
 
     Raises `InputFileError` if the summary is of another run.
     """
@@ -182,7 +187,7 @@ _OTHER_RUN = (
 
 
 def _summarised(of: Mapping[str, Any]) -> dict[str, object]:
-    """Return what the beginning of a run and its summary both say."""
+    """Return the fields that `run.json` and a summary of the same run must share."""
     tasks = [[task["task"], task["version"], task["shots"], list(task["metrics"])] for task in of["tasks"]]
     return {**of["signature"], "tasks": tasks}
 

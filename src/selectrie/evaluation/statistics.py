@@ -1,6 +1,6 @@
-"""How far a figure over n items can be trusted.
+"""Statistics of figures over n items, in plain numpy.
 
-The module has standard errors, intervals, paired tests and calibration, in plain numpy.
+The module computes standard errors, intervals, paired tests and calibration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Interval:
 
 
 def finite_or_none(value: Any) -> Any:
-    """Return a value JSON-ready: None for numbers that are not finite, also inside."""
+    """Return a value ready for JSON, with None for numbers that are not finite.
+
+    Lists and mappings are converted too.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -84,10 +87,10 @@ def bootstrap(
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the two-sided exact p-value that two classifiers err alike.
+    """Return the two-sided exact p-value for equal error rates of two classifiers.
 
-    It is computed from the items that only one of them gets right (McNemar 1947), as
-    the binomial tail at 1/2, doubled. 1 if they never differ.
+    It is computed from the numbers of items that only one of them gets right (McNemar
+    1947), as the binomial tail at 1/2, doubled. It is 1 if both numbers are 0.
     """
     n = only_first + only_second
     if n == 0:
@@ -102,8 +105,8 @@ class CalibrationBin:
     """Items whose confidence lies in (low, high].
 
     Attributes:
-        n: How many items.
-        confidence, accuracy: Their means, NaN if there are none.
+        n: Number of items.
+        confidence, accuracy: Their mean confidence and accuracy, NaN if there are none.
     """
 
     low: float
@@ -114,11 +117,12 @@ class CalibrationBin:
 
 
 def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10) -> tuple[CalibrationBin, ...]:
-    """Return equal bins of confidence from 0 to 1 (Guo et al. 2017).
+    """Return calibration in bins of equal width from 0 to 1 (Guo et al. 2017).
 
     Args:
-        confidence: float64[n], probability of what was chosen.
-        right: bool[n], whether that is right.
+        confidence: float64[n], probability of each item's predicted choice.
+        right: bool[n], whether that choice is right.
+        n_bins: Number of bins.
     """
     if n_bins < 1:
         raise OptionError("n_bins", n_bins, "at least 1")
@@ -133,7 +137,7 @@ def calibration_table(confidence: FloatArray, right: BoolArray, n_bins: int = 10
 
 
 def expected_calibration_error(table: tuple[CalibrationBin, ...]) -> float:
-    """Return the mean distance of accuracy from confidence over bins.
+    """Return the mean distance between accuracy and confidence over bins.
 
     Bins are weighted by their items. NaN if there are none.
     """

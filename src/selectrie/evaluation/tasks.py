@@ -1,8 +1,8 @@
-"""Tasks as data: how a record becomes a question.
+"""Tasks as data, which describe how a record becomes a question.
 
 A task is a TOML file, and nothing in it is executed. Its texts are templates without
 slots over the fields of a record (`<<question>>`). If a text needs more than that,
-`prepare` makes fields from fields by a few named steps.
+`prepare` computes fields from other fields by a few named steps.
 """
 
 from __future__ import annotations
@@ -43,24 +43,25 @@ GOLDS = ("place", "number", "label", "text", "flags")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How records of one shape become items.
+    """Describes how records with the same fields become items.
 
     A task may have several formats; the first one whose `needs` a record has is used.
 
     Attributes:
         needs: Fields that a record must have ("choices.text" is a field in a field).
-        prepare: Fields made from fields, in order.
+        prepare: Fields that are computed from other fields, in order.
         context: Text before every choice.
         contexts: Instead of `context`, one text for each choice.
         choices: A field with a list (or a text, for a single choice), or texts.
-        gold: Field that says which choices are right; "" if it is the first one.
+        gold: Field that names the right choices; "" if the first choice is right.
         gold_as: "place" (from 0), "number" (from 1), "label" (one of `labels`), "text"
             (the choice itself) or "flags" (a list, 1 where right).
         labels: A field, or texts.
         subset: Text that names the group of an item.
         id: Field with the item's id.
-        content_free: Fields, each with the texts that replace it to ask nothing: the
-            first texts of all fields together, then the second ones, and so on.
+        content_free: Fields, each with texts that replace it in content-free contexts.
+            One context has the first text of all fields, another the second ones, and
+            so on.
     """
 
     needs: tuple[str, ...] = ()
@@ -78,24 +79,24 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A benchmark's rules.
+    """The rules of a benchmark.
 
     Attributes:
         name, version: The task's name and version.
-        kind: "multiple_choice", "continuation" (one text after a context: would the
-            model say it?) or "rolling" (a text of any length).
-        source: Where format and figures come from.
-        formats: How records become items.
+        kind: "multiple_choice", "continuation" (one text after a context) or "rolling"
+            (a text of any length).
+        source: Source of the format and of the metrics.
+        formats: Descriptions of how records become items.
         metrics: Names of metrics.
-        description: Text before everything, a template.
+        description: Text before examples and question, a template.
         delimiter: Text between context and choice.
-        answer_delimiter: The same in examples, if it differs.
+        answer_delimiter: The delimiter in examples, if it differs; else None.
         shot_delimiter: Text after each example.
         shots_by: Field that an example has in common with its question.
-        premise: Context that means "no question", a template.
-        unit_rows: Rows of a unit of work.
-        files: What the names of its data files may begin with, besides the task's name.
-        digest, text: Digest and text of the file.
+        premise: Context without a question, a template; None if the task has none.
+        unit_rows: Approximate number of rows of a unit.
+        files: Beginnings of the names of its data files, besides the task's name.
+        digest, text: Digest and text of the task's file.
     """
 
     name: str
@@ -136,7 +137,10 @@ def shipped() -> tuple[str, ...]:
 
 
 def load_task(name: str) -> Task:
-    """Return a shipped task, or one from a TOML file. Raises `InputFileError`."""
+    """Return a task by the name of a shipped one or the path of a TOML file.
+
+    Raises `InputFileError` if there is none or the file is invalid.
+    """
     if name in shipped():
         return _shipped(name)
     if not name.endswith(".toml") or "\0" in name:
@@ -182,9 +186,10 @@ def parse_task(text: str, name: str) -> Task:
 
 
 def _check_keys(text: str, name: str) -> None:
-    """Refuse keys of very many parts.
+    """Raise `InputFileError` for keys of very many parts.
 
-    The time and memory that `tomllib` takes grow with the square of that number.
+    The time and memory that `tomllib` takes grow with the square of the number of
+    parts.
     """
     bare = _STRINGS.sub(lambda result: "k" + "\n" * result[0].count("\n"), text)
     for number, line in enumerate(bare.split("\n"), start=1):
@@ -193,7 +198,7 @@ def _check_keys(text: str, name: str) -> None:
 
 
 def _check_task(file: TaskFile, task: Task) -> None:
-    """Raise `InputFileError` for meaningless values of the right type."""
+    """Raise `InputFileError` for values that have the right type but no meaning."""
     if task.kind not in KINDS:
         raise file.error(f"kind = {task.kind!r}; expected one of {', '.join(KINDS)}", "kind")
     for key in ("version", "unit_rows"):
@@ -210,10 +215,10 @@ def _check_task(file: TaskFile, task: Task) -> None:
 
 
 def _check_templates(file: TaskFile, task: Task) -> None:
-    """Raise `InputFileError` for a bad template.
+    """Raise `InputFileError` for an invalid template.
 
-    A template is bad if it cannot be read, if it has slots, or if its context lacks a
-    field of `content_free`.
+    A template is invalid if it cannot be parsed, if it has slots, or if it is a context
+    that lacks a field of `content_free`.
     """
     for key, index, text in _templates(task):
         try:
@@ -283,7 +288,7 @@ def _content_free(file: TaskFile, where: str, index: int, table: Any) -> Mapping
 def _checked(
     file: TaskFile, kind: type, table: Mapping[str, Any], leave: tuple[str, ...], index: int | None = None
 ) -> dict[str, Any]:
-    """Return the values of a table by field, with lists as tuples.
+    """Return the values of a TOML table by field of `kind`, with lists as tuples.
 
     Raises `InputFileError` for a value that is unknown, missing, or of another type.
     """
@@ -320,9 +325,9 @@ def _template(text: str) -> Template:
 
 
 def written(text: str, values: Mapping[str, Any]) -> str:
-    """Render a text of a task with the fields of a record.
+    """Return a text of a task, rendered with the fields of a record.
 
-    Raises `TemplateError`, also for a text with a slot.
+    Raises `TemplateError` if that fails, or if the text has a slot.
     """
     if "<<" not in text:
         return text

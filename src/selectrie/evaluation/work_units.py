@@ -1,9 +1,9 @@
-"""Turns items into units of work: token sequences that are measured together.
+"""Turns items into units: groups of token sequences that are evaluated together.
 
-Their order and bounds depend only on the task. Text becomes tokens as in
+The order and the sizes of units depend only on the task. Text becomes tokens as in
 lm-evaluation-harness (`TemplateLM._encode_pair`): white space at the end of a context
-moves to the continuation, context and continuation are encoded together, and what
-counts begins where the context's own encoding ends. An empty context is the model's
+moves to the continuation, context and continuation are encoded together, and the tokens
+beyond the length of the context's own encoding count. An empty context is the model's
 first token: BOS, or EOS if there is no BOS.
 """
 
@@ -40,13 +40,15 @@ _Pair = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True, slots=True)
 class TaskItems:
-    """The items of one task, in the order of its data, and what is asked of them.
+    """The items of one task, in the order of its data, and the metrics to compute.
 
     Attributes:
-        metrics: Names (`metrics.METRICS`).
+        task: Name of the task.
+        items: The items.
+        metrics: Names of metrics (`metrics.METRICS`).
         version: Version of the task.
-        n_shots: Examples before each question.
-        unit_rows: Rows of a unit beyond what its items share.
+        n_shots: Number of examples before each question.
+        unit_rows: Number of rows of a unit, beyond those that its items share.
         is_rolling: Whether each item is a text of any length, measured in windows.
     """
 
@@ -61,17 +63,18 @@ class TaskItems:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitEntry:
-    """One item of a unit, and where its sequences are.
+    """An item of a unit, and the position of its sequences in the unit.
 
-    They come in blocks, one sequence for each choice in a block: after its context,
-    after nothing, after the premise, and after each content-free context, as wanted.
+    The sequences come in blocks with one sequence for each choice: after its context
+    and, if requested, after no context, after the premise, and after each content-free
+    context.
 
     Attributes:
         index: The item's position in the task.
         first: Position of its first sequence in the unit.
-        n_windows: How many windows a rolling text has, else 0.
-        baselines: What is measured besides the log-probability after the context.
-        problem: Why it has no sequences, or None.
+        n_windows: Number of windows of a rolling text, else 0.
+        baselines: The requested contexts besides the item's own.
+        problem: Why the item has no sequences, or None.
     """
 
     index: int
@@ -84,7 +87,7 @@ class UnitEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkUnit:
-    """Items of a task that share their beginning, measured and logged together.
+    """A unit: items of a task that share their beginning, measured and logged together.
 
     Attributes:
         number: The unit's number among all units of a run.
@@ -101,7 +104,7 @@ class WorkUnit:
         return int(np.diff(self.sequences.offsets).max(initial=0))
 
     def records(self, loglikelihoods: LogLikelihoods) -> tuple[ItemRecord, ...]:
-        """Return the records of its items, from what was measured of its sequences."""
+        """Return the records of its items, given its sequences' log-likelihoods."""
         return tuple(_record(self, entry, loglikelihoods) for entry in self.entries)
 
 
@@ -112,8 +115,8 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> 
     where its own rows exceed the task's `unit_rows`.
 
     Raises:
-        OptionError: For an item without choices, or without a wanted premise or
-            content-free contexts, or with a choice of which no token counts.
+        OptionError: For an item without choices, without a premise or content-free
+            contexts that a metric needs, or with a choice of which no token counts.
     """
     units: list[WorkUnit] = []
     for task in tasks:
@@ -129,11 +132,12 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Encoded:
-    """An item as pairs of context and continuation, in the order of `UnitEntry`.
+    """An item as pairs of context and continuation tokens, in the order of `UnitEntry`.
 
     Attributes:
-        entry: The item's entry, at the beginning of a unit.
-        own_rows: Rows beyond the shared text.
+        entry: The item's entry, with positions as in a unit of its own.
+        pairs: The pairs.
+        own_rows: Number of rows beyond those of the shared text.
     """
 
     entry: UnitEntry
@@ -218,7 +222,7 @@ class _Encoder:
         return PromptText(settled.prefix, settled.text + whole.text[len(begins) :])
 
     def _choices(self, name: str, item: Item) -> list[_Pair]:
-        """Return each choice's pairs, after its context and what else is wanted."""
+        """Return the pairs of all choices, after contexts and requested baselines."""
         n = len(item.choices)
         continuations = [item.continuation(c) for c in range(n)]
         if item.contexts is None:
@@ -243,10 +247,10 @@ class _Encoder:
         return pairs
 
     def _after(self, context: str, continuations: list[str], shared: str = "") -> list[_Pair]:
-        """Return pairs by the harness's rule.
+        """Return the pair of each continuation after a context, by the harness's rule.
 
-        What counts is the part of the joint encoding beyond the length of the context's
-        own encoding. The context before it is encoded alone.
+        The tokens of the joint encoding beyond the length of the context's own encoding
+        count. The context before them is encoded alone.
         """
         if not context.strip():  # white space moves to the continuation
             return [self._from_start(context + text) for text in continuations]
@@ -265,8 +269,8 @@ class _Encoder:
     def _apart(self, context: str, continuation: str) -> _Pair:
         """Return the pair of one choice whose encoding keeps no token of the context.
 
-        The context, without white space at its end, is encoded alone. What counts is
-        what the encoding of the whole text has beyond that number of tokens.
+        The context, without white space at its end, is encoded alone. The tokens of the
+        whole text's encoding beyond that number of tokens count.
         """
         kept = context.rstrip()
         own = encode_prompt(self._vocabulary, self._prompt(kept))
@@ -280,33 +284,35 @@ class _Encoder:
         return self._start, tokens
 
     def _same_tokens(self, context: str, conditional: list[_Pair], shared: str = "") -> list[_Pair]:
-        """Return the same tokens after another context.
+        """Return pairs of another context and the same tokens as in `conditional`.
 
-        Other tokens would add a difference of segmentation. White space at the end of
-        the context is left out: the tokens begin with it if the item's own context
-        ended in it.
+        Encoding the continuations anew could give other tokens, and so a difference
+        that comes from segmentation. White space at the end of the context is left out:
+        the tokens begin with it if the item's own context ended with it.
         """
         context = context.rstrip()
         before = encode_prompt(self._vocabulary, self._prompt(context, shared)) if context else self._start
         return [(before, rest) for _, rest in conditional]
 
     def _windows(self, text: str) -> list[_Pair]:
-        """Return stretches of a text that together count each of its tokens once."""
+        """Return windows of a text, which together count each of its tokens once."""
         tokens = np.asarray(self._vocabulary.tokenize(to_bytes(text, "text")), dtype=np.int32)
         return rolling_windows(tokens, int(self._start[0]), self._max_length - 1)
 
 
 def rolling_windows(tokens: IntArray, start: int, max_length: int) -> list[_Pair]:
-    """Return pairs of context and what counts, which count each token of a text once.
+    """Return pairs (context, tokens that count), which count each token of a text once.
 
     As in lm-evaluation-harness (`get_rolling_token_windows` with
     `make_disjoint_window`), the first window counts up to `max_length` tokens after
     `start`, each later window the next `max_length`, and the last one what is left.
-    Each has as much context as fits, and no context holds what counts there.
+    Each window has as much context as fits, and none of its own counting tokens is part
+    of its context.
 
     Args:
-        tokens: int32[].
-        max_length: How many tokens a model reads at once.
+        tokens: int32[], the tokens of the text.
+        start: The token before the text.
+        max_length: Maximum number of tokens of a sequence.
     """
     if max_length < 1:
         raise OptionError("max_length", max_length, "at least 1")

@@ -1,4 +1,4 @@
-"""Grammars: rules for what may be generated.
+"""Grammars: rules for the texts that may be generated.
 
 They are compiled to a recogniser of bytes and to an automaton over tokens.
 """

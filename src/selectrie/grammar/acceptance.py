@@ -1,6 +1,7 @@
-"""Decide whether a grammar accepts a text: yes, no, or not yet.
+"""Decides whether a grammar accepts a text: yes, no, or not yet.
 
-Also reports where a text stops being acceptable and what could follow there.
+The module also finds where a text stops being acceptable, and the characters that could
+follow there.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Expecting = Callable[[int], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a grammar says about a text; true if the verdict is "yes".
+    """The answer of a grammar about a text; true if the verdict is "yes".
 
     Attributes:
         verdict: "yes", "no", or "unfinished" if some text of the grammar continues this
             one.
-        at: Offset of the first character that no text of the grammar has there, in
-            characters of a `str` or bytes of `bytes`; the length of the text if there
-            is none.
+        at: Offset of the first character with which no text of the grammar continues,
+            in characters of a `str` or bytes of `bytes`; the length of the text if
+            there is none.
         look: Computes `expected`.
     """
 
@@ -49,9 +50,9 @@ class Verdict:
 
     @cached_property
     def expected(self) -> tuple[str, ...]:
-        """Return what may follow at that offset.
+        """Return descriptions of what may follow at the offset `at`.
 
-        These are characters and ranges of characters as Python writes them, tokens by
+        They are characters and ranges of characters as Python writes them, tokens by
         name, and "the end". The value is computed on first use. For a grammar of
         llguidance, characters of several bytes that would take many steps to find are
         represented by their first bytes.
@@ -63,7 +64,7 @@ class Verdict:
 
 
 def _known(verdict: Literal["yes", "no", "unfinished"], at: int, expected: tuple[str, ...]) -> Verdict:
-    """Return a verdict whose expectations are already known."""
+    """Return a verdict whose `expected` is already known."""
     return Verdict(verdict, at, lambda: expected)
 
 
@@ -90,9 +91,9 @@ def verdict_on(machine: ByteReader, text: str | bytes, expecting: Expecting) -> 
 
 
 def expected_of_machine(machine: ByteReader, configuration: int, class_of: Sequence[int]) -> tuple[str, ...]:
-    """Return readable descriptions of what a machine allows next.
+    """Return descriptions of the input that a machine allows in a configuration.
 
-    These are characters, single bytes inside a character, tokens, and the end.
+    They describe characters, single bytes inside a character, tokens, and "the end".
 
     Args:
         class_of: The class of each byte (see `Characterwise`).
@@ -105,7 +106,7 @@ def expected_of_machine(machine: ByteReader, configuration: int, class_of: Seque
 
 
 def cut(shown: list[str], can_end: bool) -> tuple[str, ...]:  # noqa: FBT001 - a fact, not an option
-    """Return at most `MAX_EXPECTED` items, and the end if a text may end."""
+    """Return at most `MAX_EXPECTED` of the items, and "the end" if a text may end."""
     if len(shown) >= MAX_EXPECTED:
         n_more = len(shown) - MAX_EXPECTED + 2
         shown = [*shown[: MAX_EXPECTED - 2], f"{n_more} more"]
@@ -123,7 +124,10 @@ def shown_bytes(ranges: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join neighbouring ranges; the surrogates do not count as a gap."""
+    """Return the ranges of code points, with adjacent ranges joined.
+
+    Two ranges that only the surrogates separate are joined as well.
+    """
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         if joined and (joined[-1][1] == first - 1 or (joined[-1][1], first) == (SURROGATES[0] - 1, SURROGATES[1] + 1)):

@@ -1,4 +1,4 @@
-"""Report errors and notable properties of a grammar."""
+"""Reports errors and notable properties of a grammar."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def report_on_list(texts: tuple[str, ...], *, seed: int) -> Report:
 
 
 def _facts_of_all(rules: RuleSet) -> Facts:
-    """Return facts about every rule, even those that the root does not lead to."""
+    """Return facts about every rule, including those that the root does not use."""
     everything = Alternatives(tuple(Reference(name) for name in rules.rules))
     return facts({**rules.rules, EVERY_RULE: everything}, EVERY_RULE)
 
@@ -207,7 +207,7 @@ def ambiguous_text(rules: RuleSet, texts: list[str]) -> str | None:
 
 
 def left_recursion(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple[str, ...], ...]:
-    """Return a shortest cycle of each ring of rules that begin with each other.
+    """Return, for each group of rules that begin with each other, a shortest cycle.
 
     Args:
         rules: The rules.
@@ -221,7 +221,7 @@ def left_recursion(rules: Mapping[str, Expression], known: Facts) -> tuple[tuple
 
 
 def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """Return a shortest path from a rule back to itself."""
+    """Return a shortest path from the rule `start` back to itself, within `ring`."""
     before: dict[str, str] = {}
     waiting = [start]
     for name in waiting:
@@ -240,7 +240,7 @@ def _cycle(start: str, ring: set[str], graph: Mapping[str, list[str]]) -> tuple[
 def _leftmost(expression: Expression, known: Facts) -> list[str]:
     """Return the rules that a text of the expression may begin with.
 
-    No character of the expression comes before them.
+    That is, no character of the expression comes before the rule's text.
     """
     names: dict[str, None] = {}
     work = [expression]

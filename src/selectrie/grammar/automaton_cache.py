@@ -1,4 +1,4 @@
-"""Share the automata of one grammar between engines."""
+"""Shares the automata of one grammar between engines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from selectrie.grammar.tokens.protocols import LedAutomaton, WalkedAutomaton
 
 
 class SharedAutomaton:
-    """An automaton for use by any thread, one call at a time under its grammar's lock.
+    """An automaton for any thread; its grammar's lock admits one call at a time.
 
-    An automaton's tables grow while it is used. Engines have one thread each and share
-    a grammar. Without the lock, two of them would fill one table at once; with separate
-    tables, everything would be computed twice. An uncontended lock costs 0.1 µs a call.
-    Arrays that were returned never change.
+    An automaton's tables grow while it is used, and the threads of several engines
+    share a grammar. Without the lock, two of them would change one table at once. With
+    separate tables, everything would be computed twice. An uncontended lock costs 0.1
+    µs a call. Arrays that were returned never change.
     """
 
     def __init__(self, inner: WalkedAutomaton, lock: RLock) -> None:
@@ -40,17 +40,16 @@ class SharedAutomaton:
             return self._inner.can_end(state)
 
     def walk(self, state: int, text: bytes) -> int:
-        """Return the state after bytes, however tokens cut them; -1 if refused."""
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
         with self._lock:
             return self._inner.walk(state, text)
 
 
 class Automata:
-    """One automaton for each of the `max_automata` most recently used vocabularies.
+    """The automata of a grammar for the most recently used vocabularies.
 
-    Callers hold the lock. An automaton keeps what it has computed. Therefore one that
-    exceeds `max_bytes` is made anew for the next caller; earlier callers keep the old
-    one.
+    Callers hold the lock. An automaton grows with use, so one that exceeds `max_bytes`
+    is replaced by a new one for the next caller; earlier callers keep the old one.
 
     Args:
         make: Creates the automaton of a vocabulary.

@@ -1,4 +1,4 @@
-"""List the texts of a grammar shortest first, count them, and draw them at random."""
+"""Lists the texts of a grammar shortest first, counts them and draws from them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ STEPS_OF_A_CHARACTER = 200
 
 
 class TooLongError(GrammarError):
-    """Raised when the available steps are used up."""
+    """Raised when the budget of steps is used up."""
 
 
 class Texts:
     """The texts that a machine accepts, character by character.
 
     Not thread-safe. Raises `GrammarError` for a machine with token terminals, because
-    what these accept is not text.
+    tokens are not text.
 
     Args:
-        machine: The machine, which is used from then on.
+        machine: The machine; nothing else may use it afterwards.
         max_steps: Budget after which listing and drawing raise `TooLongError`. It
             counts elementary steps of the machine, and `STEPS_OF_A_CHARACTER` for each
             character of a text.

@@ -1,4 +1,4 @@
-"""Build the texts of a finite grammar from those of its parts without compiling it."""
+"""Builds the texts of a finite grammar from those of its parts, uncompiled."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class UnknownError(Exception):
 def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
     """Return all texts, the shortest first, texts of equal length by code points.
 
-    Sets of texts are combined from the leaves up. Every part that is looked at occurs
-    in a text of the whole, and different texts of the part lead to different texts of
-    the whole. So if one part has more than `max_texts` texts, the whole has more too.
+    Sets of texts are combined from the leaves up. Every part that is expanded occurs in
+    a text of the whole, and different texts of the part give different texts of the
+    whole. So if one part has more than `max_texts` texts, the whole has more too.
 
     Raises `TooManyError` for more than `max_texts` texts. Raises `UnknownError` if a
     rule leads to itself or a part has no text, for token terminals and missing rules,
@@ -64,10 +64,9 @@ def texts_of(rules: RuleSet, max_texts: int) -> tuple[str, ...]:
 
 
 def _has_texts(expression: Expression) -> bool:
-    """Return whether an expression can be expanded.
+    """Return whether an expression contains only text, so that it can be expanded.
 
-    It contains only text: no tokens, no part without texts, and no item repeated 0
-    times.
+    It must have no tokens, no part without texts, and no item repeated 0 times.
     """
     return not any(
         isinstance(part, TokenSet)
@@ -80,7 +79,7 @@ def _has_texts(expression: Expression) -> bool:
 
 @dataclass(slots=True)
 class _Parts:
-    """The texts of parts.
+    """Computes the texts of the parts of a grammar.
 
     Attributes:
         max_texts: Maximum number of texts of a part.

@@ -59,7 +59,7 @@ It keeps every path that was requested, beside 64 MiB of masks and matchers.
 
 @final
 class Grammar:
-    """An immutable description of what may be generated.
+    """An immutable description of the texts that may be generated.
 
     >>> from selectrie import Grammar
     >>> moves = Grammar.from_gbnf('root ::= ("left" | "right") " " [1-3]')
@@ -67,11 +67,11 @@ class Grammar:
     (True, ['left 1', 'left 2'])
 
     Any number of engines and threads may use one grammar. Nothing is compiled before it
-    is needed. What was compiled is kept, and shared by all engines under one lock (see
+    is needed. Compiled forms are kept, and shared by all engines under one lock (see
     `SharedAutomaton`).
 
     Attributes:
-        name: How results and errors refer to the grammar.
+        name: Name of the grammar in results and errors.
         notes: Parts of the source that have no effect although a reader may expect one,
             such as unknown formats of a JSON Schema.
     """
@@ -102,7 +102,7 @@ class Grammar:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the source; the copy is compiled again when needed."""
+        """Pickle the source; the copy is compiled again on first use."""
         source = self._source
         if not isinstance(source, RuleSet):
             return _restored, (source, self.name, self.notes)
@@ -115,7 +115,7 @@ class Grammar:
         Args:
             text: The grammar.
             root: The start rule.
-            name: How results and errors refer to the grammar.
+            name: Name of the grammar in results and errors.
         """
         from selectrie.grammar.readers.gbnf import read_gbnf
 
@@ -135,7 +135,14 @@ class Grammar:
 
     @classmethod
     def from_lark(cls, text: str, *, start: str = "start", folder: Path | None = None, name: str = "lark") -> Grammar:
-        """Return a grammar from Lark's notation; `folder` is where its imports are."""
+        """Return a grammar from Lark's notation.
+
+        Args:
+            text: The grammar.
+            start: The start rule.
+            folder: The folder in which `%import` looks for files.
+            name: Name of the grammar in results and errors.
+        """
         from selectrie.grammar.readers.lark_reader import read_lark
 
         _check_source(text, ".lark")
@@ -145,7 +152,7 @@ class Grammar:
     def from_choices(cls, texts: Iterable[str], *, name: str = "choices") -> Grammar:
         """Return a grammar of exactly these texts, however many there are.
 
-        `select` decides among the list itself.
+        `Engine.select` takes the texts of the list as choices.
         """
         from selectrie.grammar.readers.types import list_of_choices
 
@@ -246,7 +253,7 @@ class Grammar:
     def rules(self) -> Mapping[str, str]:
         """Return each rule's right-hand side in GBNF by name, the root first.
 
-        Raises `GrammarError` for what GBNF cannot express.
+        Raises `GrammarError` for a rule that GBNF cannot express.
         """
         from selectrie.grammar.rules.unparse import printed_rules
 
@@ -276,21 +283,21 @@ class Grammar:
     def held_bytes(self) -> int:
         """Return the approximate memory of compiled rules and their machine, in bytes.
 
-        What is kept for each vocabulary is not included.
+        The tables for each vocabulary are not included.
         """
         program, machine = self._compiled, self._running
         states = 0 if program is None else len(program.edges)
         return states * STATE_BYTES + (0 if machine is None else machine.n_bytes)
 
     def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
-        """Return the cached automaton over a vocabulary's tokens.
+        """Return the automaton over a vocabulary's tokens, made on first use.
 
         Any thread may use it.
 
         Args:
             vocabulary: The tokens.
-            prefix: Bytes that the text must spell first: those of a prompt's last token
-                if it was removed for token healing.
+            prefix: Bytes that token paths must spell before the text: healed bytes of a
+                prompt.
         """
         with self._lock:
             if isinstance(self._source, RuleSet | TextList):
@@ -303,10 +310,10 @@ class Grammar:
             return SharedAutomaton(PrefixedAutomaton(inner, vocabulary, prefix), self._lock)
 
     def followed_by(self, text: str) -> Grammar:
-        """Return a grammar of the same texts, each followed by this text.
+        """Return a grammar of the same texts, each followed by `text`.
 
-        Returns the same object for the same text, until the cache drops it. Raises
-        `GrammarError` if llguidance reads the grammar, because its rules are not known.
+        The result for a text is cached. Raises `GrammarError` if llguidance reads the
+        grammar, because its rules are not known.
 
         >>> from selectrie import Grammar
         >>> bool(Grammar.from_regex("[a-z]+").followed_by(", ").accepts("one, "))
@@ -350,7 +357,7 @@ class Grammar:
             return verdict_on(reader, text, self._locked(reader.expected))
 
     def _locked(self, expecting: Expecting) -> Expecting:
-        """Return a function that any thread may call to look up what is expected."""
+        """Return a thread-safe form of the function `expecting`."""
 
         def look(configuration: int) -> tuple[str, ...]:
             with self._lock:
@@ -494,7 +501,7 @@ class Grammar:
         return self._source
 
     def _program(self, what: str) -> Program:
-        """Return the compiled rules.
+        """Return the compiled rules; `what` names the method in an error.
 
         A program is immutable, unlike the machines that run it.
         """
@@ -507,9 +514,9 @@ class Grammar:
             return self._compiled
 
     def _texts(self, what: str) -> Texts:
-        """Return the texts of a separate machine.
+        """Return `Texts` of a separate machine; `what` names the method in an error.
 
-        Listing them fills tables that no engine needs.
+        Listing texts fills tables that no engine needs.
         """
         from selectrie.grammar.enumeration import Texts
         from selectrie.grammar.machine.machine import Machine
@@ -517,7 +524,7 @@ class Grammar:
         return Texts(Machine(self._program(what)))
 
     def _machine(self, what: str) -> Recogniser:
-        """Return the machine that all engines share, and make it if there is none.
+        """Return the machine that all engines share, made on first use.
 
         A machine beyond `FULL_BYTES` or `FULL_CONFIGURATIONS` is replaced by a new one.
         Callers hold the lock. `what` names the method in an error.
@@ -549,7 +556,7 @@ _ENDINGS = (".gbnf", ".lark", ".json")
 
 
 def _check_source(text: object, ending: str) -> None:
-    """Refuse anything but a str, and file names, which are never grammars."""
+    """Raise `GrammarError` for anything but a str, and for names of files."""
     check_text("text", text)
     if isinstance(text, str) and text.endswith(ending) and "\n" not in text and ":" not in text:
         raise OptionError("text", text, "the text of a grammar; Grammar.from_file reads files")

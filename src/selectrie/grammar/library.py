@@ -1,4 +1,4 @@
-"""The grammars that come with selectrie."""
+"""Finds the grammars that come with selectrie."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @cache
 def _folder() -> Traversable:
-    """Return the folder of the grammars.
+    """Return the folder of the installed grammars.
 
-    It is in the package or, in a checkout, at the top level.
+    It is in the package or, in a source checkout, at the top level.
     """
     inside = files("selectrie").joinpath("grammars")
     checkout = Path(__file__).resolve().parents[3]
@@ -40,9 +40,9 @@ def installed_grammar(name: str) -> str:
 
 
 def installed_summary(name: str) -> str:
-    """Return what an installed grammar accepts.
+    """Return one line that says what an installed grammar accepts.
 
-    That is the first line of its header without the grammar's name.
+    It is the first line of the file's header, without the grammar's name.
     """
     first = installed_grammar(name).partition("\n")[0].lstrip("# ").strip()
     return first.removeprefix(f"{name}:").strip()

@@ -1,4 +1,4 @@
-"""Compute the fewest characters from a configuration to the end of some text."""
+"""Computes the fewest characters from a configuration to the end of some text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CONTINUATIONS = (1 << 0xC0) - (1 << 0x80)
 class Shortest:
     """Computes exact distances to the end of the shortest accepted text.
 
-    Distances count characters and tokens of terminals. Inside a character, its missing
-    bytes count as 0. The cost arises once for the states of the program, and then once
-    for each set of stacks and each configuration requested.
+    Distances count characters and tokens of terminals. The missing bytes of an
+    incomplete character count as 0. Distances are computed once for the states of the
+    program, and then once for each set of stacks and each configuration requested.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -41,9 +41,10 @@ class Shortest:
         return length
 
     def _stack(self, stacks: int) -> int:
-        """Return the minimum number of characters that a set of stacks still requires.
+        """Return the least number of characters that complete all rules of a stack.
 
-        A set has a higher number than all sets below it.
+        `stacks` is the number of a set of stacks. Sets are numbered after the sets
+        below them, so the distances of those are computed first.
         """
         sets = self._machine.stacks
         for number in range(len(self._below), stacks + 1):
@@ -83,8 +84,9 @@ _Pairs: TypeAlias = list[list[tuple[int, int]]]
 def _backwards(program: Program) -> tuple[_Pairs, _Pairs]:
     """Return the reversed steps and the reversed calls of each state.
 
-    A step is (state before, characters between). A call is (caller, the other state
-    that it waits for).
+    A reversed step is (state before, number of characters between). A reversed call is
+    (caller, other state). A call has two states, the rule's first state and the state
+    to return to; each of them lists the other.
     """
     before: _Pairs = [[] for _ in program.edges]
     halves: _Pairs = [[] for _ in program.edges]

@@ -19,13 +19,13 @@ The largest `max_tokens`, 2^63, to this power is still a float.
 
 @dataclass(frozen=True, slots=True)
 class BeamSearchParams:
-    """How a beam search proceeds and what it returns.
+    """Options of a beam search.
 
     Attributes:
-        width: Unfinished texts kept at every step. Finished ones take no place among
-            them.
+        width: Number of unfinished texts kept at every step. Finished texts do not
+            count.
         n: Maximum number of texts returned, best first.
-        max_tokens: Longest path.
+        max_tokens: Maximum number of tokens of a path.
         length_penalty: Exponent, at most 16; score = logp / n_tokens ** length_penalty.
             0 scores by the joint itself.
         diversity: Nats subtracted from a token's rank score in a group for each time

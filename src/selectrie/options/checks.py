@@ -21,7 +21,7 @@ MAX_TEXTS = 65_536
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raise `OptionError` unless value is one of those allowed."""
+    """Raise `OptionError` unless `value` is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(name, value, "one of " + ", ".join(repr(a) for a in allowed))
 
@@ -40,7 +40,7 @@ def at_least(name: str, value: object, min_value: int, *, max_value: int = sys.m
 
 
 def record(name: str, value: object, kind: type) -> None:
-    """Raise `OptionError` unless value is a record of this kind."""
+    """Raise `OptionError` unless `value` is an instance of the class `kind`."""
     if not isinstance(value, kind):
         raise OptionError(name, value, f"a {kind.__name__} record")
 
@@ -54,7 +54,7 @@ def flag(name: str, value: object) -> None:
 def callback(name: str, value: object, of: str) -> None:
     """Raise `OptionError` unless value is callable or None.
 
-    `of` names what it is called with.
+    `of` describes the arguments with which it is called.
     """
     if value is not None and not callable(value):
         raise OptionError(name, value, f"a callable of {of}, or None")
@@ -75,7 +75,7 @@ def probability(name: str, value: object) -> None:
 def number(name: str, value: object, *, min_value: float, max_value: float = math.inf, remedy: str) -> None:
     """Raise `OptionError` unless value is finite, and from `min_value` to `max_value`.
 
-    `remedy` says what to give instead.
+    `remedy` describes the allowed values in the message.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not max(min_value, -MAX_NUMBER) <= value <= min(max_value, MAX_NUMBER):  # type: ignore[operator]
@@ -109,7 +109,7 @@ def token_ids(name: str, value: object) -> tuple[int, ...]:
 
 
 def copied(record: Any) -> tuple[Callable[..., Any], tuple[object, ...]]:
-    """Return what `__reduce__` of a record must return if it holds read-only mappings.
+    """Return the result of `__reduce__` for a record that holds read-only mappings.
 
     A `MappingProxyType` can be neither copied nor pickled.
     """

@@ -14,18 +14,19 @@ from selectrie.options.checks import at_least, copied, flag, named, number, seed
 
 @dataclass(frozen=True, slots=True)
 class RenderParams:
-    """How a template is rendered.
+    """Options for rendering a template.
 
     Attributes:
         seed: Seed of the page, from which the seed of each slot is derived. None takes
             one from the system for each page.
-        max_tokens: Maximum for a `gen` that does not set its own.
+        max_tokens: Maximum number of tokens of a `gen` that does not set its own.
         template_args: Arguments passed by name to the model's chat template, for roles.
             The mapping is copied and is not part of the hash.
         parse_special: Recognise control tokens such as `<|im_end|>` in the template's
             own text; never in values.
-        priority: Higher goes first.
-        deadline_s: Seconds from now for each page, after which it is refused.
+        priority: Requests with a higher priority are served first.
+        deadline_s: Seconds from now after which a page that is not finished raises
+            `DeadlineError`.
     """
 
     seed: int | None = None

@@ -14,9 +14,10 @@ from selectrie.options.checks import at_least, callback, copied, flag, natural, 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """How a token is drawn: a sampler chain in the order of llama.cpp's default chain.
+    """Options for drawing a token, the steps of a sampler chain.
 
-    The steps are listed in that order. Each filter leaves at least one token.
+    The attributes are listed in the order of the steps, which is that of llama.cpp's
+    default chain. Each filter leaves at least one token.
 
     Attributes:
         logit_bias: Added to the logits of these tokens; -inf forbids one. A read-only
@@ -102,7 +103,7 @@ SamplingParams.UNCHANGED = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, m
 
 @dataclass(frozen=True, slots=True)
 class StopParams:
-    """When a sequence ends.
+    """Conditions that end a sequence.
 
     Attributes:
         max_tokens: Maximum number of tokens drawn.
@@ -110,8 +111,8 @@ class StopParams:
             compared byte by byte. A single str is one text.
         stop_tokens: Token ids that end the sequence.
         ignore_eog: Continue after end-of-generation tokens.
-        when: Called from the model's thread with the text so far after each token; a
-            true result ends the sequence.
+        when: Function called from the model's thread after each token with the text so
+            far. A true result ends the sequence.
     """
 
     max_tokens: int = 128

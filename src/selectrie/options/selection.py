@@ -16,15 +16,15 @@ GRAMMAR_NODES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class SearchParams:
-    """How the set is searched.
+    """Options for searching a set of choices or the texts of a grammar.
 
-    `max_tokens`, `canonical_only` and `on_found` apply to a grammar that is searched,
-    because its texts cannot be listed.
+    `max_tokens`, `canonical_only` and `on_found` apply only to a grammar whose texts
+    cannot be listed, so that it has to be searched.
 
     Attributes:
         method: "exhaustive", "best_first", or "auto": best_first for large sets if the
             rule has a bound, else exhaustive.
-        k: How many of the best must be certain.
+        k: Number of first places that must be certain.
         stop: "best" (the first k are proved), "mass" (the finished choices hold `mass`
             of the set's probability) or "all" (everything is scored).
         mass: Share of the set's probability that ends the search with stop="mass".
@@ -32,7 +32,7 @@ class SearchParams:
             answer is the best so far with `proved=False`. Rows of the masked-greedy
             path are not counted. Without a budget, a search of a grammar takes at most
             `GRAMMAR_NODES` nodes (`sample`: `max_tokens` more for each draw).
-        width: Nodes per model call of best_first.
+        width: Number of nodes that best_first evaluates in each model call.
         on_progress: Called from the model's thread after each model call with (nodes
             evaluated, nodes in all; 0 if not known). For `select_many` it is called
             from the caller's thread, once for each request, with (requests evaluated,
@@ -70,7 +70,7 @@ class SearchParams:
 
 @dataclass(frozen=True, slots=True)
 class PromptParams:
-    """How prompt and choices become tokens.
+    """Options for turning a prompt and choices into tokens.
 
     Attributes:
         boundary: How prompt and choices are joined: "heal", "split" or "harness".
@@ -115,7 +115,9 @@ TERMINATORS = ("auto", "none", "eog", "text", "unless-continued")
 
 @dataclass(frozen=True, slots=True)
 class ScoringRule:
-    """How token log-probabilities become a score: "joint" is `ScoringRule("joint")`.
+    """The rule that turns token log-probabilities into a score.
+
+    Where a rule is expected, "joint" stands for `ScoringRule("joint")`.
 
     Names of rules:
 

@@ -2,9 +2,9 @@
 
 Every logp is a natural logarithm. Probabilities are relative to the given set.
 
-To build a `Selection`, give the scores as arrays over the choices to `ChoiceTable` (its
-docstring is the contract), and the table and the decision to `Selection`, all by name.
-`view_of` builds the `TrieView` of a `TokenPlan`.
+To build a `Selection`, make a `ChoiceTable` from the scores as arrays over the choices
+(its docstring is the contract), and pass the table and the decision to `Selection`, all
+by name. `view_of` builds the `TrieView` of a `TokenPlan`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results of a beam search, or of the exact search that can replace it."""
+"""The result of a beam search, or of the exact search that can replace it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Hypothesis:
 
     Attributes:
         text: The text; bytes that are not UTF-8 are replaced.
-        data: Bytes of the text, without healed ones.
+        data: Bytes of the text, without healed bytes.
         tokens: Its most probable path, including tokens that spell healed bytes.
         logp: Joint log-probability of the text, terminator included, conditional on the
-            healed bytes. It covers all `n_paths` token paths if a beam adds them up,
-            else `tokens` alone (exact search, draws).
+            healed bytes. It covers all `n_paths` token paths if a beam search adds them
+            up, else `tokens` alone (exact search, samples).
         logp_path: Joint log-probability of `tokens` alone.
-        logp_end: The terminator's part of it.
+        logp_end: The terminator's part of `logp_path`.
         score: logp / n_tokens ** length_penalty.
         n_paths: Number of token paths found that spell the text.
         complete: Whether it is a text of the grammar; else it is the beginning of one.
-        ended_by: "eog", "grammar" (no term for the end), "length" (`max_tokens`),
-            "budget" or "deadline".
+        ended_by: "eog", "grammar" (the grammar allows no more, or the end adds no
+            term), "length" (`max_tokens`), "budget" or "deadline".
         group: The group of the beam that found it.
     """
 
@@ -63,20 +63,20 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class BeamCertificate:
-    """How certain the answer is.
+    """States whether the texts returned by a beam search are proved to be the best.
 
     Attributes:
-        proved: Whether no text left out scores more than the last one returned.
+        proved: Whether no other text can score more than the last one returned.
         about: "strings" if paths are those that the tokenizer makes, so that each text
             has one. Else "token paths": the proof is about single paths, whatever the
             sums of several are.
-        bound_gap: Score of the last returned path minus the best that anything dropped
-            or left open could reach. inf if there was nothing; -inf if fewer were found
-            than requested and there was something.
+        bound_gap: Score of the last returned path minus the best score that a dropped
+            or unfinished path could reach. inf if there is no such path; -inf if there
+            is one and fewer texts were found than requested.
         nodes_evaluated: Number of rows read.
         method: "beam" or "best_first".
-        reason: Why nothing is proved: what stays doubtful however long the search runs,
-            else what ended the search or was left out. "" if it is proved.
+        reason: Why the result is not proved: a doubt that no longer search could
+            remove, else the event that ended the search. "" if it is proved.
     """
 
     proved: bool
@@ -95,20 +95,21 @@ class BeamResult(Sequence[Hypothesis]):
 
     Attributes:
         hypotheses: Complete texts, at most `beam.n`.
-        incomplete: Paths that were broken off, if nothing was finished or
-            `beam.incomplete` asks for them.
-        greedy: What masked greedy decoding writes. None if it does not end, or if it
+        incomplete: Unfinished paths, if no text was finished or `beam.incomplete` asks
+            for them.
+        greedy: The text of masked greedy decoding. None if it does not end, or if it
             was given up because it could no longer be the winner.
         agrees_with_greedy: Whether greedy decoding writes the winner; None if it was
             not followed far enough to know.
-        certificate: How certain the answer is.
+        certificate: Whether these texts are proved to be the best.
         stopped: "done", "length", "budget" or "deadline".
         n_dead_ends: Number of paths that can neither end nor continue.
         n_merged: Number of paths that spell the text of another one.
-        n_refused: Number of finished paths that the tokenizer would not make.
+        n_refused: Number of finished paths that are not the tokenizer's encoding of
+            their text.
         n_steps: Number of tokens of the longest path.
-        close_steps: Steps at which the layout of the work could have changed what was
-            kept (`signature.tolerance`).
+        close_steps: Steps at which the layout of calls could have changed which paths
+            were kept (`signature.tolerance`).
         coverage: Probability of the returned texts, over all of their paths that were
             found.
         healed: Bytes of the prompt that every path spells first.
@@ -117,8 +118,8 @@ class BeamResult(Sequence[Hypothesis]):
         grammar: Name of the grammar.
         grammar_digest: Digest of the grammar; equal for equal rules.
         beam: The options.
-        cost: What the search took.
-        signature: What the scores depend on.
+        cost: The model work that the search took.
+        signature: Model, software and options that the scores depend on.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -156,7 +157,7 @@ class BeamResult(Sequence[Hypothesis]):
     def best(self) -> Hypothesis:
         """Return the best text or, if none was finished, the best beginning of one.
 
-        `complete` tells which of the two it is.
+        `Hypothesis.complete` tells which of the two it is.
         """
         return (self.hypotheses or self.incomplete)[0]
 
@@ -177,14 +178,14 @@ class BeamResult(Sequence[Hypothesis]):
 
     @property
     def terminator(self) -> str:
-        """Return what ends a text: "eog" or "none"."""
+        """Return the terminator of the texts: "eog" or "none"."""
         return self.signature.terminator
 
     @property
     def shown(self) -> tuple[Hypothesis, ...]:
         """Return complete and incomplete hypotheses, and the greedy one.
 
-        The greedy one is added only if it is none of the others.
+        The greedy one is added only if it is not among the others.
         """
         listed = (*self.hypotheses, *self.incomplete)
         return listed if self.greedy is None or self._greedy_index is not None else (*listed, self.greedy)

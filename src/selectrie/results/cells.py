@@ -1,4 +1,4 @@
-"""Cells of HTML tables for notebooks.
+"""Makes the cells, rows and tables of HTML for notebooks.
 
 A long text is cut at the width of its cell and shown whole in a tooltip, so that the
 bars beside it keep their width.
@@ -17,7 +17,10 @@ STRONG, PLAIN = "#4c8bf5", "#9aa5b1"
 
 
 def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: int = 0) -> str:
-    """Return a table of rows that `row` made; `hidden` is how many more there are."""
+    """Return an HTML table of `rows`, which `row` returned.
+
+    `hidden` is the number of further rows that are not shown.
+    """
     more = f'<tr><td colspan="{len(heads)}">… {hidden} more</td></tr>' if hidden > 0 else ""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     title = f'<caption style="text-align:left">{escape(caption)}</caption>'
@@ -26,13 +29,13 @@ def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: in
 
 
 def row(*cells: str, faint: bool = False) -> str:
-    """Return a row of cells."""
+    """Return an HTML table row of `cells`, which are HTML table cells."""
     style = ' style="opacity:.5"' if faint else ""
     return f"<tr{style}>{''.join(cells)}</tr>"
 
 
 def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: bool = False) -> str:
-    """Return a cell with a text, cut if it is wider than its share of the width.
+    """Return an HTML table cell with a text, cut if it is wider than its share.
 
     `of` is the number of texts that share the width. `wide` doubles the share, for a
     row without a bar. `indent` counts steps from the left.
@@ -47,7 +50,7 @@ def label(text: str, *, bold: bool = False, of: int = 1, indent: int = 0, wide: 
 
 
 def bar(share: float, *, strong: bool = True) -> str:
-    """Return a cell with a bar that fills this share of it."""
+    """Return an HTML table cell with a bar that fills the fraction `share` of it."""
     share = min(1.0, max(0.0, share)) if math.isfinite(share) else 0.0
     colour = STRONG if strong else PLAIN
     inner = f'<div style="width:{100 * share:.1f}%;min-width:1px;height:.8em;background:{colour}"></div>'
@@ -55,12 +58,12 @@ def bar(share: float, *, strong: bool = True) -> str:
 
 
 def cell(text: str = "") -> str:
-    """Return a cell with a short text, such as a number."""
+    """Return an HTML table cell with a short text, such as a number."""
     return f"<td>{escape(text)}</td>"
 
 
 def tokens_table(rows: Iterable[tuple[str, float]], caption: str) -> str:
-    """Return a table with a row per token: bar, probability and log-probability."""
+    """Return an HTML table of (token, logp) rows with bar, probability and logp."""
     lines = [
         row(label(repr(text)), bar(math.exp(logp)), cell(f"{math.exp(logp):.4f}"), cell(f"{logp:.3f}"))
         for text, logp in rows

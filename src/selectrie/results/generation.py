@@ -1,4 +1,4 @@
-"""Generated sequences, all sequences of a request, and the chunks of a stream."""
+"""Results of generation: single sequences, whole requests, and chunks of streams."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ _REPR_ROWS = 8
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One generated sequence.
+    """A generated sequence.
 
-    Equality ignores what sharing and drafting saved: `n_drafted`, `n_accepted` and
-    `cost`.
+    Equality ignores `n_drafted`, `n_accepted` and `cost`, which depend on sharing and
+    drafting.
 
     Attributes:
         prompt_index: Index of the prompt among those given.
-        index: Index among the sequences of its prompt; with `best_of` the best is 0.
+        index: Index among the sequences of its prompt; with `best_of` the best has 0.
         text: The text, without the stop string.
         data: Bytes of the text, including an incomplete character at the end.
         tokens: All drawn tokens, including those that spell `healed`, those of a stop
             string, and one that ended the sequence. Each has the log-probability that
             the model itself gives it, before any step of the sampler chain.
         alternatives: The most probable tokens at each position, if requested.
-        logp: Joint log-probability, conditional on the healed bytes.
+        logp: Joint log-probability of all tokens, conditional on the healed bytes.
         healed: Bytes of the prompt that the tokens spell before the text.
         log_heal: Log-probability of the healed bytes, already subtracted from `logp`.
-            Each step that spelled them counts all tokens that agree with what was left
-            of them.
+            Each step that spelled them counts all tokens that agree with the bytes then
+            left.
         finish: "eog", "stop" (a text or a token), "length", "callback", "automaton"
-            (nothing may follow) or "deadline".
-        stop: The stop string found.
+            (the grammar allows no further token) or "deadline".
+        stop: The stop string found, or None.
         ended_by: The last token, if it has no text.
         seed: Seed that reproduces this sequence alone.
-        close_steps: Steps whose draw the layout of the work could have changed
-            (`tolerance`); None if that is not measured.
+        close_steps: Steps whose draw the layout of calls could have changed
+            (`Generation.tolerance`); None if the tolerance is not measured.
         n_drafted: Number of drafted tokens that were evaluated.
         n_accepted: Number of these that were drawn.
-        cost: What the sequence took.
+        cost: The model work that the sequence took.
     """
 
     prompt_index: int
@@ -70,7 +70,7 @@ class Completion:
 
     @property
     def n_close(self) -> int | None:
-        """Return the number of close draws; None if that is not measured."""
+        """Return the number of `close_steps`; None if the tolerance is not measured."""
         return None if self.close_steps is None else len(self.close_steps)
 
     def to_dict(self) -> dict[str, object]:
@@ -86,12 +86,12 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one sequence of a stream has gained since its last chunk.
+    """The text and tokens that a sequence of a stream has gained since its last chunk.
 
     Attributes:
         prompt_index: Index of the prompt.
         index: Index among the sequences of its prompt.
-        text: Whole characters that no stop string can take back. The texts of a
+        text: Whole characters that cannot be part of a stop string. The texts of a
             sequence's chunks make up its text.
         tokens: Tokens drawn since the last chunk.
         completion: The finished sequence, on its last chunk only.
@@ -120,8 +120,9 @@ class Generation(Sequence[Completion]):
         sampling: The sampling options.
         stopping: The stopping options.
         identity: The model.
-        tolerance: Nats per row; None if not measured.
-        cost: What all sequences took.
+        tolerance: Nats per row by which the layout of calls may change a
+            log-probability; None if not measured.
+        cost: The model work that all sequences took.
         id: Name of the result in OpenAI's format.
         created: Seconds since 1970.
         version: Version of selectrie.
@@ -212,9 +213,9 @@ class Generation(Sequence[Completion]):
 
 
 def _jsonable(record: SamplingParams | StopParams, apart: str) -> dict[str, object]:
-    """Return the fields of an options record.
+    """Return the fields of an options record, ready for JSON.
 
-    The field `apart`, which JSON cannot hold, is converted if it is a mapping and else
+    JSON cannot hold the field named `apart`. It is converted if it is a mapping, else
     left out.
     """
     fields = {name: value for name, value in plain(record).items() if name != apart}

@@ -33,8 +33,8 @@ def _row(choice: ChoiceScore, winner: int) -> str:
 def texts_html(texts: Sequence[tuple[str, float, bool]], *, caption: str) -> str:
     """Return a table of texts: text, bar and log-probability.
 
-    The length of a bar is the probability relative to that of the likeliest text. Texts
-    that were broken off are grey.
+    The length of a bar is the probability relative to that of the likeliest text.
+    Incomplete texts are grey.
     """
     best = max((logp for _, logp, _ in texts), default=0.0)
     rows = []

@@ -1,4 +1,4 @@
-"""Results of a joint block: several selects of a page, decided together."""
+"""The result of a joint block: several selects of a page, decided together."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Assignment:
         text: The whole block, literals included.
         logp: Joint log-probability of that text.
         probability: Probability of that text among the texts of the block, or the
-            middle of what is possible if a search left some open. Assignments that
-            spell the same text all carry it.
+            middle of its bounds if a search left texts open. Assignments that spell the
+            same text have the same one.
     """
 
     texts: tuple[str, ...]
@@ -50,32 +50,32 @@ class Assignment:
 class JointSelection:
     """The slots of a joint block, decided together by the text of the whole block.
 
-    Two are equal if everything but timing is equal.
+    Equality ignores timing.
 
     Attributes:
         names: Names of the slots, in page order.
         assignments: The best assignments, best first. Equal log-probabilities are
             ordered by the bytes of the text, then by those of the options' texts. There
             are at least k, and at least two, if that many exist and were found. The
-            first k are certain if the certificate says so; after the second one, an
-            assignment is listed only if nothing left open can rank before it.
+            first k are certain if the certificate says so. After the second one, an
+            assignment is listed only if no open one can rank before it.
         n_assignments: Number of assignments of the block.
         margin: Log-probability of the best minus that of the second assignment: 0 if
             both spell one text, inf if there is only one, a lower bound if a search
-            left some open.
+            left assignments open.
         is_tie: Whether the margin is 0.
         coverage: Probability mass of all texts of the block (a lower bound if a search
-            left some open).
+            left texts open).
         marginals: For each slot, the probability of each option in the given order,
             among the texts of the block. A text that several assignments spell counts
-            in equal parts. None if not all were scored.
+            in equal parts. None if not all texts were scored.
         terminator: The terminator used, never "auto".
         healed: As in `Selection`.
         log_heal: As in `Selection`.
         heal_gap: As in `Selection`.
-        certificate: How certain the answer is; `proved` is about the first k.
-        cost: What the decision took.
-        signature: What the scores depend on.
+        certificate: Whether the first k assignments are proved to be the best.
+        cost: The model work that the decision took.
+        signature: Model, software and options that the scores depend on.
     """
 
     names: tuple[str, ...]

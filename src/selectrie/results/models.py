@@ -1,4 +1,4 @@
-"""A model that is at hand on this machine."""
+"""The record of a model that is at hand on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PRESENT, MISSING = "present", "missing"
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """Describe a model file that can be loaded without a download.
+    """A model file that can be loaded without a download.
 
     Attributes:
-        source: What to pass to `load`: an absolute path or `hf:owner/repo/file.gguf`.
+        source: The argument for `load`: an absolute path or `hf:owner/repo/file.gguf`.
         name: Name of the local file.
         path: Path of the local file.
         size_bytes: Size of the file; 0 if it is missing.
@@ -32,5 +32,5 @@ class ModelRecord:
     embedded: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """Return its fields, ready for JSON."""
+        """Return the fields of the record, ready for JSON."""
         return plain(self)

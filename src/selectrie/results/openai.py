@@ -1,4 +1,4 @@
-"""Sequences as completion and chat completion objects of OpenAI's API.
+"""Converts sequences to completion and chat completion objects of OpenAI's API.
 
 The fields are those of the API reference,
 https://platform.openai.com/docs/api-reference/completions/object and
@@ -34,12 +34,15 @@ class Drawn(Protocol):
 
 
 def finish_reason(finish: str) -> str:
-    """Return the API's word: "length" if tokens or time ran out, else "stop"."""
+    """Return "length" if tokens or time ran out, else "stop".
+
+    These are the API's values of `finish_reason`.
+    """
     return "length" if finish in _OUT_OF_ROOM else "stop"
 
 
 def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
-    """Return `object` and `choices` of a completion object."""
+    """Return the fields `object` and `choices` of a completion object."""
     return {
         "object": "text_completion",
         "choices": [
@@ -55,7 +58,7 @@ def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
 
 
 def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
-    """Return `object` and `choices` of a chat completion object."""
+    """Return the fields `object` and `choices` of a chat completion object."""
     return {
         "object": "chat.completion",
         "choices": [
@@ -71,7 +74,7 @@ def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
 
 
 def _logprobs(one: Drawn) -> dict[str, object]:
-    """Return parallel lists over the tokens."""
+    """Return the field `logprobs` of a completion object, lists over the tokens."""
     top = [_top(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
@@ -82,7 +85,7 @@ def _logprobs(one: Drawn) -> dict[str, object]:
 
 
 def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
-    """Return log-probabilities by spelling, the most probable first.
+    """Return an entry of `top_logprobs`: log-probabilities by spelling, best first.
 
     The drawn token is included, because the API always lists it. If several
     alternatives have one spelling, the most probable one is listed.

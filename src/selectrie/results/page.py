@@ -1,4 +1,4 @@
-"""A page: a rendered template, with everything that the model decided on it."""
+"""The result of rendering a template: a page with all decisions of the model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _CLIP = 60
 
 
 class Record(Protocol):
-    """What a slot's decision tells about itself.
+    """The result of deciding a slot.
 
-    It is a `Selection`, `JointSelection`, `Generation`, `BeamResult` or `Samples`.
+    It is a `Selection`, `SampledChoice`, `JointSelection`, `Generation`, `BeamResult`
+    or `Samples`.
     """
 
     @property
@@ -54,16 +55,16 @@ class SlotEvent:
     """A slot that was decided.
 
     Attributes:
-        name: The name in the template.
+        name: Name of the slot in the template.
         kind: "select", "gen", "beam", "joint" (a select of a joint block) or "geneach"
             (whether a loop ends here; the value is true if it does).
         value: The stored value.
-        text: What it adds to the page; "" if hidden. In a stream, without what came as
-            `TextEvent`s before.
+        text: The text that the slot adds to the page; "" if hidden. In a stream,
+            without the part that came before in `TextEvent`s.
         hidden: Whether its text is left out of the page.
-        record: The whole decision; the selects of a joint block share one.
-        position: file:line:column of its tag.
-        path: Where its value is among the page's: `armor` or, in loops, `food[1]` or
+        record: The result of the decision; the selects of a joint block share one.
+        position: Position of the slot's tag, as file:line:column.
+        path: Path to the value within `Page.values`: `armor` or, in loops, `food[1]` or
             `items[0].name`.
     """
 
@@ -104,18 +105,19 @@ class Page:
 
     Attributes:
         text: The text of the page.
-        values: What the template named, by name: for a slot the choice or the generated
-            value, for `set` the value, for a named block its text. For a slot in a loop
-            it is a list with an entry per iteration, None where it was not decided.
-            `page["armor"]` looks here.
-        selections: The same for the slots alone, with the full record in place of each
-            value.
+        values: The values by name: for a slot the choice or the generated value, for
+            `set` the value, for a named block its text. A slot in a loop has a list
+            with an entry per iteration, None where it was not decided. `page["armor"]`
+            looks here.
+        selections: As `values`, for the slots alone, with the result of the decision in
+            place of each value.
         pieces: The page from beginning to end, as `events` returns it.
         template: Name of the template.
         seed: Seed of the page.
         identity: The model.
-        tolerance: Nats per row; None if not measured.
-        cost: What all slots took.
+        tolerance: Nats per row by which the layout of calls may change a
+            log-probability; None if not measured.
+        cost: The model work that all slots took.
         version: Version of selectrie.
     """
 
@@ -156,13 +158,13 @@ class Page:
 
     @property
     def slots(self) -> tuple[SlotEvent, ...]:
-        """Return every slot that was decided, in that order, including hidden ones."""
+        """Return every slot in the order of decision, including hidden ones."""
         return tuple(piece for piece in self.pieces if isinstance(piece, SlotEvent))
 
     def events(self) -> tuple[Event, ...]:
-        """Return the page from beginning to end: template text, and slots in place.
+        """Return the page from beginning to end as events: template text and slots.
 
-        Their joined texts are `text`.
+        The joined texts of the events are `text`.
         """
         return self.pieces
 
@@ -194,9 +196,9 @@ class Page:
         return listing(head, lines, len(self.slots))
 
     def _repr_html_(self) -> str:
-        """Return the page with what was decided marked.
+        """Return the page as HTML in which the text of slots is marked.
 
-        Tooltips show the names of the slots and how probable each was.
+        Tooltips show the slots' names and the probabilities of the choices.
         """
         return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>'
 

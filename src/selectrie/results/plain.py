@@ -1,4 +1,4 @@
-"""Conversion of values to what JSON can hold."""
+"""Converts values to values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DEEPEST = 64
 
 
 def number(x: float | None) -> float | None:
-    """Return a finite number, or None, because JSON has no infinity and no NaN."""
+    """Return `x` if it is finite, else None, since JSON has no infinity and no NaN."""
     return None if x is None or not math.isfinite(x) else x
 
 
 def numbers(x: FloatArray) -> list[float | None]:
-    """Return `number` of each element."""
+    """Return `number` of each element, as a list."""
     values = x.astype(object)
     values[~np.isfinite(x)] = None
     result: list[float | None] = values.tolist()
@@ -48,7 +48,7 @@ def text_fields(text: str, data: bytes) -> dict[str, object]:
 
 
 def plain(record: Any) -> dict[str, object]:
-    """Return the fields of a flat record."""
+    """Return the fields of a flat dataclass, ready for JSON."""
     if not is_dataclass(record):
         raise TypeError(f"{type(record).__name__} is not a record")
     values = {field.name: getattr(record, field.name) for field in fields(record)}
@@ -56,10 +56,10 @@ def plain(record: Any) -> dict[str, object]:
 
 
 def fields_of(record: object, *names: str) -> dict[str, object]:
-    """Return these fields of a record, ready for JSON.
+    """Return the fields `names` of a record, ready for JSON.
 
-    Records in them are converted by their `to_dict` or field by field. Bytes become
-    text (see `bytes_fields`).
+    Records in these fields are converted by their `to_dict` or field by field. Bytes
+    become text (see `bytes_fields`).
     """
     made: dict[str, object] = {}
     for name in names:
@@ -79,20 +79,24 @@ def _converted(value: Any) -> object:
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, cut if it is long."""
+    """Return the `repr` of a text, which is clipped if it is long."""
     return repr(clip(text, 48))
 
 
 def listing(head: str, lines: Sequence[str], n: int) -> str:
-    """Return a `repr` of several lines: a head, and the first of n lines below it."""
+    """Return a `repr` of several lines: `head`, and `lines` below it.
+
+    If there are more than these, of `n` in all, a last line says how many.
+    """
     more = [f"  … {n - len(lines)} more"] if n > len(lines) else []
     return "\n".join([head, *lines, *more])
 
 
 def jsonable(value: object, depth: int = _DEEPEST) -> object:
-    """Return a value as JSON can hold it.
+    """Return `value` converted to types of JSON.
 
-    Values nested deeper than `depth`, and objects of other types, become their `repr`.
+    Enum members become their value. Values nested deeper than `depth`, and objects of
+    other types, become their `repr`.
     """
     if isinstance(value, Enum):
         value = value.value

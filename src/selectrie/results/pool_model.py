@@ -1,4 +1,4 @@
-"""The record of a model in a registry."""
+"""The record of a model in a `ModelPool`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from selectrie.results.plain import plain
 
 @dataclass(frozen=True, slots=True)
 class RegisteredModel:
-    """A model of a registry at one moment.
+    """The state of a model in a `ModelPool` at one moment.
 
     Attributes:
-        name: Name in the registry.
-        source: What it is loaded by.
+        name: Name in the pool.
+        source: The source from which it is loaded, as text.
         memory_bytes: Upper estimate of its memory, computed from its file; None before
             it was first requested.
         is_loaded: Whether it is loaded.
@@ -30,5 +30,5 @@ class RegisteredModel:
     idle_s: float | None
 
     def to_dict(self) -> dict[str, object]:
-        """Return its fields, ready for JSON."""
+        """Return the fields of the record, ready for JSON."""
         return plain(self)

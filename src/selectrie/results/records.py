@@ -1,4 +1,4 @@
-"""Frozen records of an answer: tokens, choices, signatures and certificates."""
+"""Frozen records of tokens, choices, signatures and certificates."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _REPR_ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """One token of a path.
+    """A token of a path with its log-probability.
 
     Attributes:
         id: Id of the token.
-        piece: Its bytes as text; b"" for a control token.
-        logp: Natural log of its probability given everything before it.
+        piece: The token's bytes as text; b"" for a control token.
+        logp: Natural log of the token's probability given everything before it.
         spelling: Name of a control token (`<|im_end|>`); "" for others.
     """
 
@@ -69,9 +69,9 @@ class TokenScore:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceScore:
-    """One scored choice.
+    """A choice with its score.
 
-    A choice that a search did not need to finish ("pruned") carries bounds instead of
+    A choice that a search did not need to finish ("pruned") has bounds instead of
     values.
 
     Attributes:
@@ -83,7 +83,8 @@ class ChoiceScore:
             pruned.
         logp_upper: Upper bound of logp; equal to it unless pruned.
         logp_terminator: The terminator's part of logp; None if pruned. If a near tie
-            was rescored, it and the tokens add up to logp only within the tolerance.
+            was rescored, the terminator and the tokens add up to logp only within the
+            tolerance.
         score: Score by the rule, prior included; None if pruned.
         probability: Probability of this choice in the set (softmax of scores); None if
             pruned.
@@ -117,13 +118,13 @@ class ChoiceScore:
 
     @property
     def pruned(self) -> bool:
-        """Return whether the choice was not finished, so that only a bound is known."""
+        """Return whether the choice was not finished, so that only bounds are known."""
         return self.score is None
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a score depends on.
+    """The model, the software and the options that a score depends on.
 
     Scores with equal signatures are equal within the tolerance.
 
@@ -135,9 +136,9 @@ class Signature:
         build: Back end and version.
         processor: The processor.
         precision: "exact" or "fast".
-        tolerance: Nats per row by which layout moves a log-probability, as the
-            self-check measured it; None if not measured. It is a measured bound, four
-            or eight times largest_move.
+        tolerance: Nats per row by which the layout of calls may move a log-probability;
+            None if not measured. It is four or eight times the largest_move that the
+            self-check measured.
         largest_move: Largest move of the compared rows, in nats.
         rows_compared: Number of rows compared.
         support: Share of all rows that move no further than largest_move, at 95 %
@@ -180,9 +181,9 @@ class Signature:
         premise: str = "",
         following_bytes: int = 0,
     ) -> Signature:
-        """Return the signature of scores of this model, by this version.
+        """Return the signature of a model's scores, computed by this version.
 
-        `check` is the self-check of the model; None if nothing was measured.
+        `check` is the self-check of the model; None if it was not made.
         """
         return cls(
             model=identity.name,
@@ -207,25 +208,25 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """How certain the answer is.
+    """States whether the first k choices are proved to be the best.
 
     Attributes:
-        proved: Whether no unevaluated choice can be among the first k. Exhaustive
+        proved: Whether no choice without a score can be among the first k. Exhaustive
             scoring always proves this.
-        bound_gap: Score of the k-th minus the best bound left open; inf if nothing is
-            open.
+        bound_gap: Score of the k-th choice minus the best bound on a choice without a
+            score; inf if all have one.
         open_mass: Upper bound on the probability mass, under the model, of the choices
-            not finished.
+            without a score.
         nodes_evaluated: Number of rows that scored edges.
         nodes_inner: Number of rows that exhaustive scoring needs; None if not known
             (the texts of a grammar).
-        rescored: Whether near ties among the first k were decided in the canonical
-            layout, or there were none. False if scoring them again would take more rows
-            than the request did, or in `fast` precision.
-        n_rescored: Number of choices scored again for it.
+        rescored: Whether near ties among the first k were decided by scoring them again
+            in a fixed layout, or there were none. False if scoring them again would
+            take more rows than the request did, or in `fast` precision.
+        n_rescored: Number of choices that were scored again.
         method: "exhaustive" or "best_first".
-        reason: Why the first k are not proved: what stays doubtful however long the
-            search runs, else what ended the search. "" if they are proved.
+        reason: Why the first k are not proved: a doubt that no longer search could
+            remove, else the event that ended the search. "" if they are proved.
     """
 
     proved: bool
@@ -261,19 +262,17 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class GrammarFacts:
-    """What a certificate says about a grammar that was searched.
-
-    The texts of such a grammar cannot be listed.
+    """Facts about a grammar that was searched, because its texts cannot be listed.
 
     Attributes:
         name: Name of the grammar.
         digest: Digest of the grammar.
-        about: What the winner is the best of: "strings" (each text counts only with the
-            tokenizer's own encoding) or "token paths".
-        max_tokens: Length of the longest text considered.
+        about: The paths among which the winner is the best: "strings" (each text counts
+            only with the tokenizer's own encoding) or "token paths".
+        max_tokens: Maximum number of tokens of a text that was considered.
         any_length: Whether longer texts are proved to be no better.
         n_dead_ends: Number of paths that may neither end nor continue.
-        n_refused: Number of finished paths that are not the tokenizer's own.
+        n_refused: Number of finished paths that are not the tokenizer's own encoding.
     """
 
     name: str
@@ -291,15 +290,16 @@ class TextScore:
 
     Attributes:
         text: The text.
-        logp: Sum over the tokens, minus log_heal if the boundary was healed.
+        logp: Sum of the tokens' log-probabilities, minus log_heal if the boundary was
+            healed.
         tokens: The path after the shared context. The first ones also spell `healed` if
             it is not empty.
         is_greedy: Whether every token was the most probable one.
         healed: As in `Selection`.
         log_heal: As in `Selection`.
         heal_gap: As in `Selection`.
-        cost: What the score took.
-        signature: What the score depends on.
+        cost: The model work that the score took.
+        signature: Model, software and options that the score depends on.
         notes: As in `Selection`.
     """
 

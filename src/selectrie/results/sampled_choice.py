@@ -1,4 +1,4 @@
-"""A choice of a set, drawn at random by its probability."""
+"""A choice drawn at random from a scored set, by its probability."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class SampledChoice:
     """A choice drawn from softmax(score / temperature) over a fully scored set.
 
     Attributes:
-        selection: The whole set. Its own `index` is the best choice, which need not be
+        selection: The scored set. Its own `index` is the best choice, which need not be
             the one drawn.
         index: Index of the choice drawn.
         probability: Probability with which it was drawn.
         temperature: The temperature; 0 draws the best.
         seed: Seed that draws the same choice again.
-        close: Whether the layout of the work could have changed which one is drawn;
+        close: Whether the layout of calls could have changed which choice is drawn;
             None if the tolerance is not measured.
     """
 
@@ -32,12 +32,12 @@ class SampledChoice:
 
     @property
     def text(self) -> str:
-        """Return the choice drawn, as given."""
+        """Return the text of the drawn choice, as given."""
         return self.selection.choices.texts[self.index]
 
     @property
     def logp(self) -> float:
-        """Return the raw joint log-probability of the choice drawn."""
+        """Return the raw joint log-probability of the drawn choice."""
         return float(self.selection.choices.logp[self.index])
 
     @property
@@ -46,9 +46,9 @@ class SampledChoice:
         return self.selection.cost
 
     def to_dict(self) -> dict[str, object]:
-        """Return the dictionary of the selection, with kind "sampled_choice".
+        """Return the selection's dictionary, ready for JSON, as kind "sampled_choice".
 
-        A field "drawn" has index, text, probability, temperature, seed and close.
+        A field "drawn" has the index, text, probability, temperature, seed and `close`.
         """
         return {
             **self.selection.to_dict(),

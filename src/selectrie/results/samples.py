@@ -1,4 +1,4 @@
-"""Texts of a grammar, drawn at random."""
+"""The result of sampling: texts of a grammar, drawn at random."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Samples(Sequence[Hypothesis]):
         about: "strings" if a text counts only with the tokenizer's own encoding, else
             "token paths".
         seed: Seed of the first text.
-        max_tokens: Texts of more tokens do not count.
+        max_tokens: Maximum number of tokens of a text; longer texts do not count.
         mass: Estimate of the probability of all texts of the grammar; None if draws are
             not exact.
         mass_low: Exact lower bound of mass; None if draws are not exact.
         mass_high: Exact upper bound of mass; None if draws are not exact.
-        n_attempts: Number of walks down the tree that the draws took, including those
-            that left the grammar.
+        n_attempts: Number of walks from the prompt that were made, including those that
+            were rejected.
         close_steps: For each text, the random numbers of its seed, counted from 0,
-            whose outcome the layout of the work could have changed. A text without any
-            depends on its seed alone. None if the tolerance is not measured.
+            whose outcome the layout of calls could have changed. A text without such
+            numbers depends on its seed alone. None if the tolerance is not measured.
         healed: As in `Selection`.
         log_heal: As in `Selection`, and subtracted from every `logp`. Texts drawn token
             by token keep it in their `logp`, because each spells the healed bytes in
@@ -46,8 +46,8 @@ class Samples(Sequence[Hypothesis]):
         heal_gap: As in `Selection`.
         grammar: Name of the grammar.
         grammar_digest: Digest of the grammar.
-        cost: What the draws took.
-        signature: What the scores depend on.
+        cost: The model work that the draws took.
+        signature: Model, software and options that the scores depend on.
         reason: Why draws that should be exact are not, or "". Texts may be missing
             then.
     """

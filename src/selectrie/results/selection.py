@@ -1,4 +1,4 @@
-"""A decision over a set of choices, and the token plan of one."""
+"""The result of a selection among choices, and the token plan of a request."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _REPR_TOKENS = 12
 class Selection:
     """A decision over a set of choices.
 
-    Two selections are equal if everything but timing is equal.
+    Equality ignores timing.
 
     Attributes:
-        index: The winner: the first by score; exact ties go to the lowest index and set
-            is_tie. The properties `text`, `logp`, `score` and `probability` are the
-            winner's.
+        index: Index of the winner, the choice with the best score. Exact ties go to the
+            lowest index and set is_tie. The properties `text`, `logp`, `score` and
+            `probability` are the winner's.
         margin: Score of the winner minus that of the runner-up on another path. inf
             with one choice; a lower bound if a search left choices open.
         is_tie: Whether the winner is exactly tied.
         coverage: Probability mass of the whole set under the model (a lower bound if a
             search left choices open).
-        top_tokens: What the model would rather say: the top tokens after the shared
-            context, with log-probabilities.
-        greedy_index: What masked greedy decoding picks. None if a grammar was searched
-            and the pick is none of the texts found.
+        top_tokens: The most probable tokens after the shared context, whether or not a
+            choice begins with them, with log-probabilities.
+        greedy_index: Index of the choice that masked greedy decoding picks. None if a
+            grammar was searched and the pick is not among the texts found.
         choices: `Sequence[ChoiceScore]` in the caller's order, made on demand.
         rule: The rule used.
         terminator: The terminator used, never "auto".
@@ -43,12 +43,12 @@ class Selection:
         log_heal: Log-probability of the healed bytes, already subtracted from every
             logp.
         heal_gap: Bound on the error of log_heal (0 = exact).
-        certificate: How certain the answer is.
-        cost: What the decision took.
-        signature: What the scores depend on.
+        certificate: Whether the first k choices are proved to be the best.
+        cost: The model work that the decision took.
+        signature: Model, software and options that the scores depend on.
         grammar: Facts about a grammar that was searched; the choices are the texts
             found.
-        notes: What was done differently from the request, and why; one sentence each.
+        notes: One sentence for each deviation from the request, with the reason.
     """
 
     index: int
@@ -71,7 +71,7 @@ class Selection:
 
     @property
     def text(self) -> str:
-        """Return the winner as given."""
+        """Return the text of the winner, as given."""
         return self.choices.texts[self.index]
 
     @property
@@ -97,7 +97,10 @@ class Selection:
 
     @property
     def ranked(self) -> tuple[ChoiceScore, ...]:
-        """Return every choice, best first; pruned ones come last, by their bound."""
+        """Return every choice, best first.
+
+        Pruned choices come last, ordered by the upper bound on their scores.
+        """
         return self.choices.pick(self.choices.order())
 
     def top(self, k: int, *, distinct: bool = False) -> tuple[ChoiceScore, ...]:
@@ -113,7 +116,8 @@ class Selection:
     def trie(self, limit: int = 60) -> TrieView:
         """Return the heaviest `limit` nodes of the evaluated trie.
 
-        All nodes of the winner's path and of the masked-greedy path are included.
+        All nodes of the winner's path and of the path of masked greedy decoding are
+        included.
         """
         return view_of(
             self.choices.trie,
@@ -167,7 +171,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenPlan:
-    """How a request is tokenized, and what will be evaluated.
+    """The tokens of a request, and the number of rows that it will evaluate.
 
     Making a plan takes no model call. Tokens are given as (id, spelling), including
     control tokens.
@@ -242,7 +246,7 @@ class TokenPlan:
         return table(("", "tokens", "n"), rows, caption, hidden=len(self.choices) - _HTML_ROWS)
 
     def _context(self) -> str:
-        """Return the end of the context."""
+        """Return the last tokens of the context as text."""
         before = "… " if len(self.context) > _REPR_TOKENS else ""
         return before + _spelled(self.context[-_REPR_TOKENS:])
 

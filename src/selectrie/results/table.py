@@ -33,8 +33,8 @@ class ChoiceTable(Sequence[ChoiceScore]):
     """C scored choices in the caller's order, as a `Sequence[ChoiceScore]` over arrays.
 
     No work is done per choice until one is read. All arguments are given by name.
-    Arrays are viewed read-only, not copied. **NaN means "not finished"**; -inf is
-    probability 0. Choices with equal paths hold equal values in every column: the
+    Arrays are viewed read-only, not copied. **NaN means "not finished"** (pruned); -inf
+    is probability 0. Choices with equal paths hold equal values in every column: the
     probability counts once per path and is repeated here.
 
     Raises `InternalError` if lengths disagree.
@@ -42,20 +42,21 @@ class ChoiceTable(Sequence[ChoiceScore]):
     Attributes:
         texts: The C choices as given.
         trie: The evaluated paths; `trie.path_of` has length C.
-        edge_logp: float64[N], log-probability of each edge given its parent. [0] is not
-            read; NaN if not evaluated.
+        edge_logp: float64[N], log-probability of each node's token given its parent.
+            [0] is not read; NaN if not evaluated.
         pieces: Bytes of each token id (`Vocabulary.pieces`).
         logp: float64[C], raw joint log-probability, with the terminator, without
-            priors, healed bytes subtracted. Finalists of a near tie carry the canonical
-            values that settled it. NaN = pruned; `score` is NaN exactly there.
+            priors, healed bytes subtracted. Choices of a near tie that was rescored
+            have their new values. NaN if pruned; `score` is NaN for exactly the same
+            choices.
         logp_upper: float64[C], equal to logp if finished, else an upper bound.
         logp_terminator: float64[C], the terminator's part of logp.
-        score: float64[C], by the rule, prior included.
-        probability: float64[C].
-        probability_low: float64[C].
-        probability_high: float64[C].
-        logp_local: float64[C], NaN if not evaluated.
-        boundary_shift: int32[C].
+        score: float64[C], the score by the rule, prior included.
+        probability: float64[C], as in `ChoiceScore`.
+        probability_low: float64[C], as in `ChoiceScore`.
+        probability_high: float64[C], as in `ChoiceScore`.
+        logp_local: float64[C], as in `ChoiceScore`; NaN if not evaluated.
+        boundary_shift: int32[C], as in `ChoiceScore`.
         first: int32[P], lowest index of the choices on each path (computed here).
     """
 
@@ -104,7 +105,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return self._record(position % len(self))
 
     def __eq__(self, other: object) -> bool:
-        """Return whether texts, paths and the bits of every column are equal."""
+        """Return whether texts, paths and all columns are equal, bit by bit."""
         if not isinstance(other, ChoiceTable):
             return NotImplemented
         mine, theirs = self.trie, other.trie
@@ -125,12 +126,12 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     @property
     def finished(self) -> BoolArray:
-        """Return the choices scored to the end, not pruned, as bool[C]."""
+        """Return bool[C], the choices that were not pruned."""
         return np.asarray(~np.isnan(self.score))
 
     @property
     def distinct(self) -> BoolArray:
-        """Return the choices that are the first on their path, as bool[C]."""
+        """Return bool[C], the choices that are the first on their path."""
         return np.asarray(self.first[self.trie.path_of] == np.arange(len(self)))
 
     def order(self, k: int | None = None) -> OffsetArray:
@@ -150,9 +151,9 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return np.asarray(np.lexsort((-worst_first, pruned))[:k], dtype=np.int64)
 
     def margin(self, index: int) -> float:
-        """Return the score of choice `index` minus the best one on another path.
+        """Return the score of choice `index` minus the best score on another path.
 
-        Only finished choices count. The result is inf if there is none.
+        Only finished choices count. The result is inf if there is none on another path.
         """
         path_of = self.trie.path_of
         others = self.score[self.finished & (path_of != path_of[index])]
@@ -161,7 +162,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return 0.0 if mine == best else mine - best
 
     def duplicates(self, index: int) -> tuple[int, ...]:
-        """Return every index on the same path as choice `index`, in order."""
+        """Return the indices of all choices with the path of choice `index`."""
         return tuple(np.flatnonzero(self.trie.path_of == self.trie.path_of[index]).tolist())
 
     def pick(self, indices: Iterable[int]) -> tuple[ChoiceScore, ...]:
@@ -223,7 +224,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         ]
 
     def _token_dicts(self) -> list[list[dict[str, object]]]:
-        """Return the tokens of each choice; empty if pruned."""
+        """Return the tokens of each choice as dictionaries; empty if pruned."""
         nodes, offsets = _path_nodes(self.trie)
         shown = self.finished.tolist()
         bounds, path_of = offsets.tolist(), self.trie.path_of.tolist()

@@ -1,4 +1,4 @@
-"""The part of a trie that reports show."""
+"""The part of a trie that is shown in reports."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _HTML_ROWS = 100
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrieView:
-    """The evaluated trie for reports.
+    """The nodes of an evaluated trie that a report shows.
 
-    Its fields are parallel tuples over the shown nodes, parents first. Node 0 is the
-    shared context.
+    The fields are parallel tuples over these nodes, parents first. Node 0 is the shared
+    context.
 
     Attributes:
         parent: Index of the parent in these tuples, -1 for node 0.
@@ -33,7 +33,7 @@ class TrieView:
         n_choices: Number of choices at or below, duplicates counted.
         n_hidden: How many of these are in children that are not shown.
         on_winner: Whether the node is on the joint winner's path.
-        on_greedy: Whether the node is on the masked-greedy path.
+        on_greedy: Whether the node is on the path of masked greedy decoding.
         pruned: Whether no choice at or below was scored to its end.
     """
 
@@ -75,7 +75,7 @@ class TrieView:
         return table(("token", "", "logp", "choices"), rows, f"{len(self) - 1} nodes", hidden=hidden)
 
     def _depths(self, limit: int) -> list[tuple[int, int]]:
-        """Return the first nodes below node 0, each with its depth."""
+        """Return the first `limit` nodes below node 0 as (node, depth) pairs."""
         depths = [0]
         for parent in self.parent[1 : limit + 1]:
             depths.append(depths[parent] + 1)
@@ -83,7 +83,7 @@ class TrieView:
 
 
 def _named(piece: bytes) -> str:
-    """Return a token's bytes in quotes; a control token has none."""
+    """Return the quoted bytes of a token, or "control token" if it has none."""
     return repr(piece.decode("utf-8", "replace")) if piece else "control token"
 
 
@@ -102,11 +102,11 @@ def view_of(
     winner: int | None = None,
     greedy: int | None = None,
 ) -> TrieView:
-    """Return the `limit` heaviest nodes with their ancestors.
+    """Return the `limit` heaviest nodes of a trie with their ancestors.
 
-    All nodes of the winner's path and of the masked-greedy path are included. Heaviest
-    means largest log-probability from the shared context. Nodes that were not evaluated
-    follow, those with more choices first.
+    The heaviest nodes have the largest log-probability from the shared context. Nodes
+    that were not evaluated follow, those with more choices first. All nodes of the
+    winner's path and of the path of masked greedy decoding are included.
 
     Args:
         trie: The trie.
@@ -114,8 +114,8 @@ def view_of(
         limit: Number of nodes to show.
         edge_logp: float64[N], NaN if not evaluated; None before any model call.
         finished: bool[C]; None means that nothing is pruned.
-        winner: Index of a choice, or None.
-        greedy: Index of a choice, or None.
+        winner: Index of the winner among the choices, or None.
+        greedy: Index of the choice that masked greedy decoding picks, or None.
     """
     edge = np.full(len(trie.token), np.nan) if edge_logp is None else edge_logp.copy()
     edge[ROOT] = 0.0

@@ -1,5 +1,6 @@
-"""Parse, check and interpret templates: text with `<<tags>>`.
+"""Parses, checks and interprets templates: text with `<<tags>>`.
 
-Templates are immutable segments with source spans. Neither a model nor the evaluation
-of Python code is involved.
+A slot is a tag whose value a model decides; a page is the rendered text. Templates are
+trees of immutable segments with source positions. Neither a model nor the evaluation of
+Python code is involved.
 """

@@ -2,9 +2,9 @@
 
 These serve tests of selectrie and of code built on it. Neither pytest nor hypothesis is
 needed. `HashModel` and `TableModel` satisfy the model port with numbers that are known
-in advance. The oracles are obvious, slow versions of what the library does fast.
-`check_model` puts any model through random work and compares it with evaluating each
-path alone.
+in advance. The oracles are simple, slow versions of algorithms of the library.
+`check_model` makes random calls to any model, and compares the rows with those of each
+path evaluated alone.
 """
 
 from selectrie.testing.fakes import FakeModel, HashModel, TableModel

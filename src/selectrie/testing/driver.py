@@ -1,4 +1,4 @@
-"""Run one task on a model that nothing else uses."""
+"""A driver that runs one task on a model that nothing else uses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ R = TypeVar("R")
 
 
 def run(task: Task[R], model: Model) -> R:
-    """Run one task to its end and drop its nodes; return its result.
+    """Run one task to its end, release its nodes, and return its result.
 
-    Nothing else may use the model. This is the short version of the scheduler, for
-    tests. Raises what the model raises, and `ProtocolError` if the task asks for
-    parents it does not hold.
+    Nothing else may use the model. This is a short version of the scheduler, for tests.
+    Raises the errors of the model, and `ProtocolError` if the task asks for parents
+    that it does not hold.
     """
     limits = model.limits
     n_states = 1 if limits.kind.is_recurrent else 0  # a recurrent-state model keeps the prompt's state too
@@ -41,9 +41,9 @@ def run(task: Task[R], model: Model) -> R:
 
 
 def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
-    """Release the nodes of some local rows, unless they were released already.
+    """Release the nodes of the given local rows that were not released before.
 
-    Nodes with children stay until those are dropped.
+    A node with children stays until these are dropped.
     """
     leaving = [local[row] for row in rows.tolist() if local[row] != NO_NODE]
     for row in rows.tolist():
@@ -52,7 +52,7 @@ def _give_back(rows: IntArray, local: list[int], model: Model) -> None:
 
 
 def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
-    """Replace local rows by their nodes; `~j` stays."""
+    """Return `parents` with local rows replaced by their nodes; `~j` stays."""
     result: IntArray = parents.copy()
     outside = parents >= 0
     if outside.any() and int(parents.max()) >= len(local):
@@ -66,7 +66,8 @@ def _to_nodes(parents: IntArray, local: list[int]) -> IntArray:
 def _prefill(prompt: IntArray, model: Model) -> tuple[list[int], Rows]:
     """Evaluate the prompt in calls of at most the model's rows per call.
 
-    Returns the nodes held, of which the last is the end of the prompt, and its row.
+    Returns the nodes held, of which the last is the end of the prompt, and the row of
+    that node.
     """
     if len(prompt) == 0:
         raise ProtocolError("a task needs a prompt of at least one token")

@@ -64,7 +64,8 @@ class FakeModel:
         evaluations: How often each path was evaluated.
         call_sizes: Number of rows of each of these calls, without padding.
         program_sizes: Number of rows of each program so far, padding included.
-        on_decode: Called in the middle of every program, before anything has changed.
+        on_decode: Function called in the middle of every program, before the tree has
+            changed.
     """
 
     def __init__(
@@ -108,9 +109,9 @@ class FakeModel:
         return dict(self._paths)
 
     def row(self, path: Sequence[int]) -> LogitArray:
-        """Return the float32[V] logits after a token path, by their definition.
+        """Return float32[V], the logits after a token path as the model defines them.
 
-        Nothing is counted or kept.
+        The call is not counted, and no node is kept.
         """
         return self._row_of(tuple(int(token) for token in path))
 
@@ -178,7 +179,7 @@ class FakeModel:
         )
 
     def _check_states(self, plan: CallPlan) -> set[int]:
-        """Return the entries that exist without the state that the call needs of them.
+        """Return the existing entries that need a state for the call but have none.
 
         Raises `NodeError` for a parent without a state.
         """
@@ -194,7 +195,7 @@ class FakeModel:
         return again
 
     def _check_capacity(self, plan: CallPlan, n_rows: int, in_round: IntArray) -> tuple[list[int], set[int]]:
-        """Return the cached nodes that a call drops, and those that lose their state.
+        """Return the cached nodes to drop for a call, and those to lose their state.
 
         Raises `CapacityError` if the call does not fit.
         """
@@ -317,15 +318,17 @@ class HashModel(FakeModel):
 
 
 class TableModel(FakeModel):
-    """A model with hand-written probabilities.
+    """A model whose probabilities are written by hand.
 
-    The table is written by piece: `{(): {"a": 0.6, "b": 0.4}, ("a",): {"t": 0.9}}`.
-    Keys are the pieces after `prompt` (a tuple of pieces; default: `<bos>`). Values are
-    what may follow, with control tokens by their spelling.
+    The table maps pieces to probabilities: `{(): {"a": 0.6, "b": 0.4}, ("a",): {"t":
+    0.9}}`. Keys are the pieces after `prompt` (a tuple of pieces; default: `<bos>`).
+    Values are the probabilities of the next pieces, with control tokens by their
+    spelling.
 
-    What a row leaves of probability 1 is spread evenly over the tokens it does not
-    name. Contexts not named, and contexts not below the prompt, are uniform. Raises
-    `OptionError` for a row that has a negative probability or does not add up.
+    If the probabilities of a row add up to less than 1, the rest is spread evenly over
+    the tokens that it does not name. Contexts not named, and contexts not below the
+    prompt, are uniform. Raises `OptionError` for a row that has a negative probability
+    or does not add up.
     """
 
     def __init__(

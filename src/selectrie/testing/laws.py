@@ -36,11 +36,11 @@ A row of 152 000 tokens takes 1.2 MB.
 
 
 class LawBroken(AssertionError):
-    """A model broke a law of the port.
+    """The error of a model that breaks a law of the port.
 
     Attributes:
         law: Number of the law in `selectrie.core.model`.
-        path: Tokens of the path.
+        path: Token ids of the path on which it happened.
         difference_nats: The difference, or None.
     """
 
@@ -52,13 +52,13 @@ class LawBroken(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What `check_model` did.
+    """The result of `check_model`: the rows it compared and the calls it made.
 
     Attributes:
         rows_compared: Number of rows compared with single-path evaluation.
-        worst_nats: The largest difference.
+        worst_nats: Largest difference in a log-probability, in nats.
         calls: Number of extends made.
-        refusals: Number of calls that rightly raised.
+        refusals: Number of calls that raised an error, as the laws require.
         repeated: Number of rows evaluated again for nodes that existed (not counted if
             calls are cut into rounds).
     """
@@ -79,12 +79,14 @@ def check_model(
     longest: int = 24,
     fail_next: Callable[[Model], None] | None = None,
 ) -> ModelReport:
-    """Put a model through random work and compare every row with its path alone.
+    """Check the laws of the model port with random calls to a model.
+
+    Every row is compared with that of its path evaluated alone.
 
     Operations: new leaves, inner nodes, the prompt's nodes and its end extended again,
     nodes wanted again, kept or not, released, forgotten or trimmed, and calls that must
-    be refused, a batch multiple that cannot be set among them. Calls of recurrent-state
-    models are cut by `model.rounds`. Both models are closed.
+    raise an error, a batch multiple that cannot be set among them. Calls of
+    recurrent-state models are cut by `model.rounds`. Both models are closed.
 
     Args:
         make_model: Returns a fresh, empty model. It is called twice; the second model
@@ -98,8 +100,8 @@ def check_model(
             back end supports that.
 
     Raises:
-        LawBroken: With law, path and difference. Any other error of the model is passed
-            on.
+        LawBroken: If a row differs or a call breaks a law. Any other error of the model
+            is passed on.
     """
     model, alone = make_model(), make_model()
     try:
@@ -158,9 +160,9 @@ class _Check:
         operations[int(self._rng.integers(len(operations)))]()
 
     def finish(self, solo_before: FloatArray) -> None:
-        """Release everything and check that nothing is left.
+        """Release all references, and check that no node is left.
 
-        Also check that the bits that a solo model computes have not changed.
+        Also check that a solo model computes the bits of `solo_before`.
         """
         if not np.array_equal(self.solo_rows(), solo_before):
             raise LawBroken(1, "a solo model computed other bits after other work", path=self._start)
@@ -233,7 +235,7 @@ class _Check:
         self._extend(parents, paths, self._rng.random(n) < 0.6, self._rng.random(n) < 0.5)
 
     def _prompt(self) -> None:
-        """Add a longer run from where `match_prefix` ends.
+        """Add a longer run of tokens below the node that `match_prefix` returns.
 
         Its end is extended by two tokens in the same call.
         """
@@ -254,9 +256,9 @@ class _Check:
             self._extend(parents, paths, np.ones(len(paths), dtype=np.bool_), keep)
 
     def _again(self) -> None:
-        """Extend to a held node again; it must be the same node with the same row.
+        """Ask for a held node again, and check that node and row are the same.
 
-        Without its row wanted, nothing must be evaluated.
+        If its row is not wanted, nothing must be evaluated.
         """
         nodes = {path: node for node, path, is_parent in self._held if is_parent}
         known = [(node, path) for node, path, _ in self._held if path and (path[:-1] in nodes or len(path) == 1)]
@@ -286,9 +288,9 @@ class _Check:
         self._model.trim(int(self._rng.choice([0, 1, 8, 64])))
 
     def _refuse(self) -> None:
-        """Make a call that cannot be done.
+        """Make a call that is not valid, and check its error.
 
-        It must raise the right error and change nothing.
+        The error must be of the right type, and the tree must not change.
         """
         n = self._model.limits.rows_per_call + 1
         dead = max((node for node, _, _ in self._held), default=0) + 1_000_000
@@ -311,7 +313,7 @@ class _Check:
             self._must_refuse_multiple(ProtocolError, 1)
 
     def _fail(self) -> None:
-        """Let a decode fail half-way; the tree must stay as it was."""
+        """Make a decode fail half-way, and check that the tree does not change."""
         capacity = self._model.capacity()
         if self._fail_next is not None and min(capacity.rows, capacity.nodes, capacity.sequences) >= 2:
             leaves = np.array(self._tokens[:2], dtype=np.int32)
@@ -339,7 +341,7 @@ class _Check:
             raise LawBroken(5, "a refused call changed what match_prefix returns")
 
     def _depths(self) -> list[tuple[int, int]]:
-        """Return what `match_prefix` returns for every held path."""
+        """Return the results of `match_prefix` for all held paths."""
         matches = [
             self._model.match_prefix(np.array(path, dtype=np.int32))
             for path in sorted({path for _, path, _ in self._held})
@@ -348,10 +350,10 @@ class _Check:
         return matches
 
     def _extend(self, parents: list[int], paths: list[Path], wanted: BoolArray, keep: BoolArray) -> IntArray | None:
-        """Make one call and compare its rows.
+        """Make one call of `extend`, and compare its rows.
 
-        Returns None if the call did not fit. That must be right, and must have changed
-        nothing.
+        Returns None if the call exceeded the model's capacity and raised
+        `CapacityError`.
         """
         capacity = self._model.capacity()
         tokens = np.array([path[-1] for path in paths], dtype=np.int32)

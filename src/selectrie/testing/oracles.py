@@ -1,4 +1,4 @@
-"""Obvious, slow versions of what the library does fast.
+"""Simple, slow versions of algorithms of the library, for comparison in tests.
 
 They are pure Python, recursive and in float64.
 """
@@ -85,7 +85,7 @@ def probabilities(model: FakeModel, path: Sequence[int]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class ExactTexts:
-    """The result of `enumerate_table`.
+    """The exact probabilities of paths, as `enumerate_table` computes them.
 
     Attributes:
         joint: Probability that the text starts with each path.
@@ -100,11 +100,12 @@ class ExactTexts:
 
 
 def enumerate_table(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> ExactTexts:
-    """Enumerate all texts of the longest path's length and compare them with the paths.
+    """Return the exact probabilities of `paths`, by enumerating texts.
 
-    Each text counts with its probability. Equal paths each get the full probability.
-    There are V ** length texts, of which those of probability 0 are skipped, so this is
-    for short paths.
+    All texts of the longest path's length are compared with the paths, and each counts
+    with its probability. Equal paths each get the full probability. There are V **
+    length texts, of which those of probability 0 are skipped, so this is for short
+    paths.
     """
     targets = [tuple(int(t) for t in path) for path in paths]
     texts = _all_texts(model, tuple(int(t) for t in context), max(map(len, targets)))
@@ -133,7 +134,7 @@ def _all_texts(model: FakeModel, context: Path, length: int) -> list[tuple[Path,
 
 
 def naive_joint(model: FakeModel, context: Sequence[int], paths: Iterable[Sequence[int]]) -> list[float]:
-    """Return the sum of the log-probabilities of each path's tokens.
+    """Return for each path the sum of its tokens' log-probabilities.
 
     Each token is evaluated with its full context.
     """
@@ -145,9 +146,9 @@ def naive_joint(model: FakeModel, context: Sequence[int], paths: Iterable[Sequen
 def naive_local(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
     """Return the log-probability of each path under masked step-by-step choice.
 
-    Each step is renormalised over what the set allows there, and the steps are
-    multiplied. If a path ends and others continue, ending weighs what the model gives
-    to all tokens that continue none of them.
+    At each step the probabilities are renormalised over the tokens that the set of
+    paths allows there. If a path ends where others continue, ending gets the
+    probability of all tokens that continue none of them.
     """
     logp = [-inf] * len(paths)
     _walk_local(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
@@ -167,9 +168,10 @@ def _walk_local(model: FakeModel, context: Path, node: NestedTrie, so_far: float
 
 
 def naive_unless_continued(model: FakeModel, context: Sequence[int], paths: Sequence[Sequence[int]]) -> list[float]:
-    """Return the log-probability that each path is the longest the text starts with.
+    """Return for each path the log-probability that no longer path continues it.
 
-    It is computed by recursion over the set.
+    It is the probability that the path is the longest one that the text starts with,
+    computed by recursion over the set of paths.
     """
     logp = [-inf] * len(paths)
     _walk_continued(model, tuple(context), NestedTrie.of(paths), 0.0, logp)
@@ -177,7 +179,7 @@ def naive_unless_continued(model: FakeModel, context: Sequence[int], paths: Sequ
 
 
 def _walk_continued(model: FakeModel, context: Path, node: NestedTrie, so_far: float, logp: list[float]) -> float:
-    """Fill in `logp` at and below the node.
+    """Set `logp` of the paths that end at or below `node`.
 
     Returns the probability, given the node, that no path ends below it.
     """

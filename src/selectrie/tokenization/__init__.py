@@ -1,1 +1,1 @@
-"""Text to tokens: prompts, chats, token healing and the token paths of choices."""
+"""Turns text into tokens: prompts, chats, token healing and paths of choices."""

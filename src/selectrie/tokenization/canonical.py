@@ -1,7 +1,7 @@
-"""Prompts before texts that cannot be listed, and canonical token paths after them.
+"""Prepares prompts for texts that cannot be listed, and finds canonical token paths.
 
-This module decides which tokens of the prompt are kept, and which paths are canonical:
-the tokenizer's own encoding of their text.
+It decides which tokens of the prompt are kept, and which paths after them are
+canonical: the tokenizer's own encoding of their text.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, Tok
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptBoundary:
-    """A prompt, and the bytes with which texts after it begin.
+    """A prompt before texts not known yet, and the bytes that come before every text.
 
     At most one of `healed` and `space_prefix` has bytes.
 
     Attributes:
         context: int32[T], T >= 1, the tokens that are kept.
-        healed: Bytes of the prompt that were taken off the context, because the text
-            may change their tokens. Every path spells them first, and every
+        healed: Bytes of the prompt whose tokens were removed from the context, because
+            the text may change them. Every path spells them first, and every
             log-probability is conditional on them.
         space_prefix: The space that the tokenizer adds before a text that begins here.
-            Every path spells it first, without any condition.
-        prompt_tokens: int32[], the prompt alone.
+            Every path spells it first; log-probabilities are not conditional on it.
+        prompt_tokens: int32[], the tokens of the prompt alone.
         boundary: The boundary used, "heal" or "split".
         doubt: Why the encoding of prompt and text may begin with other tokens than the
             context; "" if it cannot.
@@ -80,13 +80,13 @@ class PromptBoundary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HealedPrompt:
-    """A prompt whose end may become other tokens.
+    """A prompt whose last tokens were removed, because later text may change them.
 
     Attributes:
         context: int32[T], T >= 1, the tokens that are kept.
-        healed: Bytes of the tokens taken back; b"" if there are none.
-        prompt_tokens: int32[], the prompt alone.
-        is_aligned: Whether the bytes of the tokens are those of the text.
+        healed: Bytes of the removed tokens; b"" if there are none.
+        prompt_tokens: int32[], the tokens of the prompt alone.
+        is_aligned: Whether the bytes of the prompt's tokens are those of its text.
         doubt: As in `PromptBoundary`.
     """
 
@@ -98,16 +98,17 @@ class HealedPrompt:
 
 
 def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> HealedPrompt:
-    """Take back the tokens of a prompt's text that later text may change.
+    """Return the prompt without those of its last tokens that later text may change.
 
     These are the tokens after the last settled position of the text. If there is no
-    such position, all of the text is taken back, provided that tokens precede it and it
-    has at most `MAX_HEALED_BYTES` bytes. Otherwise the last token is taken back unless
-    it is the only one, and `doubt` says so.
+    such position, all tokens of the text are removed, provided that other tokens
+    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise the last
+    token is removed unless it is the only one, and `doubt` says that this may not be
+    enough.
 
-    Nothing is taken back with `heal` false, if the text is empty, or if token bytes are
-    not those of the text. Tokens up to one that ends a generation are never taken back,
-    because no text spells it again.
+    No token is removed with `heal` false, if the text is empty, or if token bytes are
+    not those of the text. Tokens up to the last end-of-generation token are never
+    removed, because no text spells that token again.
 
     Raises `PromptError` for a prompt without tokens.
     """
@@ -126,9 +127,9 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
-    """Return how many tokens of the text stay whatever follows, and the doubt.
+    """Return how many tokens of the text stay whatever text follows, and the doubt.
 
-    The doubt is that of `PromptBoundary`.
+    The doubt is that of `PromptBoundary`. `own` are the tokens of the text.
     """
     ends = np.cumsum(vocabulary.lengths[own])
     n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space added before the text
@@ -150,10 +151,10 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
 def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> PromptBoundary:
     """Prepare a prompt for texts that are not known yet.
 
-    "heal" takes off what the text may change (see `reopen`). "split" keeps all tokens,
-    which also happens if token bytes are not those of the text. Raises `PromptError`
-    for a prompt without tokens, and `OptionError` for another boundary ("harness" looks
-    at whole texts).
+    Boundary "heal" removes the last tokens that the text may change (see `reopen`).
+    "split" keeps all tokens, which also happens if token bytes are not those of the
+    text. Raises `PromptError` for a prompt without tokens, and `OptionError` for
+    another boundary ("harness" needs known texts).
     """
     if boundary not in ("heal", "split"):
         raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
@@ -205,8 +206,9 @@ class CanonicalPaths:
 
         Args:
             vocabulary: The vocabulary.
-            prompt: Tokens that stay, and the text that is encoded with what follows.
-            opened: The reopened prompt.
+            prompt: The tokens that stay, and the text that is encoded together with the
+                texts.
+            opened: The result of `reopen` for the prompt.
             prefix: Bytes that paths spell before the text.
         """
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
@@ -216,7 +218,7 @@ class CanonicalPaths:
         self._pairs: dict[tuple[int, int], bool] = {}
 
     def is_canonical(self, tokens: Sequence[int]) -> bool:
-        """Return whether the tokens after the context are a canonical path.
+        """Return whether `tokens`, which follow the context, are a canonical path.
 
         This normally takes one tokenizer call, on the prompt's tail and the text.
         """
@@ -231,7 +233,7 @@ class CanonicalPaths:
     def writes(self, text: bytes) -> bool:
         """Return whether encoding a text with the prompt keeps context and bytes.
 
-        If it does not, no path after the context is that encoding.
+        Otherwise no path after the context is its joint encoding.
         """
         whole = self._prefix + text
         encoded = self._encoded(whole)
@@ -247,8 +249,8 @@ class CanonicalPaths:
         Merges by rank and by score are such kinds, and so is the longest match from the
         left, inside one word (for merges: Berglund and van der Merwe, "Formalizing BPE
         tokenization", arXiv:2309.08715). If words are looked up whole before any merge,
-        and in WordPiece, a token depends on where its word begins and ends; there
-        nothing is refused.
+        and in WordPiece, a token depends on where its word begins and ends, so the
+        result is always true.
         """
         known = self._pairs.get((left, right))
         if known is None:
@@ -276,9 +278,10 @@ class CanonicalPaths:
     def may_start(self, tokens: Sequence[int]) -> bool:
         """Return whether a canonical path may begin with these tokens, by their text.
 
-        This is for searches that promise nothing. The beginning of an encoding is the
-        encoding of its text, unless the division into words looks ahead. The last token
-        is therefore left out, and what ends inside a character is not judged.
+        The answer may be wrong, so it serves only searches without a proof. The
+        beginning of an encoding is the encoding of its text, unless the division into
+        words looks ahead. The last token is therefore not compared, and the result is
+        true for tokens that end inside a character.
         """
         text = self._vocabulary.decode(tokens)
         if len(tokens) < 2 or len(text) < len(self._prefix) or _is_cut(text):
@@ -289,8 +292,8 @@ class CanonicalPaths:
     def canonical_path(self, tokens: Sequence[int]) -> list[int]:
         """Return the canonical path of the text that these tokens spell.
 
-        Both follow the context. The result is empty if no canonical path spells the
-        text, or if there are control tokens among these.
+        Both paths follow the context. The result is empty if no canonical path spells
+        the text, or if `tokens` contain a control token.
         """
         text = self._vocabulary.decode(tokens)
         if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
@@ -309,8 +312,8 @@ class CanonicalPaths:
         """Return the first of three encodings that spells the text, or None.
 
         The text is encoded together with the prompt, then separately after the context,
-        then separately after the whole prompt. It begins with the bytes that every path
-        spells first (`prefix`).
+        then separately after the whole prompt. `text` begins with the bytes that every
+        path spells first (`prefix`).
         """
         encodings = (self._encoded, self._encoded_apart, self._encoded_split)
         candidates = (encode(text) for encode in encodings)
@@ -356,7 +359,10 @@ def _is_cut(text: bytes) -> bool:
 
 
 def _are_neighbours(vocabulary: Vocabulary, left: int, right: int, before: bytes, behind: bytes) -> bool:
-    """Return whether these two tokens are neighbours between the given letters."""
+    """Return whether the encoding of some letters has these two tokens side by side.
+
+    The letters are `before`, the tokens' bytes and `behind`.
+    """
     pieces = vocabulary.pieces
     tokens = encode_inside(vocabulary, before + pieces[left] + pieces[right] + behind)
     ends = np.cumsum(vocabulary.lengths[tokens]).tolist()
@@ -365,7 +371,7 @@ def _are_neighbours(vocabulary: Vocabulary, left: int, right: int, before: bytes
 
 
 def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
-    """Return the tokens of text that follows other text, so that no space is added."""
+    """Return the tokens of text within other text, before which no space is added."""
     if not vocabulary.space_prefix or not text:
         return vocabulary.tokenize(text) if text else []
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Turns of a chat, with the text that the model's template writes around each."""
+"""The turns of a chat, with the text that the model's template writes around each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Turn:
 
     Attributes:
         role: The role.
-        before: What the template writes before the content.
-        after: What the template writes after the content.
+        before: The text that the template writes before the content.
+        after: The text that the template writes after the content.
         said: The content; None while the turn is open.
     """
 
@@ -58,11 +58,11 @@ class Turns:
         return self.all[-1] if self.all and self.all[-1].said is None else None
 
     def opened(self, role: str) -> Turns:
-        """Return the turns with one more, open, with the template's text around it.
+        """Return the turns with one more turn, which is open.
 
         An assistant's turn begins with the template's generation prompt if there is
-        one, and with the white space that a finished turn has after it. The new
-        rendering must contain earlier turns as they were written.
+        one, and with the white space that a finished turn has after it. The template,
+        rendered with the new turn, must write earlier turns as before.
 
         Raises `PromptError` if a turn is open, if the model has no chat template, if
         the role is not a word, or if the template refuses these roles or rewrites
@@ -82,7 +82,7 @@ class Turns:
         return replace(self, all=(*self.all, Turn(role, before, self._between(role, after))))
 
     def closed(self, said: str) -> Turns:
-        """Return the turns with the open one closed.
+        """Return the turns with the open turn closed; `said` is its content.
 
         Raises `PromptError` if none is open.
         """
@@ -103,16 +103,16 @@ class Turns:
 
     @property
     def _written(self) -> str:
-        """Return what the page holds so far, with marks in place of the contents."""
+        """Return the text of all turns so far, with a mark in place of each content."""
         return self._with([_mark(index) for index in range(len(self.all))])
 
     def _with(self, said: Sequence[str]) -> str:
         return "".join([turn.before + text + turn.after for turn, text in zip(self.all, said, strict=True)])
 
     def _render(self, role: str, messages: Sequence[Mapping[str, str]], *, generates: bool = False) -> TrackedText:
-        """Render messages with all contents counted as the template's text.
+        """Render `messages`, and count their contents as text of the template.
 
-        Marks replace the contents here.
+        The contents are marks, which stand for the real ones.
         """
         if self.template is None:
             raise PromptError("this model has no chat template")
@@ -136,10 +136,11 @@ class Turns:
         return [{"role": turn.role, "content": text} for turn, text in zip(self.all, said, strict=True)]
 
     def _rendered_with(self, role: str, content: str, *, marked: bool = True) -> TrackedText:
-        """Return the rendering with one more message, whose content occurs in it once.
+        """Return the rendering of the turns with one more message of `role`.
 
-        Templates that write a system message into the user's next one show it only
-        together with that.
+        Raises `PromptError` unless its content occurs in the rendering exactly once.
+        Some templates write a system message only into the next message of the user, so
+        that one is added if needed and cut off again.
         """
         messages = [*self._messages(marked=marked), {"role": role, "content": content}]
         refusal: PromptError | None = None
@@ -162,9 +163,9 @@ class Turns:
         return rendered
 
     def _generation_start(self) -> TrackedText:
-        """Return what the template writes for the assistant to continue from.
+        """Return the template's generation prompt; "" if it has none.
 
-        The result is "" if it writes nothing.
+        It is the text that the template writes for the assistant to continue.
         """
         rendered = self._render("assistant", self._messages(marked=True), generates=True)
         if not rendered.startswith(self._written):
@@ -172,9 +173,10 @@ class Turns:
         return rendered[len(self._written) :]
 
     def _between(self, role: str, after: TrackedText) -> TrackedText:
-        """Return what is written after a turn that others follow.
+        """Return the text that the template writes after a turn when others follow it.
 
-        Some templates add one more end token after the last turn of all.
+        `after` is its text after the turn as the last one, where some templates write
+        one more end token.
         """
         end = next((end for end in self.ends if end and after.endswith(end)), "")
         if not end:
@@ -191,10 +193,9 @@ class Turns:
         return after.removesuffix(end) if ends_chat else after
 
     def _check_said(self, role: str, rendered: str) -> None:
-        """Check that the template writes earlier contents as they really are.
+        """Raise `PromptError` if the template rewrites the contents of earlier turns.
 
-        `rendered` is the rendering with marks. Raises `PromptError` if it rewrites
-        them.
+        `rendered` is the rendering with marks in place of the contents.
         """
         if not self.all:
             return
@@ -228,9 +229,10 @@ def _mark(index: int) -> str:
 
 
 def turns_of(template: ChatTemplate | None, args: Mapping[str, Any], ends: Sequence[str]) -> Turns:
-    """Return an empty list of turns.
+    """Return a `Turns` without any turn.
 
-    Raises `OptionError` for a template argument that opening a turn decides.
+    Raises `IncompatibleOptionsError` for the template argument `add_generation_prompt`,
+    which a page sets itself.
     """
     if "add_generation_prompt" in args:
         remedy = "the page opens its turns itself, so leave it out"

@@ -1,4 +1,4 @@
-"""A prompt and its choices as tokens."""
+"""Encodes a prompt and its choices as tokens."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def encode_choices(
     Boundaries:
 
     - "heal": prompt + choice + following are encoded jointly. The context is the
-      longest token prefix common to the prompt alone and all of them.
+      longest token prefix common to the prompt alone and all these encodings.
     - "split": prompt and choice (+ following) are encoded separately, and no space is
       added before the choice.
-    - "harness": as lm-evaluation-harness' `_encode_pair`. White space that ends the
-      prompt moves to the choice, and the joint encoding is cut at the length of the
+    - "harness": as `_encode_pair` of lm-evaluation-harness does. White space that ends
+      the prompt moves to the choice, and the joint encoding is cut at the length of the
       prompt's own.
 
-    `following` is text after every choice. Paths run to the fewest of its bytes (at
-    least one) at which every encoding has a token boundary; the end of the text is one.
-    If token bytes are not the text's, paths run to its end.
+    `following` is text after every choice. Each path includes the fewest of its bytes
+    (at least one) after which every encoding has a token boundary. If token bytes are
+    not those of the text, paths include all of it.
 
     Equal choices are encoded once. After a long prompt only its tail is encoded again
-    (see `Tail`). Raises `PromptError` if nothing is left as context, and `OptionError`
+    (see `Tail`). Raises `PromptError` if no token is left as context, and `OptionError`
     for an unknown boundary.
     """
     if boundary not in ("heal", "split", "harness"):
@@ -57,7 +57,7 @@ def _encode(
 ) -> tuple[EncodedChoices, bool]:
     """Encode distinct choices.
 
-    The second value is whether token bytes are those of the text throughout.
+    The second value is whether token bytes are those of the text in all encodings.
     """
     moved = b""
     if boundary == "harness":
@@ -99,9 +99,9 @@ def _encode(
 
 
 def spread(encoded: EncodedChoices, which: OffsetArray) -> EncodedChoices:
-    """Return one path for each choice, from one for each distinct choice.
+    """Return the encoding of all choices, given that of the distinct choices.
 
-    `which` names the distinct choice of each.
+    `which`, int64[C], is the index of each choice's distinct choice.
     """
     lengths = np.diff(encoded.offsets)[which]
     offsets = np.concatenate([[0], np.cumsum(lengths)])

@@ -1,4 +1,4 @@
-"""Choices that differ as given but are the same to the model, or to a reader."""
+"""Finds choices that differ as given but are the same to the model, or a reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from selectrie.tokenization.records import EncodedChoices
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Two different choices that a caller may have meant as one, or as distinguishable.
+    """Two different choices that the model, or a reader, cannot tell apart.
 
     Attributes:
         first: Index of the first choice.
@@ -29,8 +29,8 @@ class Collision:
 def collisions(choices: Sequence[str], encoded: EncodedChoices) -> tuple[Collision, ...]:
     """Return pairs of different strings with equal tokens or equal NFC forms.
 
-    Each choice is paired with the first one like it. Equal strings do not collide.
-    Choices are never normalised; this only reports.
+    Each choice is paired with the first one like it. Equal strings do not collide. This
+    only reports; the choices themselves are never normalised.
     """
     tokens, offsets = encoded.tokens, encoded.offsets.tolist()
     by_path: dict[bytes, int] = {}

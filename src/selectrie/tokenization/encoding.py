@@ -1,4 +1,4 @@
-"""Encoding after a prompt: added spaces, and short tails of long prompts."""
+"""Encodes text after a prompt: added spaces, and short tails of long prompts."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _MAX_TRIED = 8
 
 
 def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
-    """Return the prompt alone as tokens, int32[]."""
+    """Return the tokens of a prompt alone, int32[]."""
     return np.concatenate(
         [prompt.prefix, np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)]
     )
 
 
 def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
-    """Return whether text after these tokens begins a new text.
+    """Return whether text after the tokens `prefix` counts as the beginning of a text.
 
-    llama.cpp adds the vocabulary's space before such a text.
+    llama.cpp adds the vocabulary's space there.
     """
     if not len(prefix) or prefix[-1] == vocabulary.bos:  # text may spell it too: `<s` and `>` merge to it
         return True
@@ -55,11 +55,12 @@ def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
 
 
 def find_separator(vocabulary: Vocabulary) -> bytes | None:
-    """Return a byte that text can follow without a space and without merging.
+    """Return a byte to put before text, so that no space is added to the text.
 
-    The byte has a token, occurs in no longer token, and is not a user-defined token,
-    after which the text would begin anew. SentencePiece spells a line end with a byte
-    token, so that is the usual one. None if a vocabulary has no such byte.
+    The byte has a token, occurs in no longer token (so it merges with nothing), and is
+    not a user-defined token, after which a space would be added again. It is usually a
+    line end, which SentencePiece spells with a byte token. None if a vocabulary has no
+    such byte.
     """
     longer = "".join(text for text in vocabulary.texts if len(text) > 1)
     longer_pieces = b"".join(piece for piece in vocabulary.pieces if len(piece) > 1)
@@ -100,12 +101,12 @@ def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[
 class Tail:
     """The last part of a prompt, which is encoded together with every rest.
 
-    A rest is a choice and what belongs to it. It is encoded as `lead` + rest[skip:],
-    whose first tokens must be `expected`. These are in `before` already, or belong to
-    no text.
+    A rest is the text after the prompt: a choice, with the delimiter before it and the
+    following text. It is encoded as `lead` + rest[skip:]. The first tokens of that
+    encoding must be `expected`; they are in `before` already, or belong to no text.
 
     Attributes:
-        before: int32[], the tokens before the tail.
+        before: int32[], the tokens of the prompt before the tail.
         own: int32[], the prompt's own tokens after them.
         text: Bytes of the prompt after `before`, as tokens spell them.
         lead: Bytes encoded before every rest.
@@ -134,14 +135,14 @@ class Tail:
 
 
 def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]) -> Tail:
-    """Return a short safe tail, or one with the whole text.
+    """Return a short tail that gives the same tokens, or one with the whole text.
 
     It begins at a position in the text, or at its end, that no token spans. Tokenizers
     that merge (BPE, SentencePiece), and those that match or weigh whole tokens, encode
-    the two sides of such a position separately. Those that first split text into words
-    look a little to both sides of it. Therefore positions before a space are tried
-    first; prompt and first rest must have the same tokens with the tail as with the
-    whole text; and a quarter of the tail's tokens are expected in every encoding.
+    the two sides of such a position separately. Tokenizers that first split text into
+    words look a little to both sides of it. Therefore positions before a space are
+    tried first; prompt and first rest must have the same tokens with the tail as with
+    the whole text; and a quarter of the tail's tokens are expected in every encoding.
     """
     text, prefix = prompt.text, prompt.prefix
     whole = encode_after(vocabulary, prefix, text)
@@ -174,9 +175,9 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
 def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
     """Return the tokens of each text, encoding many texts at once if possible.
 
-    Texts that begin with a space, and end where no token continues with one, are
-    encoded together. A call of llama.cpp costs up to 140 µs before it reads any text
-    (it compiles DeepSeek's patterns in each).
+    Texts that begin with a space, and end with a byte that no token continues with a
+    space, are encoded together. A call of llama.cpp costs up to 140 µs before it reads
+    any text (it compiles DeepSeek's patterns in each).
     """
     if len(texts) > 1 and vocabulary.space_prefix and vocabulary.derived(_encodes_words_apart):
         return _encode_by_words(vocabulary, texts)
@@ -200,11 +201,11 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
 
 
 def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
-    """Return whether each word may be encoded alone, with the spaces before it.
+    """Return whether a word, with the spaces before it, has fixed tokens in any text.
 
-    The tokens are then those that it has in any text. This holds if the tokenizer
-    merges by score, no token has a space after another character, and there are no
-    user-defined tokens, which would be looked up before anything is merged.
+    This holds if the tokenizer merges by score, no token has a space after another
+    character, and there are no user-defined tokens, which would be looked up before
+    anything is merged.
     """
     is_merged = vocabulary.kind is TokenizerKind.SCORES and not len(vocabulary.user_defined)
     return is_merged and not any(map(_SPACE_WITHIN.search, vocabulary.texts))
@@ -213,9 +214,8 @@ def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
 def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
     """Return the tokens of each text, encoding every distinct word once.
 
-    This is for a vocabulary that adds a space before text and encodes words separately.
-    A text that ends in spaces, is not UTF-8 or has the sign for a space is encoded as a
-    whole.
+    The vocabulary must add a space before text and encode words separately. A text that
+    ends in spaces, is not UTF-8 or contains the sign for a space is encoded as a whole.
     """
     known: dict[bytes, list[int]] = {}
     result = []
@@ -234,7 +234,7 @@ def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[in
 
 
 def _is_plain(text: bytes) -> bool:
-    """Return whether this is UTF-8 without U+2581, which is merged like a space."""
+    """Return whether the text is UTF-8 without U+2581, which is merged like a space."""
     try:
         return _SPACE_SIGN not in text.decode()
     except UnicodeDecodeError:
@@ -283,9 +283,9 @@ def is_spanned(vocabulary: Vocabulary, text: bytes, position: int) -> bool:
 
 
 def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
-    """Return as much of a long following text as can matter.
+    """Return the part of the following text that can affect the tokens before it.
 
-    It reaches up to a position where every encoding has a boundary.
+    It ends at a position where every encoding has a boundary.
     """
     for position in range(_TAIL_BYTES, len(following)):
         is_word_end = following[position] == _SPACE[0] and not following[position - 1 : position].isspace()
@@ -297,11 +297,11 @@ def shortened(vocabulary: Vocabulary, following: bytes) -> bytes:
 def encode_rests(
     vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: Sequence[bytes]
 ) -> tuple[Tail, IntArray, OffsetArray]:
-    """Return flat tokens of each rest after `tail.before`, and their offsets.
+    """Return a tail, and the flat tokens and offsets of each rest after its `before`.
 
     A rest that the tail does not fit is encoded with the whole prompt. If that changes
-    tokens in `before`, the tokens from there on move to every path. The returned tail
-    reflects this.
+    tokens in `tail.before`, the tokens from there on become part of every path, and the
+    returned tail differs from the one given.
     """
     tried = tail.encode(vocabulary, rests)
     paths = [path for path in tried if path is not None]
@@ -326,7 +326,7 @@ def encode_rests(
 
 
 def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: list[bytes], tokens: IntArray) -> bool:
-    """Return whether token bytes are those of the text, in prompt and every path."""
+    """Return whether token bytes are those of the text, in the prompt and all rests."""
     if prompt.text and vocabulary.decode(tail.own) != tail.text:
         return False
     return vocabulary.decode(tokens) == b"".join([tail.text + rest for rest in rests if prompt.text or rest])

@@ -1,4 +1,4 @@
-"""Many token paths as one flat array with offsets, cut and compared without a loop."""
+"""Cuts and compares many token paths, held as one flat array with offsets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _positions(offsets: OffsetArray) -> OffsetArray:
 
 
 def _offsets_of(kept: BoolArray, offsets: OffsetArray) -> OffsetArray:
-    """Return the offsets that remain when only the kept tokens are left."""
+    """Return the offsets of the paths when only the `kept` tokens are left."""
     return np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[offsets]
 
 
@@ -53,7 +53,7 @@ def without_first(tokens: IntArray, offsets: OffsetArray, n: int) -> tuple[IntAr
 
 
 def shared_prefix(tokens: IntArray, offsets: OffsetArray, own: IntArray) -> OffsetArray:
-    """Return the number of first tokens that each path shares with `own`, int64[C]."""
+    """Return the length of the prefix that each path shares with `own`, int64[C]."""
     lengths = np.diff(offsets)
     position = _positions(offsets)
     differs = np.ones(len(tokens), dtype=np.bool_)

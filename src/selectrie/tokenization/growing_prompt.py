@@ -1,6 +1,6 @@
 """A page of text that grows while a model decides parts of it.
 
-Its content is fixed tokens and a last part of text.
+Its content is fixed tokens and the text after them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ Shorter text costs less than searching a position to cut it.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """Text in a linked list of pieces, last first.
+    """A text as a linked list of pieces, the last one first.
 
-    Any earlier state of a page can therefore be kept at no cost.
+    An earlier state of the page can thus be kept at no cost.
     """
 
     last: str = ""
     before: _Text | None = None
 
     def since(self, start: _Text | None = None) -> str:
-        """Return what was added after `start`, or all of it without one."""
+        """Return the text that was added after `start`, or all of it without one."""
         pieces: list[str] = []
         part: _Text | None = self
         while part is not None and part is not start:
@@ -54,13 +54,13 @@ class Snapshot:
     Attributes:
         tokens: int32[], the fixed tokens.
         rest: The text after them, as it is on the page.
-        control: The control token that ends the tokens, which may swallow white space
-            of the rest; None if there is none.
-        keep_from: Number of bytes of rest from which on more of it may become fixed
-            tokens.
+        control: The control token at the end of the tokens, which may swallow white
+            space at the beginning of `rest`; None if there is none.
+        keep_from: Length of `rest` in bytes at which its beginning is next turned into
+            fixed tokens.
         text: The whole text.
         turns: Turns of the chat.
-        opened: The text when the open turn began.
+        opened: The text at the beginning of the open turn.
     """
 
     tokens: IntArray
@@ -75,10 +75,10 @@ class Snapshot:
 class GrowingPrompt:
     """A page in progress over a vocabulary; it makes no model call.
 
-    Its content is fixed tokens and the text after them. The fixed tokens end at a
-    position after which text can be encoded separately with the same result. A slot
-    therefore costs only its own tail, never the whole page again. Control tokens come
-    only from the chat template, and from literals with `parse_special`.
+    Its content is fixed tokens and the text after them. Text after the fixed tokens can
+    be encoded separately with the same result, so a slot never encodes the whole page
+    again. Control tokens come only from the chat template, and from literals with
+    `parse_special`.
     """
 
     def __init__(
@@ -132,10 +132,10 @@ class GrowingPrompt:
 
     @property
     def ends_turn(self) -> bool:
-        """Return whether end-of-generation ends the open turn.
+        """Return whether the end of generation ends the open turn.
 
-        That is so for an open assistant's turn that the template ends with a token that
-        ends a generation.
+        That is so for an assistant's turn that the template ends with an
+        end-of-generation token.
         """
         turn = self._at.turns.open
         if turn is None or turn.role != "assistant":
@@ -145,7 +145,7 @@ class GrowingPrompt:
         return bool(first) and bool(np.isin(first[0], self._vocabulary.eog))
 
     def add(self, text: str, *, literal: bool = False) -> str:
-        """Write text, and return what was added to the page.
+        """Append text to the page, and return the part that was added.
 
         White space between turns is not added. Control tokens are recognised only in a
         `literal` of a page with `parse_special`. Raises `PromptError` for other text
@@ -164,11 +164,11 @@ class GrowingPrompt:
         return text
 
     def add_drawn(self, context: IntArray, tokens: IntArray, data: bytes) -> str:
-        """Write what was drawn, and return the text that was added to the page.
+        """Append drawn bytes to the page, and return them as text.
 
-        The page keeps the tokens that are wholly data, even if they differ from the
-        tokenizer's own. The rest of the data becomes text, encoded together with what
-        follows. Bytes that are not text become U+FFFD.
+        The page keeps the drawn tokens that spell only the end of the page and `data`,
+        even if they differ from the tokenizer's own. The rest of `data` becomes text,
+        encoded together with later text. Bytes that are not text become U+FFFD.
 
         Raises `ProtocolError` if the context is not the page's.
 
@@ -197,9 +197,9 @@ class GrowingPrompt:
     def before_control(self, literal: str) -> tuple[str, bool] | None:
         """Return the text of a literal before its first control token.
 
-        The second value is whether that token ends generation. White space that the
-        token swallows is left out. None if no control token is recognised in the
-        literal.
+        The second value is whether that token ends a generation. White space that the
+        token swallows is left out. Returns None if the literal has no control token or
+        they are not recognised.
         """
         if not self._parse_special:
             return None
@@ -221,7 +221,7 @@ class GrowingPrompt:
         self._at = mark
 
     def open_role(self, role: str) -> str:
-        """Begin a turn, and return what the chat template writes before its content.
+        """Begin a turn; return the text that the template writes before its content.
 
         That text is then on the page. An assistant's turn begins with the template's
         generation prompt. Raises `PromptError` as `Turns.opened` does, and if the page
@@ -243,7 +243,7 @@ class GrowingPrompt:
         return str.__str__(before)
 
     def close_role(self) -> str:
-        """End the turn, and return what the chat template writes after its content.
+        """End the turn; return the text that the template writes after its content.
 
         That text is then on the page. Raises `PromptError` if no turn is open.
         """
@@ -260,18 +260,18 @@ class GrowingPrompt:
 
     @property
     def _settled(self) -> PromptText:
-        """Return the page without white space that its last control token swallows."""
+        """Return the page, less white space that its last control token swallows."""
         return PromptText(self._at.tokens, self._swallowed(self._at.rest))
 
     def _swallowed(self, rest: bytes) -> bytes:
-        """Return text without the white space that the last control token swallows."""
+        """Return `rest`, less white space that the last control token swallows."""
         control = self._at.control
         return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
 
     def _write(self, text: str, spans: Sequence[tuple[bytes, bool]]) -> None:
         """Append text to the page.
 
-        `spans` are the pieces of the text, each with whether control tokens are
+        `spans` are pairs of a piece of the text and whether control tokens are
         recognised in it.
         """
         if not text:
@@ -294,7 +294,10 @@ class GrowingPrompt:
         self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
 
     def _first_control(self, tokens: IntArray, spans: Sequence[tuple[bytes, bool]]) -> tuple[int, int]:
-        """Return the index of the first control token and its position in the text."""
+        """Return the index of the first control token in `tokens`.
+
+        The second value is its position in the bytes of `spans`.
+        """
         first = int(np.flatnonzero(np.isin(tokens, self._vocabulary.control))[0])
         spelling = to_bytes(self._vocabulary.texts[tokens[first]], "control token")
         start = 0
@@ -307,7 +310,7 @@ class GrowingPrompt:
     def _set(self, page: PromptText, control: int | None, text: _Text) -> None:
         """Set the content of the page.
 
-        The beginning of a long rest becomes fixed tokens.
+        If the text after the fixed tokens is long, its beginning becomes fixed tokens.
         """
         self._at = replace(self._at, tokens=page.prefix, rest=page.text, control=control, text=text)
         if len(page.text) < self._at.keep_from:
@@ -336,9 +339,10 @@ class GrowingPrompt:
         return self._vocabulary.decode(tokens[n:])
 
     def _wholly(self, tokens: IntArray, healed: bytes, written: bytes) -> tuple[int, int]:
-        """Return how many tokens, and how many of their bytes, spell whole characters.
+        """Return the number of first tokens that spell whole characters of a text.
 
-        These are characters of the rest of the page and then of what was written.
+        The text is `healed`, the end of the page, followed by `written`. The second
+        value is the number of bytes of these tokens.
         """
         target = healed + written
         best = at = 0, 0

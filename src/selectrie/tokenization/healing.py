@@ -1,7 +1,6 @@
-"""Scores conditional on healed bytes.
+"""Computes the probability of the healed bytes, on which scores are conditional.
 
-The probability that text begins with the healed bytes is computed from rows that are
-evaluated anyway.
+It is read from rows that are evaluated anyway.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from selectrie.errors import ProtocolError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HealPlan:
-    """Which probabilities to read, at which nodes, to bound that of the healed bytes.
+    """The probabilities to read in order to bound the probability of the healed bytes.
 
-    The healed bytes are the end of the prompt that was taken off its tokens. At a trie
-    node n whose bytes are a proper prefix of them, `rest` is what is left of them.
+    The healed bytes are the end of the prompt whose tokens were removed. At a trie node
+    n whose bytes are a proper prefix of them, `rest` are the bytes that are left.
 
     - Covering tokens begin with all of `rest`.
     - Inner children of n spell a proper prefix of `rest`.
@@ -38,7 +37,7 @@ class HealPlan:
     Attributes:
         nodes: int32[H], these trie nodes, parents first, beginning with the root; empty
             if nothing was healed.
-        parent_index: int32[H], index of each one's parent in `nodes`; -1 for the root.
+        parent_index: int32[H], index in `nodes` of each node's parent; -1 for the root.
         observations: Pairs (trie node, int32[] token ids), two for each node: first its
             covering tokens, then its open tokens.
     """
@@ -48,7 +47,7 @@ class HealPlan:
     observations: tuple[tuple[int, IntArray], ...]
 
     def log_heal(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
-        """Return the log of N(root), and the bound log((N + O) / N) on its error.
+        """Return log N(root), and the bound log((N + O) / N) on its error.
 
         The true value may lie above N(root) by at most the bound; 0.0 means exact. The
         result is (0.0, 0.0) if nothing was healed, (-inf, inf) if only open tokens are
@@ -76,12 +75,12 @@ class HealPlan:
 
 
 def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPlan:
-    """Return what to observe so that scores can be conditional on `healed`.
+    """Return the plan by which scores become conditional on the bytes `healed`.
 
-    The bytes `healed` are `EncodedChoices.healed`, with which the paths of `trie` begin
-    at its root. If they reach back to the beginning of a text, they include the space
-    that the tokenizer adds there. If every path spells all of them, the planned nodes
-    are inner nodes, so their rows are evaluated anyway.
+    These are `EncodedChoices.healed`, with which the paths of `trie` begin at its root.
+    If they reach back to the beginning of a text, they include the space that the
+    tokenizer adds there. If every path spells all of them, the nodes of the plan are
+    inner nodes, so their rows are evaluated anyway.
     """
     nodes: list[int] = []
     parent_index: list[int] = []

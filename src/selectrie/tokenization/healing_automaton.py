@@ -1,4 +1,4 @@
-"""An automaton that makes sampled tokens spell the healed bytes of a prompt first."""
+"""An automaton that makes drawn tokens spell the healed bytes of a prompt first."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class HealedBytes:
     def allowed(self, state: int) -> IntArray:
         """Return the tokens that agree with the remaining bytes, as int32[] by id.
 
-        They begin the remaining bytes, equal them, or extend them. Tokens that end a
-        generation are excluded.
+        A token agrees if one of its bytes and the remaining bytes is a prefix of the
+        other. Tokens that end a generation are excluded.
         """
         tokens = self._kept.get(state)
         if tokens is None:

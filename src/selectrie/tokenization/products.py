@@ -1,6 +1,7 @@
-"""Encode a product of alternatives, in chunks that do not affect each other's tokens.
+"""Encodes a product of alternatives, in chunks that do not affect each other's tokens.
 
-This is for products with too many texts to list.
+A product is the set of all texts that consist of one alternative of each part. This is
+for products with too many texts to list.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class ProductContext:
     Attributes:
         prompt: The prompt.
         following: The following text.
-        tokens: int32[T], T >= 1, tokens that no text of the product changes.
-        healed: Bytes of the prompt after them.
-        space_prefix: Bytes that tokens spell between those and the text (the space
-            before a text).
+        tokens: int32[T], T >= 1, the prompt's first tokens, which no text of the
+            product changes.
+        healed: Bytes of the prompt after these tokens.
+        space_prefix: Bytes that tokens spell between `healed` and the text (the space
+            that the tokenizer adds).
         tail: The following text up to a position where every encoding has a token
             boundary.
         boundary: As in `EncodedChoices`.
@@ -61,14 +63,15 @@ class ProductContext:
     prompt_tokens: IntArray
 
     def text_of(self, spelled: bytes) -> bytes:
-        """Return the text within what the tokens of a path after the context spell."""
+        """Return the text of the product within `spelled`, the bytes of a path.
+
+        The path follows the context, so it also spells `healed`, `space_prefix` and
+        `tail`.
+        """
         return spelled[len(self.healed) + len(self.space_prefix) : len(spelled) - len(self.tail)]
 
     def narrowed(self, vocabulary: Vocabulary, paths: Iterable[Sequence[int]]) -> ProductContext:
-        """Return a context with more tokens.
-
-        It gets all of the prompt's tokens that none of these paths changes.
-        """
+        """Return the context extended by all prompt tokens that no path changes."""
         own = self.prompt_tokens[len(self.tokens) :].tolist()
         n = len(own)
         for path in paths:
@@ -101,17 +104,16 @@ class ProductContext:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedProduct:
-    """A product as chunks whose tokens do not depend on one another.
+    """A product cut into chunks whose tokens do not depend on one another.
 
-    Whatever the texts of the other chunks are, the tokens of a chunk are those of its
-    own text.
+    The tokens of a chunk depend only on its own text, not on the texts of other chunks.
 
     Attributes:
         context: The context that `encode_choices` would find for all texts of the
             product.
-        paths: For each chunk, the tokens of each of its texts. Those of the first begin
-            after the context; those of the last end with the tail of the following
-            text.
+        paths: For each chunk, the tokens of each of its texts. Tokens of the first
+            chunk begin after the context; those of the last chunk end with the tail of
+            the following text.
     """
 
     context: ProductContext
@@ -121,9 +123,9 @@ class ChunkedProduct:
 def cut_product(
     vocabulary: Vocabulary, prompt: PromptText, parts: Sequence[TextAlternatives], following: bytes
 ) -> ChunkedProduct | None:
-    """Cut the product of parts into chunks.
+    """Cut the product of `parts` into chunks.
 
-    Returns None if it cannot be cut finely enough, or if tokens spell other bytes.
+    Returns None if it cannot be cut finely enough, or if tokens do not spell the texts.
 
     Chunks meet at positions that no token of the vocabulary spans and where tokenizers
     that split text into words always split it: before a space or line end after another
@@ -165,9 +167,10 @@ def one_varied(parts: Sequence[TextAlternatives]) -> list[bytes]:
 
 
 def spellings(parts: Sequence[TextAlternatives], text: bytes, max_spellings: int) -> list[tuple[int, ...]]:
-    """Return the alternatives that spell a text, one index for each part with any.
+    """Return the ways in which alternatives of the parts spell a text.
 
-    At most `max_spellings` spellings are returned, in the order of their indices.
+    Each is the index of an alternative for every part that has several. At most
+    `max_spellings` are returned, in lexicographic order.
     """
     rests = [{len(text)}]  # ends from which later parts can spell the rest
     for part in reversed(parts):
@@ -193,7 +196,7 @@ def spellings(parts: Sequence[TextAlternatives], text: bytes, max_spellings: int
 
 
 def neighbours(parts: Sequence[TextAlternatives], text: bytes) -> list[bytes]:
-    """Return the texts of a product that differ from this one in one alternative.
+    """Return the texts of a product that differ from `text` in one alternative.
 
     If the text has several spellings, the first one counts.
     """
@@ -210,7 +213,7 @@ def neighbours(parts: Sequence[TextAlternatives], text: bytes) -> list[bytes]:
 
 
 def _texts(chunk: list[TextAlternatives]) -> list[bytes]:
-    """Return all texts of a chunk, each once."""
+    """Return the distinct texts of a chunk."""
     choices = ([part] if isinstance(part, bytes) else part for part in chunk)
     return list(dict.fromkeys(b"".join(picked) for picked in product(*choices)))
 
@@ -222,7 +225,8 @@ def _joined(chunks: Iterable[list[TextAlternatives]]) -> list[TextAlternatives]:
 def _one_varied(texts: list[list[bytes]]) -> list[bytes]:
     """Return every text of every chunk between the first texts of the others.
 
-    They come chunk by chunk, so the text of all firsts is repeated.
+    They come chunk by chunk. The text of all first texts therefore occurs several
+    times.
     """
     firsts = [of_chunk[0] for of_chunk in texts]
     return [
@@ -237,7 +241,7 @@ def _context(
 ) -> ProductContext | None:
     """Return the context of encoded texts, of which `text` is the first.
 
-    Returns None if its tokens do not spell it.
+    Returns None if the tokens of `text` do not spell it.
     """
     tail = following[: encoded.following_bytes]
     spelled = vocabulary.decode(encoded.tokens[: encoded.offsets[1]])
@@ -260,10 +264,10 @@ def _context(
 def _chunk_paths(
     vocabulary: Vocabulary, context: ProductContext, encoded: EncodedChoices, texts: list[list[bytes]]
 ) -> list[tuple[tuple[int, ...], ...]] | tuple[int, int] | None:
-    """Return the chunks' tokens.
+    """Return for each chunk the tokens of its texts.
 
-    If some chunks depend on one another, return the first and the last of them.
-    Return None if tokens spell other bytes.
+    If some chunks depend on one another, returns the indices of the first and the last
+    of them. Returns None if tokens do not spell the texts.
     """
     paths = np.split(encoded.tokens, encoded.offsets[1:-1])
     firsts = [of_chunk[0] for of_chunk in texts]
@@ -293,9 +297,9 @@ def open_context(
 ) -> ProductContext | None:
     """Return the context of a product that cannot be cut.
 
-    Its tokens end before the prompt's last word, and the tail at the first word end
-    of the following text. No text can therefore change the one or reach beyond the
-    other. Returns None if tokens spell other bytes.
+    Its tokens end before the prompt's last word, so no text can change them. Its tail
+    ends at the first word end of the following text, so no text's tokens reach beyond
+    it. Returns None if tokens do not spell the texts.
     """
     firsts = b"".join(part if isinstance(part, bytes) else part[0] for part in parts)
     tail = following[: _first_boundary(vocabulary, following)]
@@ -323,9 +327,9 @@ def open_context(
 
 
 def _first_boundary(vocabulary: Vocabulary, following: bytes) -> int:
-    """Return the first position in the following text that no encoding looks across.
+    """Return the first position in the following text at which `_is_apart` holds.
 
-    If there is none, return its end.
+    If there is none, it is the end of the text.
     """
     text = following.decode()
     for position in range(1, len(text)):
@@ -335,7 +339,11 @@ def _first_boundary(vocabulary: Vocabulary, following: bytes) -> int:
 
 
 def _begins_word(vocabulary: Vocabulary, tokens: IntArray, n: int) -> bool:
-    """Return whether token n begins a word: with a space after another character."""
+    """Return whether token n begins a word.
+
+    That is, it begins with a space, the token before it does not end with white space,
+    and no token spans that position.
+    """
     if n >= len(tokens):
         return False
     left, right = vocabulary.pieces[tokens[n - 1]][-1:], vocabulary.pieces[tokens[n]][:1]
@@ -343,10 +351,10 @@ def _begins_word(vocabulary: Vocabulary, tokens: IntArray, n: int) -> bool:
 
 
 def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tuple[int, ...]] | int:
-    """Return the tokens of each chunk, given its size in bytes.
+    """Return the tokens of each chunk of a path, given the chunks' sizes in bytes.
 
-    Sizes are counted from the end. If a chunk begins within a token, return its number
-    instead.
+    Sizes are counted from the end of the path. If a chunk begins within a token, its
+    index is returned instead.
     """
     ends = np.cumsum(vocabulary.lengths[path], dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
@@ -363,7 +371,7 @@ def _pieces(vocabulary: Vocabulary, path: IntArray, sizes: list[int]) -> list[tu
 
 
 def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list[list[TextAlternatives]]:
-    """Return the parts in chunks that meet where `_is_apart` says so."""
+    """Return the parts in chunks that meet at positions where `_is_apart` holds."""
     chunks: list[list[TextAlternatives]] = [[]]
     before: frozenset[str] = frozenset()
     for part in parts:
@@ -391,9 +399,9 @@ def _proposed(vocabulary: Vocabulary, parts: Sequence[TextAlternatives]) -> list
 
 
 def _with_slots(chunks: list[list[TextAlternatives]]) -> list[list[TextAlternatives]]:
-    """Return the chunks after joining each one without a slot to a neighbour.
+    """Return the chunks, with each one that has no alternatives joined to a neighbour.
 
-    It is joined to the chunk before it, and the first chunk to the one after it.
+    It is joined to the chunk before it; the first chunk is joined to the one after it.
     """
     result: list[list[TextAlternatives]] = []
     for chunk in chunks:
@@ -410,9 +418,10 @@ def _firsts(options: tuple[bytes, ...]) -> frozenset[str]:
 
 
 def _is_apart(vocabulary: Vocabulary, left: frozenset[str], right: frozenset[str]) -> bool:
-    """Return whether no tokenizer looks across a position between these characters.
+    """Return whether the text on both sides of a position is always encoded separately.
 
-    This must hold whichever of the characters are there.
+    `left` and `right` are the characters that may be next to the position; it must hold
+    for each pair of them.
     """
     if not left:
         return False

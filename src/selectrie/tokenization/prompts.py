@@ -1,4 +1,4 @@
-"""Conversion of a caller's prompt to fixed tokens and a last part of text.
+"""Converts a caller's prompt to fixed tokens and the text after them.
 
 A prompt is text, token ids or chat messages.
 """
@@ -40,18 +40,18 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
     - str: BOS if the model adds one, then the text. Control tokens are recognised in it
       with `parse_special`.
     - Token ids: they are checked, and BOS is added before them if the model adds one
-      and they do not begin with it. The end of them that the tokenizer makes of its
-      bytes becomes text, so that the boundary can be healed.
+      and they do not begin with it. Their end becomes text, as far as the tokenizer
+      gives the same tokens for it, so that the boundary can be healed.
     - `PromptText`: taken as it is if it has a token or text.
     - Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`:
       rendered by the model's template, with `assistant_prefix` after it. Control tokens
-      are recognised in what the template wrote, never in what messages or
-      `template_args` say.
+      are recognised in the template's own text, never in text of messages or
+      `template_args`.
 
     Raises:
         PromptError: For a prompt without any token, a chat without a template,
-            malformed messages (with their index), or a template that changes what
-            messages say.
+            malformed messages (with their index), or a template that changes the
+            messages' text.
         TextError: For a lone surrogate.
         TokenRangeError: For a token that does not exist.
         OptionError: For chat options with a prompt that is not a chat.
@@ -80,11 +80,11 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
 
 
 def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -> PromptText:
-    """Return the prompt without its oldest tokens, at most `max_tokens` long.
+    """Return the prompt without its first tokens, at most `max_tokens` long.
 
     `max_tokens` is at least 1. BOS is kept and counted; the tokens after it are
-    dropped first. The cut is between two tokens, and the remaining ones stay the same:
-    those that the tokenizer would not make of the remaining text become fixed tokens.
+    dropped. The remaining tokens stay the same: those that the tokenizer would not give
+    for the remaining text become fixed tokens.
     """
     if max_tokens < 1:
         raise OptionError("max_tokens", max_tokens, "at least 1")
@@ -107,7 +107,10 @@ def _read_text(vocabulary: Vocabulary, text: bytes, *, parse_special: bool) -> P
 
 
 def _with_bos(vocabulary: Vocabulary, tokens: IntArray) -> IntArray:
-    """Return the tokens after BOS if the model adds one; it is never added twice."""
+    """Return the tokens with BOS before them, if the model adds one.
+
+    BOS is not added if they begin with it.
+    """
     if vocabulary.bos is None or (len(tokens) and tokens[0] == vocabulary.bos):
         return tokens
     return np.concatenate([np.array([vocabulary.bos], dtype=np.int32), tokens])
@@ -144,9 +147,9 @@ def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
 
 
 def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
-    """Return the same tokens with the end of `tokens` turned into text.
+    """Return a prompt of `prefix` and `tokens`, with the end of `tokens` as text.
 
-    The tokenizer makes exactly these tokens of that text.
+    The tokenizer gives exactly these tokens for that text.
     """
     everything = np.concatenate([prefix, tokens])
     n_fixed = len(prefix)
@@ -168,7 +171,7 @@ def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> Pro
 
 
 def _common_end(a: IntArray, b: IntArray) -> int:
-    """Return the number of last tokens that two sequences share."""
+    """Return the length of the longest common suffix of two token sequences."""
     n = min(len(a), len(b))
     differs = np.flatnonzero(a[len(a) - n :] != b[len(b) - n :])
     return n - int(differs[-1]) - 1 if len(differs) else n
@@ -204,11 +207,10 @@ def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[bytes, bool]]:
-    """Return the pieces of a rendering.
+    """Return a rendered chat as pairs (bytes, whether control tokens are recognised).
 
-    Each has its bytes, and whether control tokens are recognised in it. Raises
-    `PromptError` if mixed text would spell a control token, or a part of one whose rest
-    the template wrote.
+    Raises `PromptError` if text of mixed origin would spell a control token, by itself
+    or together with the template's text.
     """
     spans = []
     for is_value, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):
@@ -228,7 +230,7 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
 
 
 def shortened(text: str) -> str:
-    """Return the text as an error message shows it."""
+    """Return the text, stripped and clipped for an error message."""
     return clipped(text.strip())
 
 
@@ -255,9 +257,9 @@ def _rendered_chat(
 ) -> TrackedText:
     """Return the rendered chat, in which each character has its origin.
 
-    The template is rendered on `TrackedText`, which shows the origin of each character,
-    and the result must equal the rendering of the plain values. Roles count as the
-    template's, because they are words.
+    The template is rendered with `TrackedText`, which records the origins, and the
+    result must equal the rendering of plain text. Roles count as the template's,
+    because they are words.
     """
     args = tracked_args(template_args)
     values: list[Mapping[str, object]] = [
@@ -287,7 +289,7 @@ def _tracked_by_marks(
     """Return the rendering of a template that does not track text itself.
 
     The contents of messages are located by rendering once more with a mark in place of
-    each value. None if the template does more to messages than trimming them.
+    each value. Returns None if the template does more to messages than trimming them.
     """
     key = blake2b(repr(messages).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     values: list[str] = []

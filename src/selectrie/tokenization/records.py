@@ -1,4 +1,4 @@
-"""The records that connect a prompt, its choices and the trie."""
+"""Records for a prompt and its choices as tokens."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from selectrie.core.types import IntArray, OffsetArray
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """A prompt before its last part of text is encoded.
+    """A prompt as fixed tokens and the text after them, which is not encoded yet.
 
     Attributes:
         prefix: int32[], the fixed tokens (BOS, the template up to its last control
             token, given ids).
-        text: Bytes of plain text after them, encoded jointly with what follows.
+        text: Bytes of plain text after them, to be encoded jointly with the text that
+            follows the prompt.
     """
 
     prefix: IntArray
@@ -28,22 +29,22 @@ class EncodedChoices:
     Attributes:
         context: int32[T], T >= 1, the shared context.
         tokens: int32[], the paths of all choices: choice c after the context is
-            tokens[offsets[c]:offsets[c+1]]. With `following`, a path ends at the fewest
-            following bytes at which every encoding has a boundary.
+            tokens[offsets[c]:offsets[c+1]]. With following text, each path includes the
+            fewest following bytes after which every encoding has a boundary.
         offsets: int64[C+1].
         first_scored: int32[C], index of the first token of the path that is part of the
             score (> 0 only for lm-eval's rule).
-        prompt_tokens: int32[], the prompt alone ("harness": without its trailing white
-            space).
+        prompt_tokens: int32[], the tokens of the prompt alone ("harness": without its
+            trailing white space).
         healed: Bytes of the prompt after the context on which every score is
             conditional, as tokens spell them. If they reach back to the beginning of a
             text, they begin with the space that a `space_prefix` vocabulary adds there.
-            b"" if nothing moved, or if the boundary is not "heal".
+            b"" if no prompt token is encoded again, or if the boundary is not "heal".
         boundary_shift: int32[C], number of prompt tokens that this choice's encoding
             changes (0 = the prompt's own tokens are kept).
         following_bytes: Number of bytes of the following text in the paths.
         boundary: The boundary used: "heal", "split" or "harness". "heal" becomes
-            "split" if tokens would have to be moved whose bytes are not the text's
+            "split" if the bytes of the prompt's tokens are not those of its text
             (unknown tokens, lower-casing).
     """
 

@@ -1,9 +1,9 @@
-"""Find settled positions: both sides are encoded separately, whatever follows.
+"""Finds settled positions of a text, whose two sides are encoded separately.
 
-At a settled position no token lies on both sides, in this text or in one that continues
-it. The words into which a tokenizer splits text before it looks up any token are also
-independent: on the left of however the text continues, and on the right of what
-precedes the position.
+At a settled position no token lies on both sides, in this text or in any text that
+continues it. The words into which a tokenizer splits text are also independent of the
+other side: those on the left do not depend on how the text continues, and those on the
+right do not depend on the text before the position.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) 
     - between a letter or a digit and a punctuation mark that is not an apostrophe;
     - after a line end, before blanks and then an ASCII letter or digit of this text.
 
-    If words are runs of letters that merges alone encode, the position between two
-    letters of a script without case is settled too.
+    If the tokenizer works by merges alone, the position between two letters of a script
+    without case is settled too.
 
     Args:
         vocabulary: The vocabulary.
@@ -66,10 +66,10 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) 
 
 
 def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> bool:
-    """Return whether it is certain how words are split at character i.
+    """Return whether words are certainly split before character `i`.
 
-    `n_certain` is the number of bytes from here on that belong to no token which is
-    looked up before any words are.
+    `n_certain` is the number of bytes from there on that cannot belong to a
+    user-defined token, which would be looked up before the text is split into words.
     """
     left, right = characters[i - 1], characters[i]
     if _is_broken(left) or _is_broken(right):
@@ -89,18 +89,17 @@ def _ends_word(kind: TokenizerKind, characters: str, i: int, n_certain: int) -> 
 
 
 def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
-    """Return whether no token spans the separator and the beginning of the rest.
+    """Return whether `rest` can be encoded after a separator without merging with it.
 
-    The separator is the byte that `encode_after` adds before the text after the
-    position.
+    The separator is the byte that `encode_after` puts before text.
     """
     return not vocabulary.space_prefix or not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
 
 
 def _user_defined_from(vocabulary: Vocabulary, text: bytes) -> int:
-    """Return the first position from which the rest may begin a user-defined token.
+    """Return the first position where the end of the text may begin a special token.
 
-    Such a token is looked up before any words are.
+    User-defined tokens are looked up before the text is split into words.
     """
     beginnings = vocabulary.derived(_beginnings)
     longest = max(map(len, beginnings), default=0)
@@ -115,7 +114,7 @@ def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
 
 
 def _is_broken(character: str) -> bool:
-    """Return whether this is a byte of an incomplete character."""
+    """Return whether this is a byte of an incomplete character (a lone surrogate)."""
     return "\udc80" <= character <= "\udcff"
 
 

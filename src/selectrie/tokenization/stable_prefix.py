@@ -1,4 +1,4 @@
-"""Settled beginnings of prompts, kept as fixed tokens so that little is encoded."""
+"""Turns settled beginnings of prompts into fixed tokens, to encode less text."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _MAX_TRIED = 8
 
 
 def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
-    """Turn the beginning of a prompt's text into fixed tokens.
+    """Return the prompt with the beginning of its text turned into fixed tokens.
 
-    As much is converted as stays the same whatever follows: for every following text,
-    encoding it after the result gives the same tokens as encoding it after the prompt.
+    Those tokens stay the same whatever text follows: encoding any text after the result
+    gives the same tokens as encoding it after the prompt.
 
-    The cut is at a settled position, some way before the end and not after white space
-    (lm-eval's rule moves all that ends a prompt), where the two sides encoded apart
-    give the tokens of the whole. If there is none, or if token bytes are not those of
-    the text, the prompt is returned unchanged. This takes one encoding of the text, and
-    one of a short tail for each position tried.
+    The cut is at a settled position where the two sides, encoded separately, give the
+    tokens of the whole. It is some way before the end, and not after white space,
+    because the boundary "harness" moves white space at the end of a prompt. If there is
+    none, or if token bytes are not those of the text, the prompt is returned unchanged.
+    This takes one encoding of the text, and one of a short tail for each position
+    tried.
     """
     prefix, text = prompt.prefix, prompt.text
     whole = encode_after(vocabulary, prefix, text)

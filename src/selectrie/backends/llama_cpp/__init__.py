@@ -1,6 +1,7 @@
-"""Load GGUF models through llama.cpp.
+"""The back end that loads GGUF models through llama.cpp.
 
-A model gets a new context on a file's weights, or on those of a `llama_cpp.Llama`.
+A model gets a new context, either on the weights of a file or on those of a
+`llama_cpp.Llama`.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from selectrie.core.types import BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchRows:
-    """R rows in the order in which llama.cpp gets them.
+    """The R rows of one decode, in the order in which llama.cpp gets them.
 
     Attributes:
-        token: int32[R].
-        position: int32[R].
+        token: int32[R], the token of each row.
+        position: int32[R], the position of each row, from 0.
         first_id: int32[R]; a row belongs to the sequences ids[first_id : first_id +
             n_ids].
         n_ids: int32[R], number of sequences that own the row.
@@ -58,11 +58,11 @@ class Batch:
             setattr(self.struct, name, array.ctypes.data_as(field_type))
 
     def fill(self, rows: BatchRows, padding: int, batch_multiple: int, padding_sequence: int) -> int:
-        """Write rows and padding, and return how many rows give logits.
+        """Write `rows` and the padding, and return how many rows give logits.
 
-        That number, too, is filled up to a multiple of `batch_multiple`: the last layer
-        and the output projection run on these rows alone, so their number affects the
-        choice of kernels.
+        The number of rows and the number of those with logits are each filled up to a
+        multiple of `batch_multiple`. The last layer and the output projection run only
+        on the rows with logits, so their number affects the choice of kernels.
         """
         n, n_ids = len(rows.token), len(rows.ids)
         end = n + padding

@@ -1,4 +1,4 @@
-"""What decides into how many calls of llama.cpp work is cut."""
+"""The costs of calls of llama.cpp, by which work is divided into calls."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ calls of 128: more rows would only make the other tasks wait.
 
 
 def call_cost(batch_multiple: int, max_idle_rows: int) -> CallCost:
-    """Return what calls of a model cost.
+    """Return the `CallCost` of a model.
 
     Args:
-        batch_multiple: Rows that the model pads a call to a multiple of; 1 in `fast`
-            precision.
+        batch_multiple: The number of rows to a multiple of which the model pads a call;
+            1 in `fast` precision.
         max_idle_rows: `Limits.max_idle_rows` of the model.
     """
     if batch_multiple > 1 and max_idle_rows < COSTLY_ROW:

@@ -1,4 +1,4 @@
-"""Run chat templates in Jinja's sandbox, with a meter that limits what they cost.
+"""The Jinja sandbox in which chat templates run, with a meter that limits their cost.
 
 On request, text also records which characters come from the template's own source and
 which from values (`core.tracked_text`).
@@ -46,12 +46,12 @@ itself.
 
 
 class _CodeGenerator(CodeGenerator):
-    """Generates code that charges a meter, and marks text of the template's source."""
+    """A code generator whose code charges a meter and marks text of the source."""
 
     _owed = 0
 
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """Write a sequence of statements that is charged each time it runs."""
+        """Write the code of statements, which charges the meter each time."""
         statements = list(nodes)
         cost = 1 + self._owed + sum(map(_n_parts, statements))
         self._owed = 0
@@ -59,7 +59,7 @@ class _CodeGenerator(CodeGenerator):
         super().blockvisit(statements, frame)
 
     def macro_body(self, node: Any, frame: Frame) -> Any:
-        """Write the body of a macro, which is also charged for default arguments."""
+        """Write the body of a macro, whose defaults charge the meter as well."""
         self._owed = sum(map(_n_parts, node.defaults))
         return super().macro_body(node, frame)
 
@@ -149,10 +149,10 @@ def _n_parts(node: nodes.Node) -> int:
 
 
 class ChatEnvironment(ImmutableSandboxedEnvironment):
-    """An environment whose templates charge a meter for their work.
+    """A Jinja environment whose templates charge a meter for their work.
 
     Args:
-        other: The environment whose settings, filters and tests are taken over.
+        other: The environment from which settings, filters and tests are copied.
         tracks: Whether text from the template's source is `TrackedText`, and whether
             text that is derived from it keeps its origins.
     """
@@ -179,9 +179,9 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]
 
     def compiled(self, source: str) -> CodeType:
-        """Return the code of a template.
+        """Return the code of the template with this source.
 
-        Raises `LimitError` if it is too large, and whatever Jinja raises.
+        Raises `LimitError` if it is too large, and the errors of Jinja's compiler.
         """
         if len(source) > MAX_SOURCE_LENGTH:
             raise LimitError(f"it is longer than {MAX_SOURCE_LENGTH} characters")
@@ -189,7 +189,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return self.compile(source)
 
     def template(self, code: CodeType, meter: Meter) -> Template:
-        """Return a template for one rendering, whose cost is charged to `meter`.
+        """Return the template of `code`, made for one rendering that charges `meter`.
 
         `code` is the result of `compiled`.
         """
@@ -223,18 +223,18 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return whole
 
     def compared(self, value: Any) -> Any:
-        """Charge the meter for comparing a value, and return the value."""
+        """Charge the meter for comparing `value`, and return `value`."""
         if not isinstance(value, bool | int | float | None):
             self.meter.weigh(value)
         return value
 
     def passed_over(self, value: Any) -> Any:
-        """Charge the meter for slicing a value, and return the value."""
+        """Charge the meter for slicing `value`, and return `value`."""
         self.meter.pass_over(value)
         return value
 
     def hashed(self, key: Any) -> Any:
-        """Charge the meter for looking a key up, and return the key."""
+        """Charge the meter for looking `key` up, and return `key`."""
         if not isinstance(key, str | int):
             self.meter.weigh(key)
         return key
@@ -254,7 +254,10 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return self._paid(context.call(function, *args, **kwargs))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """Return a metered `text.format`, as the sandbox's own function."""
+        """Return a `str.format` that charges the meter, in place of the sandbox's own.
+
+        None if `value` is not such a method.
+        """
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -268,13 +271,13 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return formatted
 
     def get_template(self, *_: Any, **__: Any) -> Template:
-        """Raise `TemplateNotFound`: include and similar tags find nothing."""
+        """Raise `TemplateNotFound`, so `include` and similar tags find nothing."""
         raise TemplateNotFound(None, "a chat template has no other files")
 
     select_template = get_or_select_template = get_template
 
     def _paid(self, value: Any) -> Any:
-        """Charge the meter for a value that was just made, and return the value."""
+        """Charge the meter for `value`, which was just made, and return it."""
         if isinstance(value, str):
             self.meter.spend(len(value))
         elif isinstance(value, list | tuple | dict | set):
@@ -285,7 +288,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _check_tree(tree: nodes.Template) -> None:
-    """Refuse a syntax tree that is too large or too deep to compile."""
+    """Raise `LimitError` if a syntax tree is too large or too deep to compile."""
     n = 0
     waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while waiting:
@@ -301,7 +304,7 @@ def _check_tree(tree: nodes.Template) -> None:
 
 
 def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[..., Any]:  # noqa: FBT001
-    """Return a filter that charges the meter.
+    """Return a filter that charges the meter and then calls `function`.
 
     `derives` says whether the text it returns is a function of its arguments alone.
     """
@@ -323,7 +326,7 @@ def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[
 
 
 def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a test that charges the meter."""
+    """Return a test that charges the meter and then calls `function`."""
     passes = getattr(function, "jinja_pass_arg", None)
 
     @wraps(function)
@@ -337,18 +340,21 @@ def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pass_environment
 def _join(environment: Environment, value: Any, d: Any = "", attribute: str | int | None = None) -> str:
-    """Join as the filter `join` does; Jinja's own function joins in C."""
+    """Join the items of `value` as the filter `join` does, but in Python.
+
+    Jinja's own function joins in C.
+    """
     items = value if attribute is None else map(make_attrgetter(environment, attribute), value)
     return joined(map(_written, items), _written(d))
 
 
 @pass_environment
 def _put_out(environment: Any, value: Any) -> Any:
-    """Return the text that is output for a value."""
+    """Return the text that the template outputs for `value`."""
     environment.meter.weigh(value)
     return _written(value) if environment.tracks else value
 
 
 def _written(value: Any) -> str:
-    """Return a value as text."""
+    """Return `value` as text."""
     return value if isinstance(value, str) else derived(str(value), [value])

@@ -1,4 +1,4 @@
-"""Limit what the rendering of a chat template may cost: steps and characters.
+"""A meter that limits the steps and characters of rendering a chat template.
 
 A template comes with a model file, so it is a foreign program. Jinja's sandbox keeps it
 from the system, but does not keep it from running forever or from filling the memory.
@@ -39,7 +39,7 @@ MAX_BITS = 4_096
 
 
 class LimitError(TemplateRuntimeError):
-    """A rendering would cost more than it may."""
+    """The error of a rendering that would cost more than it is allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,10 @@ class Weight:
 
 
 class Meter:
-    """Counts what one rendering costs, and raises `LimitError` if it is too much."""
+    """A counter of what one rendering costs.
+
+    It raises `LimitError` when a limit is exceeded.
+    """
 
     def __init__(self, max_steps: float = math.inf, max_characters: float = math.inf) -> None:
         self.n_steps, self.n_characters = 0, 0
@@ -68,27 +71,30 @@ class Meter:
 
     @staticmethod
     def of(values: Any) -> Meter:
-        """Return the meter of a rendering that is given these values."""
+        """Return the meter of a rendering that gets `values`."""
         weight = Meter().weigh(values)
         return Meter(
             MAX_STEPS + STEPS_A_VALUE * weight.nodes, MAX_CHARACTERS + CHARACTERS_A_CHARACTER * weight.characters
         )
 
     def tick(self, n: int = 1) -> bool:
-        """Spend steps. Returns True, so that it can be used in a condition."""
+        """Spend `n` steps.
+
+        Returns True, so that it can be used in a condition.
+        """
         self.n_steps += n
         if self.n_steps > self._max_steps:
             raise LimitError(f"it takes more than {self._max_steps} steps")
         return True
 
     def spend(self, n: int) -> None:
-        """Spend characters."""
+        """Spend `n` characters."""
         self.n_characters += n
         if self.n_characters > self._max_characters:
             raise LimitError(f"it reads and makes more than {self._max_characters} characters of text")
 
     def expect(self, n: float) -> None:
-        """Refuse to make more characters than are left.
+        """Raise `LimitError` if fewer than `n` characters are left.
 
         The characters are spent later, when they have been made.
         """
@@ -96,21 +102,21 @@ class Meter:
             raise LimitError(f"it would make more than {self._max_characters} characters of text")
 
     def expect_items(self, n: float) -> None:
-        """Refuse to make more items than steps are left."""
+        """Raise `LimitError` if fewer than `n` steps are left for making `n` items."""
         if n > self._max_steps - self.n_steps:
             raise LimitError(f"it takes more than {self._max_steps} steps")
 
     def pass_over(self, value: Any) -> None:
-        """Spend the cost of copying or scanning a value once, but not its parts."""
+        """Spend the cost of copying or scanning `value` once, without its parts."""
         if isinstance(value, str | bytes):
             self.spend(len(value))
         elif hasattr(type(value), "__len__"):
             self.tick(len(value))
 
     def weigh(self, *values: Any) -> Weight:
-        """Spend the cost of looking at values and everything inside them.
+        """Return the weight of `values` with everything inside them, and spend it.
 
-        Each costs a step and its characters.
+        Every value, key and container costs one step, and every text its characters.
         """
         nodes = characters = longest = deepest = 0
         waiting: list[tuple[Iterator[Any], int]] = [(iter(values), 0)]
@@ -143,7 +149,7 @@ class Meter:
             yield value
 
     def number(self, value: float) -> None:
-        """Refuse an integer that is too large for fast arithmetic."""
+        """Raise `LimitError` for an integer that is too large for fast arithmetic."""
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise LimitError(f"it makes a number of more than {MAX_BITS} bits")
 
@@ -153,9 +159,9 @@ _CONTAINERS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 
 
 def _parts(value: Any) -> Iterator[Any] | None:
-    """Return an iterator over a container's parts.
+    """Return an iterator over the parts of a container.
 
-    None for anything else, including iterators.
+    None for any other value, including an iterator.
     """
     if isinstance(value, Namespace):
         value = object.__getattribute__(value, "_Namespace__attrs")

@@ -1,7 +1,7 @@
-"""Charge for the operators, methods and filters of a chat template in advance.
+"""The charges for operators, methods and filters of a chat template, made in advance.
 
-Each rule raises `LimitError` for anything that would make more text or items than the
-rendering has left, and charges the meter for the values that are looked at.
+Every function raises `LimitError` if the result would have more text or items than the
+rendering has left. It also charges the meter for the values that it looks at.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ def _power(base: float, exponent: float) -> None:
 
 
 def formats(meter: Meter, template: str | bytes, *values: Any, braces: bool = False) -> None:
-    """Charge for `template % values`, or `template.format(values)`.
+    """Charge the meter for `template % values`, or for `template.format(values)`.
 
-    Widths that are taken from the values are refused.
+    Raises `LimitError` if a width is taken from the values.
     """
     text = template.decode("latin-1") if isinstance(template, bytes) else str.__str__(template)
     weight = meter.weigh(values)
@@ -147,7 +147,10 @@ def formats(meter: Meter, template: str | bytes, *values: Any, braces: bool = Fa
 
 
 def call(meter: Meter, function: Any, args: Arguments, kwargs: Mapping[str, Any]) -> Arguments:
-    """Charge for `function(*args, **kwargs)`; return the arguments to call it with."""
+    """Charge the meter for `function(*args, **kwargs)`, before it is called.
+
+    Returns the arguments to call it with.
+    """
     meter.tick(STEPS_A_CALL)
     if isinstance(function, Macro | BlockReference | LoopContext | TemplateReference | Undefined):
         meter.tick(1 + len(args) + len(kwargs))
@@ -177,7 +180,10 @@ def call(meter: Meter, function: Any, args: Arguments, kwargs: Mapping[str, Any]
 
 
 def _of_text(meter: Meter, text: Any, name: str, args: Arguments, kwargs: Mapping[str, Any]) -> Arguments:
-    """Charge for a method of text or bytes; return the arguments to call it with."""
+    """Charge the meter for the method `name` of a text or of bytes.
+
+    Returns the arguments to call it with.
+    """
     values = [*args, *kwargs.values()]
     meter.spend(len(text))
     if name == "join" and values:
@@ -208,7 +214,7 @@ def _of_text(meter: Meter, text: Any, name: str, args: Arguments, kwargs: Mappin
 
 
 def _linear(meter: Meter, text: Any, name: str, values: Sequence[Any]) -> None:
-    """Charge for a method that reads a text once."""
+    """Charge the meter for the method `name`, which reads `text` once."""
     if name not in _LINEAR_TEXT:
         raise LimitError(f"it calls {name}() of a text, whose cost is not known")
     if name in ("split", "splitlines"):
@@ -401,7 +407,7 @@ _FREE_TESTS = frozenset(
 
 
 def filters(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any]) -> Arguments:
-    """Charge for a filter.
+    """Charge the meter for the filter `name`.
 
     Returns the arguments to call it with; the first is the value it is applied to.
     """
@@ -424,7 +430,7 @@ def filters(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any])
 
 
 def tests(meter: Meter, name: str, args: Arguments, kwargs: Mapping[str, Any]) -> None:
-    """Charge for a test, `value is name`."""
+    """Charge the meter for the test `value is name`."""
     meter.tick(STEPS_A_CALL)
     if name not in _FREE_TESTS:
         meter.weigh(args, kwargs)

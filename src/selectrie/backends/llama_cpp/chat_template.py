@@ -1,4 +1,4 @@
-"""Render the chat template of a model and track the origins of its text.
+"""Chat templates of models, whose rendered text knows its origins.
 
 Jinja runs the template on `TrackedText`. Text from the template's source, BOS and EOS
 belong to the template. All other text is a value or, if its origin was lost, mixed.
@@ -31,7 +31,7 @@ MAX_SHOWN_LENGTH = 300
 
 
 def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
-    """Return the template, compiled on first use.
+    """Return the `ChatTemplate` with this source, compiled on first use.
 
     It renders as llama-cpp-python's `Jinja2ChatFormatter` does. If messages or
     arguments contain `TrackedText`, the result is `TrackedText` too, and untracked text
@@ -63,7 +63,7 @@ def chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate:
 
 @dataclass
 class _Formatter:
-    """The template of one environment."""
+    """A chat template in one environment, which tracks origins or does not."""
 
     source: str
     bos: str
@@ -106,6 +106,6 @@ class _Formatter:
 
 
 def _shown(error: Exception) -> str:
-    """Return the error's message, shortened."""
+    """Return the message of an error, shortened."""
     text = str(error)
     return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 1] + "…"

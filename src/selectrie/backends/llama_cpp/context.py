@@ -1,4 +1,4 @@
-"""Own one `llama_context`: its size, its sequences, and the call to decode."""
+"""A `llama_context` with its size, its sequences, and the call to decode."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Size:
     """The size of a context.
 
     Attributes:
-        nodes: Number of tokens held.
-        cells: Number of cells: room for the tokens and the rows of one call.
+        nodes: Maximum number of nodes (tokens) held.
+        cells: Number of cells, enough for the nodes and the rows of one call.
         rows: Maximum number of rows of one call.
         sequences: Number of sequence ids.
     """
@@ -50,7 +50,7 @@ class Context:
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
         """Create the context.
 
-        If `stop` is the flag of another context, its interrupts stop this one as well.
+        `stop` may be the flag of another context. An interrupt then stops both.
         """
         weights.require_open()
         self.weights, self.options, self.size = weights, options, size
@@ -80,7 +80,7 @@ class Context:
 
     @property
     def is_open(self) -> bool:
-        """Return whether neither this context nor a shared `Llama` was closed."""
+        """Return whether neither this context nor a shared `Llama` has been closed."""
         return bool(self._free.alive)
 
     def close(self) -> None:
@@ -91,18 +91,18 @@ class Context:
         self._free()
 
     def set_abort_callback(self, callback: Callable[[], bool] | None) -> None:
-        """Ask `callback` after every graph node whether to stop; None removes it.
+        """Call `callback` after every graph node; if it returns true, the decode stops.
 
-        The stop flag is checked in either case.
+        None removes the callback. The stop flag is checked in either case.
         """
         self._callback = self.stop.attach(self._pointer, callback)
 
     # Sequences
 
     def copy(self, source: int, target: int, start: int, end: int) -> None:
-        """Let `target` own the cells of `source` at positions start..end-1.
+        """Make `target` own the cells of `source` at positions start..end-1.
 
-        With start = end = -1 it owns all of them, and the state is copied.
+        With start = end = -1 it owns all of them, and the recurrent state is copied.
         """
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, start, end)
 
@@ -114,11 +114,11 @@ class Context:
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1))
 
     def last_position(self, sequence: int) -> int:
-        """Return the highest position that a sequence owns; -1 for none."""
+        """Return the highest position that `sequence` owns; -1 if it owns none."""
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, sequence))
 
     def require_end(self, sequence: int, depth: int) -> int:
-        """Return a sequence that ends where a node of this depth does.
+        """Return `sequence` if its last position belongs to a node of this depth.
 
         Raises `InternalError` if it ends elsewhere.
         """
@@ -128,11 +128,14 @@ class Context:
         return sequence
 
     def first_position(self, sequence: int) -> int:
-        """Return the lowest position a sequence owns in every layer; -1 for none."""
+        """Return the lowest position that `sequence` owns in every layer.
+
+        -1 if it owns none.
+        """
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
 
     def clear(self) -> None:
-        """Free every cell, and start again at the first."""
+        """Free every cell, so that the next decode starts at the first one."""
         llama_cpp.llama_memory_clear(self._memory, False)  # noqa: FBT003  positional by ctypes
 
     def decode(self, rows: BatchRows, *, batch_multiple: int, padding_sequence: int) -> Decoded:
@@ -142,9 +145,9 @@ class Context:
         `padding_sequence`, a sequence that the caller removes afterwards.
 
         Raises:
-            CapacityError: Not enough cells are free.
-            DecodeInterrupted: The stop flag was set.
-            DecodeError: llama.cpp failed for another reason.
+            CapacityError: If not enough cells are free.
+            DecodeInterrupted: If the stop flag was set.
+            DecodeError: If llama.cpp failed for another reason.
         """
         n = len(rows.token)
         padding = -n % batch_multiple
@@ -176,7 +179,7 @@ class Decoded:
     Attributes:
         matrix: float32[M, V], llama.cpp's own buffer, valid until the next decode.
         index: int64[R], the row of `matrix` for each row that has logits.
-        padding: Number of rows added.
+        padding: Number of padding rows.
         seconds: Time spent inside llama.cpp.
     """
 
@@ -206,7 +209,7 @@ def _address(pointer: Any) -> int:
 def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
     """Return a new `llama_context *`.
 
-    Raises `ModelError` with llama.cpp's reason, the size, and the remedy.
+    Raises `ModelError`, which gives llama.cpp's reason, the size, and what to do.
     """
     params = _params(weights, options, size)
     with log.of_ours(verbose=options.verbose):

@@ -1,4 +1,4 @@
-"""Read the header of a GGUF file without llama.cpp and without the weights.
+"""A reader for the header of a GGUF file, without llama.cpp and without the weights.
 
 The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -50,9 +50,9 @@ class Header:
     n_bytes: int
 
     def metadata_int(self, key: str) -> int | None:
-        """Return an integer, or the largest of an array, or None if there is none.
+        """Return the integer of `key`, or the largest one if the value is an array.
 
-        `{arch}` in the key is replaced by the architecture.
+        None if the key is missing. `{arch}` in the key is replaced by the architecture.
         """
         value = self.values.get(key.replace("{arch}", str(self.values.get("general.architecture", ""))))
         if isinstance(value, tuple):
@@ -66,8 +66,8 @@ def read_header(path: Path) -> Header:
     Takes 0.1 s for a vocabulary of 150 000 tokens.
 
     Raises:
-        ModelFileError: The file is not a GGUF file, or damaged.
-        UnsupportedModelError: The file holds only a vocabulary.
+        ModelFileError: If the file is not a GGUF file, or damaged.
+        UnsupportedModelError: If the file holds only a vocabulary.
     """
     require_gguf(path)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -79,11 +79,14 @@ def read_header(path: Path) -> Header:
 
 
 def require_gguf(path: Path) -> None:
-    """Check what can be checked without llama.cpp, to give plainer errors.
+    """Raise an error for a file that is clearly no usable GGUF file.
+
+    Only what can be checked without llama.cpp is checked. The errors are plainer than
+    llama.cpp's.
 
     Raises:
-        ModelFileError: The file is missing, unreadable, cut off, or not a GGUF file.
-        UnsupportedModelError: The file holds only a vocabulary.
+        ModelFileError: If the file is missing, unreadable, cut off, or not a GGUF file.
+        UnsupportedModelError: If the file holds only a vocabulary.
     """
     if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
         raise ModelFileError(str(path), "no such file; check the path, or write hf:owner/repo/file.gguf for the hub")
@@ -106,11 +109,11 @@ def require_gguf(path: Path) -> None:
 
 
 def read_texts(path: Path, key: str) -> list[str]:
-    """Return the texts of an array in a GGUF header; none if it is missing.
+    """Return the texts of the array `key` in a GGUF header; [] if it is missing.
 
     Raises:
-        ModelFileError: The file is damaged.
-        OSError: The file cannot be opened.
+        ModelFileError: If the file is damaged.
+        OSError: If the file cannot be opened.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:

@@ -1,7 +1,7 @@
-"""Refuse texts that a llama.cpp tokenizer cannot take.
+"""A guard that raises `TextError` for texts on which a llama.cpp tokenizer fails.
 
-On some texts it ends the process, and from others it never returns, so they are refused
-before it sees them.
+On some texts the tokenizer ends the process, and from others it never returns, so it
+must not see them.
 
 SentencePiece writes a character without a token as its bytes, and throws if a byte has
 none (`byte_to_token`). RWKV's longest match starts again at the first byte of the text
@@ -29,10 +29,10 @@ _CHARACTERS = re.compile(rb"[\xc0-\xdf].?|[\xe0-\xef].{0,2}|[\xf0-\xff].{0,3}|."
 def guarded(
     tokenize: Tokenize, model: llama_cpp.llama_model_p, spellings: Sequence[bytes], pieces: Iterable[bytes]
 ) -> Tokenize:
-    """Return a tokenizer that raises `TextError` instead of failing.
+    """Return `tokenize` with a check of the text, which raises `TextError`.
 
-    It does so where llama.cpp would end the process or hang, and where llama.cpp
-    reports that a part of a text has no token.
+    The error is raised where llama.cpp would end the process or hang, and where it
+    reports that a part of the text has no token.
 
     Args:
         tokenize: The tokenizer to guard.

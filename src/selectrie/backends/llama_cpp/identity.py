@@ -1,4 +1,4 @@
-"""Compute digests of weights that are fast enough to take at every start."""
+"""Digests of weights that are computed fast enough to do it at every start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handle the library's global state: log, version, and stopping a decode."""
+"""The global state of llama.cpp: its log, its version, and stopping a decode."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _FUNCTION = re.compile(r"^\w+: (?:error loading model: )?")
 class Log:
     """llama.cpp's log, which has one callback for the whole process.
 
-    While one of our calls runs, lines are kept, and shown only if the call is verbose.
-    At other times they are passed on to the previous callback if llama-cpp-python's
-    verbosity has been set (creating a `Llama` does that); otherwise nothing is printed.
+    While selectrie calls llama.cpp, lines are kept, and shown only if the call is
+    verbose. At other times they are passed on to the previous callback if
+    llama-cpp-python's verbosity has been set (creating a `Llama` does that); otherwise
+    nothing is printed.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class Log:
         self._is_forwarding = False
 
     def install(self) -> None:
-        """Become the callback, even if another library has replaced ours since."""
+        """Make this object the log callback, even if another was set since."""
         with self._lock:
             current, data = llama_cpp.llama_log_callback(), ctypes.c_void_p()
             llama_cpp.llama_log_get(ctypes.byref(current), ctypes.byref(data))
@@ -61,7 +62,10 @@ class Log:
 
     @contextmanager
     def of_ours(self, *, verbose: bool = False) -> Iterator[None]:
-        """Mark the calls into the library made inside the `with` block as ours."""
+        """Mark the calls to llama.cpp inside the `with` block as calls by selectrie.
+
+        With `verbose`, the lines that they log are shown.
+        """
         with self._lock:
             self._inside += 1
             self._shown += verbose
@@ -80,9 +84,9 @@ class Log:
         self._lines.clear()
 
     def reason(self, otherwise: str) -> str:
-        """Return the first error since `forget`, else the first warning.
+        """Return the first error logged since `forget`, else the first warning.
 
-        The name of the function is removed. If there is neither, returns `otherwise`.
+        The name of the C function is removed. If there is neither, returns `otherwise`.
         """
         lines = list(self._lines)
         for level in (_ERROR, _WARN):
@@ -122,7 +126,7 @@ log = Log()
 
 @contextmanager
 def interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C wait until the block is left.
+    """Delay the `KeyboardInterrupt` of Ctrl-C until the `with` block is left.
 
     Python handles a signal in the middle of a long call when C calls back, as it does
     for logging, and ctypes prints and drops what is raised there. Only the
@@ -144,15 +148,15 @@ def interrupt_held() -> Iterator[None]:
 
 
 class StopFlag:
-    r"""A byte that makes the running decode stop.
+    r"""A flag of one byte that stops the running decode when it is set.
 
     llama.cpp reads it after every graph node without taking the GIL. The abort callback
     is `bool (*)(void *)`. The C library's `strlen` on a buffer that holds "" or "\x01"
     returns 0 or 1 and so is such a function; a Python callback would cost a thread
     switch per graph node.
 
-    Several contexts may share one flag: a model and the models that `new_context`
-    makes of it.
+    Several contexts may share one flag: a model and the models that `new_context` makes
+    of it.
     """
 
     def __init__(self) -> None:
@@ -161,10 +165,10 @@ class StopFlag:
     def attach(
         self, context: llama_cpp.llama_context_p, python: Callable[[], bool] | None = None
     ) -> Callable[..., bool]:
-        """Let a context check this flag after every graph node.
+        """Make `context` check this flag after every graph node.
 
-        If `python` is given, it is called as well. Returns the callback, which must be
-        kept, together with the flag, for as long as the context decodes.
+        If `python` is given, it is called as well. Returns the C callback. The caller
+        must keep it and the flag for as long as the context decodes.
         """
 
         def read(_data: int | None) -> bool:
@@ -182,7 +186,7 @@ class StopFlag:
         self._buffer[0] = b"\x01"
 
     def clear(self) -> None:
-        """Let decodes run again."""
+        """Reset the flag, so that decodes run again."""
         self._buffer[0] = b"\x00"
 
     @property

@@ -1,4 +1,4 @@
-"""Estimate from a file how much memory a model takes, before it is loaded."""
+"""An estimate of the memory that a loaded model takes, made from its file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from selectrie.core.types import Precision
 def memory_needed(path: Path, options: LlamaOptions) -> int:
     """Return an upper bound on the bytes of a model's weights and context.
 
-    Assumes that free memory does not limit the size of the context. The sum of:
+    Assumes that free memory does not limit the size of the context. The bound is the
+    sum of:
 
     - the file, which is mapped;
     - keys and values of every cell;
@@ -30,8 +31,8 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     the file's header, which takes 0.1 s for a large vocabulary.
 
     Raises:
-        ModelFileError: The file is not a GGUF file, or damaged.
-        UnsupportedModelError: The file holds only a vocabulary.
+        ModelFileError: If the file is not a GGUF file, or damaged.
+        UnsupportedModelError: If the file holds only a vocabulary.
     """
     header = read_header(path)
     n_vocabulary = header.lengths.get("tokenizer.ggml.tokens") or _of(header, "vocab_size") or 1
@@ -45,7 +46,7 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
 
 
 def _of(header: Header, key: str) -> int:
-    """Return an integer of the architecture, 0 if it is missing."""
+    """Return the integer `key` of the architecture's metadata; 0 if it is missing."""
     return header.metadata_int("{arch}." + key) or 0
 
 
@@ -64,8 +65,8 @@ def _cell_bytes(header: Header, options: LlamaOptions) -> int:
 def _score_bytes(header: Header, options: LlamaOptions) -> int:
     """Return the bytes that one row needs for each cell.
 
-    That is an attention score per head, unless flash attention sums them up (`fast`),
-    and the mask in the same precision, twice with a sliding window.
+    They hold one attention score per head, unless flash attention sums the scores up
+    (`fast`), and the mask in the same precision. A sliding window needs the mask twice.
     """
     masks = 2 if _of(header, "attention.sliding_window") else 1
     if options.precision is Precision.EXACT:
@@ -76,7 +77,7 @@ def _score_bytes(header: Header, options: LlamaOptions) -> int:
 def _activations(header: Header) -> int:
     """Return how many numbers one row needs besides its scores and logits.
 
-    That is the widest layer twice (in a state-space layer the three streams of its
+    They are the widest layer twice (in a state-space layer the three streams of its
     scan, before and after it), plus queries, keys, values and sums.
     """
     inner = max(2 * _of(header, "feed_forward_length"), 6 * _of(header, "ssm.inner_size"))

@@ -1,4 +1,4 @@
-"""Implement the model port of `selectrie.core.model` with a GGUF model."""
+"""The model port of `selectrie.core.model`, implemented with a GGUF model."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaO
     """Open a GGUF file, or share the weights of an open `llama_cpp.Llama`.
 
     Raises:
-        ModelFileError: The file cannot be loaded.
-        UnsupportedModelError: The model does not predict a next token.
-        OptionError: An option or the source is invalid.
-        ClosedError: The `Llama` has been closed.
-        ModelError: No context of the requested size can be made.
+        ModelFileError: If the file cannot be loaded.
+        UnsupportedModelError: If the model does not predict a next token.
+        OptionError: If an option or the source is invalid.
+        ClosedError: If the `Llama` has been closed.
+        ModelError: If no context of the requested size can be made.
     """
     options = options or LlamaOptions()
     weights = open_weights(source, options)
@@ -79,7 +79,7 @@ class LlamaModel:
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
         """Create a model.
 
-        If `stop` is the flag of another model, its interrupts stop this one as well.
+        `stop` may be the flag of another model. An interrupt then stops both.
         """
         self._weights, self._options = weights, options
         self._context = Context(weights, options, size, stop)
@@ -146,7 +146,9 @@ class LlamaModel:
     # The port's verbs
 
     def set_batch_multiple(self, value: int) -> None:
-        """Pad calls to a multiple of this many rows, as in `Model.set_batch_multiple`.
+        """Set the multiple to which the rows of a call are padded.
+
+        See `Model.set_batch_multiple`.
 
         The rows whose logits are computed are filled up in the same way. With 1 nothing
         is filled up (`fast`, and recurrent and hybrid models, whose rows llama.cpp
@@ -236,7 +238,7 @@ class LlamaModel:
     def interrupt(self) -> None:
         """Stop the running decode as `Model.interrupt` does.
 
-        The decode may also be one of a `new_context` model.
+        The decode may also be that of a model made with `new_context`.
         """
         self._context.stop.set()
 
@@ -296,7 +298,7 @@ class LlamaModel:
         return seconds
 
     def _take_back(self, plan: CallPlan) -> None:
-        """Restore nodes, references and memory after a failure in `extend`."""
+        """Restore nodes, references and llama.cpp's memory after `extend` failed."""
         self._tree.rollback(plan)
         if not self._sequences.restore():
             # If memory cannot be cut back, it is not trusted: every node is dropped,

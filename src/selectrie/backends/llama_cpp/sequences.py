@@ -1,6 +1,7 @@
-"""Define what `LlamaModel` needs from the bookkeeping of sequence ids.
+"""The protocol through which `LlamaModel` assigns llama.cpp's sequence ids.
 
-The bookkeeping differs by how a model remembers its context.
+Attention models and recurrent models implement it differently, because they remember
+their context differently.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Evaluate: TypeAlias = Callable[[int, IntArray, int], float]
 
 
 class RowPlan(Protocol):
-    """What a call evaluates, before rows have positions and ids."""
+    """The rows that a call evaluates, before they have positions and sequence ids."""
 
     @property
     def n_rows(self) -> int: ...
@@ -43,7 +44,7 @@ class RowLayout(Protocol):
 
 
 class Sequences(Protocol):
-    """Assigns sequence ids, and records the node at which each one ends.
+    """The sequence ids of a model, and the node at which each of them ends.
 
     Row plans and layouts are passed back to the object that made them.
 
@@ -57,40 +58,40 @@ class Sequences(Protocol):
 
     @property
     def free_sequences(self) -> int:
-        """Return how many branches would be free if all unheld nodes were dropped."""
+        """Return how many branches would be free without the unreferenced nodes."""
 
     def can_extend(self, node: int) -> bool:
         """Return whether a live node can be a parent."""
 
     def plan_rows(self, plan: CallPlan) -> RowPlan:
-        """Return what a plan evaluates. Changes nothing.
+        """Return the rows that a call evaluates. Changes nothing.
 
-        That is all new entries, and existing ones that are needed again.
+        They are all new entries of `plan`, and existing ones that are needed again.
         """
 
     def make_room(self, plan: CallPlan, row_plan: Any, nodes: int) -> None:
-        """Drop unheld nodes until the call fits.
+        """Drop nodes without references until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
 
     def recover(self, row_plan: Any, evaluate: Evaluate) -> tuple[int, float]:
-        """Re-evaluate what an earlier failure lost and the call needs.
+        """Evaluate states again that an earlier failure lost and that the call needs.
 
         Returns the number of rows and the seconds that it took.
         """
 
     def lay_out(self, plan: CallPlan, row_plan: Any) -> RowLayout:
-        """Assign positions and ids to the rows. Changes nothing."""
+        """Return the rows with their positions and sequence ids. Changes nothing."""
 
     def prepare(self, layout: Any) -> None:
-        """Change llama.cpp's memory as the decode needs it."""
+        """Change llama.cpp's memory so that `layout` can be decoded."""
 
     def finish(self, layout: Any, nodes: list[int]) -> None:
-        """Clean up after the commit.
+        """Clean up after the commit of the call.
 
-        Removes what only this call needed and records which sequence ends at which
-        node. `nodes` has the node of each entry.
+        Removes the sequences that only this call needed, and records which sequence
+        ends at which node. `nodes` has the node of each entry.
         """
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
@@ -100,9 +101,9 @@ class Sequences(Protocol):
         """Drop unused nodes as `Model.trim` does."""
 
     def restore(self) -> bool:
-        """Make memory match the bookkeeping after a failure.
+        """Make llama.cpp's memory match the records of this object after a failure.
 
-        Returns whether it does.
+        Returns whether they match.
         """
 
     def forget(self) -> None:

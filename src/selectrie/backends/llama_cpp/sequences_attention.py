@@ -1,4 +1,4 @@
-"""Assign sequence ids for attention models: one per leaf of the tree.
+"""Sequence ids for attention models, one for each leaf of the tree.
 
 A whole tree of rows is evaluated in one decode. A node's cell carries the ids of all
 leaves at or below it, so every row sees its own path and nothing else. llama.cpp checks
@@ -25,7 +25,7 @@ from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionRowLayout:
-    """The rows of a call, depth-first.
+    """The rows of a call in depth-first order, with their sequence ids.
 
     Attributes:
         rows: The rows for the decode.
@@ -47,7 +47,7 @@ class AttentionRowLayout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionRowPlan:
-    """The rows to evaluate, parents before children.
+    """The rows that a call evaluates, parents before children.
 
     Attributes:
         n_rows: Number of rows.
@@ -72,7 +72,7 @@ class AttentionRowPlan:
 
 
 class AttentionSequences:
-    """Assigns a sequence id to each leaf of the tree.
+    """The sequence ids of the leaves of the tree.
 
     The last ids are reserved: one for padding, one for a scratch branch, on which rows
     of existing nodes are evaluated again, and one as the keeper.
@@ -97,7 +97,7 @@ class AttentionSequences:
 
     @property
     def free_sequences(self) -> int:
-        """Return how many branches would be free if all unheld nodes were dropped."""
+        """Return how many branches would be free without the unreferenced nodes."""
         return self.sequences - self._tree.n_held_leaves
 
     def can_extend(self, _node: int) -> bool:
@@ -107,7 +107,10 @@ class AttentionSequences:
     # A call
 
     def plan_rows(self, plan: CallPlan) -> AttentionRowPlan:
-        """Return what a plan evaluates: new entries and existing ones wanted again."""
+        """Return the rows that a call evaluates.
+
+        They are the new entries of `plan` and the existing ones wanted again.
+        """
         entry: list[int] = []
         parent: list[int] = []
         base: list[int] = []
@@ -128,7 +131,7 @@ class AttentionSequences:
         return _depth_first(entry, parent, base, scratch=set(scratch_row_of.values()))
 
     def make_room(self, plan: CallPlan, row_plan: AttentionRowPlan, nodes: int) -> None:
-        """Drop unheld nodes until the call fits.
+        """Drop nodes without references until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
@@ -137,7 +140,7 @@ class AttentionSequences:
         self._drop(self._tree.make_room(plan, nodes=nodes, sequences=self.sequences, extra_sequences=extra))
 
     def lay_out(self, plan: CallPlan, row_plan: AttentionRowPlan) -> AttentionRowLayout:
-        """Assign positions and ids to the rows of a plan. Changes nothing."""
+        """Return the rows of a plan with positions and ids. Changes nothing."""
         n = len(row_plan.entry)
         entry = np.array(row_plan.entry, dtype=np.int64)
         fresh = np.array(plan.node, dtype=np.int64)[entry] == NO_NODE
@@ -158,9 +161,9 @@ class AttentionSequences:
     def _assign(
         self, row_plan: AttentionRowPlan, fresh: list[bool]
     ) -> tuple[list[int], list[tuple[int, int, int]], list[tuple[int, int, int]], list[int]]:
-        """Assign ids to the leaves.
+        """Return sequence ids for the leaves of a plan.
 
-        Returns the ids in depth-first order, the copies from which they start, the new
+        They are the ids in depth-first order, the copies from which they start, the new
         leaves, and the scratch ids.
         """
         free = [i for i in range(self.sequences - 1, -1, -1) if self._tip[i] == NO_NODE]
@@ -193,9 +196,10 @@ class AttentionSequences:
         return ids, copies, leaves, scratch
 
     def _through(self, node: int) -> int:
-        """Return an id that runs through a live node.
+        """Return the sequence id of a leaf at or below a live node.
 
-        It is checked against llama.cpp's memory.
+        That sequence owns the cells of the node's path. Its end is checked against
+        llama.cpp's memory.
         """
         tree = self._tree
         while tree.n_children[node]:
@@ -203,15 +207,15 @@ class AttentionSequences:
         return self._context.require_end(self._id[node], tree.depth[node])
 
     def prepare(self, layout: AttentionRowLayout) -> None:
-        """Make the copies that the decode needs."""
+        """Make the copies of sequences that the decode needs."""
         for source, new, end in layout.copies:
             self._context.copy(source, new, 0, end)
 
     def finish(self, layout: AttentionRowLayout, nodes: list[int]) -> None:
-        """Clean up after decode and commit.
+        """Clean up after the decode and the commit of the call.
 
-        Removes what only this call needed and records which sequence ends at which
-        node. `nodes` has the node of each entry.
+        Removes the sequences that only this call needed, and records which sequence
+        ends at which node. `nodes` has the node of each entry.
         """
         context = self._context
         for sequence in (*layout.scratch, self.padding_id):
@@ -231,7 +235,7 @@ class AttentionSequences:
     # Dropping and repairing
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Give back references, and drop forgotten nodes."""
+        """Release references as `Model.release` does, and drop forgotten nodes."""
         self._drop(self._tree.release(nodes, forget=forget))
 
     def trim(self, idle_rows: int) -> int:
@@ -245,9 +249,9 @@ class AttentionSequences:
         return 0, 0.0
 
     def _drop(self, nodes: list[int]) -> None:
-        """Drop nodes from tree and memory, leaf first.
+        """Drop nodes from the tree and from llama.cpp's memory, leaf first.
 
-        The id of a leaf passes to its parent if that becomes a leaf.
+        The id of a leaf passes to its parent if the parent becomes a leaf.
         """
         if not nodes:
             return
@@ -280,7 +284,10 @@ class AttentionSequences:
         return -1 if tip == NO_NODE else self._tree.depth[tip]
 
     def _keep(self, start: int) -> None:
-        """Make the keeper own exactly what leaves own from position `start` on."""
+        """Make the keeper own, from position `start` on, the cells of all leaves.
+
+        It owns no others there.
+        """
         if self._keeper is None:
             return
         self._context.remove(self._keeper, start)
@@ -289,9 +296,9 @@ class AttentionSequences:
                 self._context.copy(sequence, self._keeper, start, -1)
 
     def restore(self) -> bool:
-        """Cut every id back to its leaf after a failure.
+        """Cut every sequence back to its leaf after a failure.
 
-        Returns whether memory then matches the tree.
+        Returns whether llama.cpp's memory then matches the tree.
         """
         context = self._context
         if self._before is not None:  # the call had been settled already

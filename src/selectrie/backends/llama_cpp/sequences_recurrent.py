@@ -1,4 +1,4 @@
-"""Assign sequence ids for recurrent and hybrid models: one per kept state.
+"""Sequence ids for recurrent and hybrid models, one for each kept state.
 
 The state of such a model exists only at the end of a sequence. Branching copies a whole
 sequence. Nothing is ever evaluated under the id of a kept state, so a failed call
@@ -29,7 +29,7 @@ _UNLIMITED = 1 << 40
 
 @dataclass(slots=True, eq=False)
 class _CellRun:
-    """Attention cells that one run wrote.
+    """The attention cells that one run wrote.
 
     They are free again when no state and no later run depends on them.
     """
@@ -41,7 +41,7 @@ class _CellRun:
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """A recurrent state that is kept.
+    """A recurrent state that is kept for a node.
 
     Attributes:
         sequence: Id of its sequence; -1 after a failure, until it is evaluated again.
@@ -53,10 +53,10 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Entries evaluated one after the other under one sequence.
+    """Entries that are evaluated one after the other under one sequence.
 
-    `base` is the node from whose state the run starts; `keeps` says whether the state
-    after it is kept.
+    `base` is the node from whose state the run starts. `keeps` says whether the state
+    after the last entry is kept.
     """
 
     base: int
@@ -66,7 +66,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentRowPlan:
-    """What a call evaluates, before rows have positions and ids.
+    """The rows that a call evaluates, before they have positions and ids.
 
     `n_rows` counts the rows of all runs.
     """
@@ -77,7 +77,7 @@ class RecurrentRowPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecurrentRowLayout:
-    """The rows of a call, run by run.
+    """The rows of a call, run by run, with their sequence ids.
 
     Attributes:
         rows: The rows for the decode.
@@ -93,7 +93,7 @@ class RecurrentRowLayout:
 
 
 class RecurrentSequences:
-    """The nodes that own a state, and the sequence ids of the states."""
+    """The sequence ids of the kept states, and the nodes that own the states."""
 
     def __init__(self, tree: PrefixTree, context: Context, *, cells: bool) -> None:
         self._tree, self._context = tree, context
@@ -106,7 +106,7 @@ class RecurrentSequences:
 
     @property
     def free_sequences(self) -> int:
-        """Return how many states would be free if unheld nodes were dropped."""
+        """Return how many states would be free without the unreferenced nodes."""
         references = self._tree.references
         return self.sequences - sum(1 for node in self._state if references[node])
 
@@ -117,7 +117,7 @@ class RecurrentSequences:
     # A call
 
     def plan_rows(self, plan: CallPlan) -> RecurrentRowPlan:
-        """Return the fewest runs that evaluate all that is due.
+        """Return the fewest runs that evaluate all entries that are due.
 
         Due are new entries, entries wanted again, and entries that need a state. A run
         ends at every entry that needs a state, and at every due entry that no other run
@@ -152,7 +152,7 @@ class RecurrentSequences:
         return RecurrentRowPlan(runs[::-1], sum(len(run.entries) for run in runs))
 
     def make_room(self, plan: CallPlan, row_plan: RecurrentRowPlan, nodes: int) -> None:
-        """Drop unheld nodes and states until the call fits.
+        """Drop nodes without references, and states, until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
@@ -180,16 +180,16 @@ class RecurrentSequences:
         self._tree.drop(drops)
 
     def _candidates(self, protected: set[int]) -> list[int]:
-        """Return unheld nodes whose state may go, least recently used last.
+        """Return the unreferenced nodes whose states may be dropped.
 
-        The nodes themselves may stay.
+        The least recently used one comes last. The nodes themselves may stay.
         """
         tree = self._tree
         free = [n for n in self._state if not tree.references[n] and n not in protected]
         return sorted(free, key=lambda n: (tree.used[n], -tree.depth[n]), reverse=True)
 
     def lay_out(self, plan: CallPlan, row_plan: RecurrentRowPlan) -> RecurrentRowLayout:
-        """Assign rows and ids to the runs of a plan. Changes nothing."""
+        """Return the rows of the runs with their sequence ids. Changes nothing."""
         runs = row_plan.runs
         ids = self._free_ids(len(runs))
         entry = np.array([e for run in runs for e in run.entries], dtype=np.int64)
@@ -219,13 +219,16 @@ class RecurrentSequences:
         return free[:n]
 
     def prepare(self, layout: RecurrentRowLayout) -> None:
-        """Make the copies that the decode needs."""
+        """Make the copies of states that the decode needs."""
         for run, sequence in zip(layout.runs, layout.ids, strict=True):
             if run.base != ROOT:
                 self._context.copy(self._checked(run.base), sequence, -1, -1)
 
     def _checked(self, node: int) -> int:
-        """Return the id of a node's state, checked against llama.cpp's memory."""
+        """Return the sequence id of a node's state.
+
+        Its end is checked against llama.cpp's memory.
+        """
         return self._context.require_end(self._state[node].sequence, self._tree.depth[node])
 
     def finish(self, layout: RecurrentRowLayout, nodes: list[int]) -> None:
@@ -244,7 +247,7 @@ class RecurrentSequences:
     # States
 
     def recover(self, row_plan: RecurrentRowPlan, evaluate: Evaluate) -> tuple[int, float]:
-        """Re-evaluate states that a failure lost and from which the runs start.
+        """Evaluate the states again that a failure lost and the runs start from.
 
         Returns the number of rows and the seconds that it took. Each row is evaluated
         once: lost states on the way are kept as well, and where the paths to two states
@@ -277,10 +280,10 @@ class RecurrentSequences:
         return n_rows, seconds
 
     def _nodes_to_recover(self, row_plan: RecurrentRowPlan) -> tuple[dict[int, int], set[int]]:
-        """Return the nodes to evaluate before every run has its initial state.
+        """Return the nodes to evaluate so that every run has its initial state.
 
-        Each comes with how many of them lie directly below it. The second result is the
-        set of nodes with states from which the evaluation starts.
+        The dict maps each node to the number of its children that are evaluated too.
+        The set has the nodes with states from which the evaluation starts.
         """
         tree = self._tree
         lost: dict[int, int] = {}
@@ -298,7 +301,7 @@ class RecurrentSequences:
         return lost, sources
 
     def _is_there(self, node: int) -> bool:
-        """Return whether the node has a state in memory; the root needs none."""
+        """Return whether the node's state is in memory; True for the root."""
         return node == ROOT or (node in self._state and self._state[node].sequence != _NO_ID)
 
     def _state_above(self, node: int, lost: dict[int, int]) -> int:
@@ -342,7 +345,7 @@ class RecurrentSequences:
             cell_run = cell_run.below
 
     def _cells_of(self, nodes: set[int]) -> int:
-        """Return how many cells dropping the states of these nodes would free."""
+        """Return how many cells would be freed by dropping the states of `nodes`."""
         lost: dict[int, int] = {}
         cells = 0
         for node in nodes:
@@ -358,7 +361,7 @@ class RecurrentSequences:
     # Dropping and repairing
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Give back references, and drop forgotten nodes.
+        """Release references as `Model.release` does, and drop forgotten nodes.
 
         A forgotten node loses its state now, even if the node has to stay for others.
         """

@@ -1,4 +1,4 @@
-"""Choose the size of a context from options, budgets and free memory.
+"""The choice of a context's size from options, budgets and free memory.
 
 There is a budget for the logits of a call and one for the states of sequences.
 """
@@ -26,10 +26,10 @@ _CELL_BLOCK = 256
 
 
 class Metadata(Protocol):
-    """Integers of a model's metadata, from a file's header or from loaded weights."""
+    """Access to the integers of a model's metadata, in a file or in loaded weights."""
 
     def metadata_int(self, key: str) -> int | None:
-        """Return an integer; None if it is missing.
+        """Return the integer of `key`; None if it is missing.
 
         `{arch}` in the key is replaced by the architecture.
         """
@@ -64,9 +64,9 @@ def rows_of_call(options: LlamaOptions, n_vocabulary: int) -> int:
 
 
 def sequences_for(state_bytes: int, rows: int) -> int:
-    """Return how many sequences a recurrent or hybrid model gets.
+    """Return the number of sequence ids of a recurrent or hybrid model.
 
-    As many as rows, within the budget for their states.
+    It is the number of rows, or fewer if their states would exceed the budget.
     """
     return min(MAX_SEQUENCES, rows, max(_MIN_STATES, _STATES_BUDGET_BYTES // max(1, state_bytes)))
 
@@ -81,7 +81,7 @@ def usual_nodes(trained: int) -> int:
 
 
 def sized(weights: Metadata, nodes: int, rows: int, sequences: int, *, long_context: bool | None = None) -> Size:
-    """Return a size including its number of cells.
+    """Return the `Size` with these numbers and the cells that they need.
 
     A model with two sets of RoPE factors (Phi-3 128k) uses the long ones when the
     context exceeds the original one. The added cells must therefore not carry it over
@@ -111,7 +111,7 @@ def _rounded(cells: int) -> int:
 def _state_bytes(weights: Weights, options: LlamaOptions) -> int:
     """Return the bytes of one sequence's state.
 
-    Measured on a context of one sequence after one token.
+    They are measured on a context of one sequence after one token.
     """
     pointer = create(weights, options, Size(_CELL_BLOCK, _CELL_BLOCK, 8, 1))
     try:

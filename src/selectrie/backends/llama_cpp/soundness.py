@@ -1,4 +1,4 @@
-"""Find metadata that would make llama.cpp end the process, before it is loaded.
+"""A check for metadata on which llama.cpp would end the process, before it is loaded.
 
 llama.cpp rejects most damage by itself, with a reason, and that is left to it: magic,
 sizes, alignment, texts and arrays cut off, shapes, types and offsets of tensors, ids of
@@ -158,13 +158,16 @@ def _value(metadata: Metadata, key: str) -> object:
 
 
 def _whole(metadata: Metadata, key: str) -> int | None:
-    """Return an integer of the architecture; None if missing or of another type."""
+    """Return the integer `key` of the architecture's metadata.
+
+    None if it is missing or of another type.
+    """
     value = _value(metadata, key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _largest(metadata: Metadata, key: str) -> int:
-    """Return an integer, or the largest of an array; 0 if there is none."""
+    """Return the integer of `key`, or the largest one of an array; 0 if missing."""
     value = _value(metadata, key)
     if isinstance(value, tuple):
         return max((one for one in value if isinstance(one, int)), default=0)

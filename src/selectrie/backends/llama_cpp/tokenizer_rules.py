@@ -1,4 +1,4 @@
-"""Find out how a llama.cpp tokenizer works, from the library and from its file."""
+"""The rules of a llama.cpp tokenizer, read from the library and the model's file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Voc
 
     Args:
         model: The loaded model.
-        path: The model's file; None if the file may say something else.
+        path: The model's file; None if its metadata may differ from the model's.
     """
     kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
@@ -141,7 +141,7 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
 
 
 def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Yield words that become a token with other bytes or with none.
+    """Yield words that the tokenizer turns into one token with other or no bytes.
 
     They are found by running the tokenizer on each candidate.
     """
@@ -168,7 +168,8 @@ def _unspelled_bytes(vocabulary: Vocabulary) -> Iterator[bytes]:
 def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
     """Yield texts of tokens that are matched first and alter the text around them.
 
-    The text beside them loses its white space, or has a space put before it.
+    White space beside such a text is removed, or a space is put before the text that
+    follows.
     """
     strips_left, strips_right = set(vocabulary.strips_left.tolist()), set(vocabulary.strips_right.tolist())
     for token in np.setdiff1d(vocabulary.user_defined, vocabulary.control).tolist():
@@ -196,7 +197,7 @@ BYTE_CHARACTERS = _byte_characters()
 
 
 def _merge_results(path: Path) -> frozenset[str] | None:
-    """Return the results of all merges; None if the file cannot be read any more."""
+    """Return the results of all merges; None if the file cannot be read."""
     try:
         merges = read_texts(path, _MERGES)
     except (OSError, ModelFileError):

@@ -1,4 +1,4 @@
-"""Read the vocabulary of a llama.cpp model."""
+"""A reader for the vocabulary of a llama.cpp model."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
 
     Args:
         model: The loaded model.
-        path: The model's file; None if the file may say something else.
+        path: The model's file; None if its metadata may differ from the model's.
 
     Raises:
-        UnsupportedModelError: The model has no vocabulary, or one without a token for
-            any letter.
+        UnsupportedModelError: If the model has no vocabulary, or one without a token
+            for any letter.
     """
     vocab = llama_cpp.llama_model_get_vocab(model)
     if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_NONE:
@@ -126,7 +126,7 @@ def _piece(vocab: llama_cpp.llama_vocab_p, token: int, size: int, *, special: bo
 
 
 def _spelled_by_text(vocab: llama_cpp.llama_vocab_p, control: IntArray, tokenize: Tokenize) -> dict[int, bytes]:
-    """Return the control tokens that plain text produces, with their bytes.
+    """Return the control tokens that plain text produces, mapped to their bytes.
 
     An example is RWKV's id 0, the byte NUL.
     """
@@ -142,7 +142,8 @@ def _spelled_by_text(vocab: llama_cpp.llama_vocab_p, control: IntArray, tokenize
 def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
     """Return the function from plain text to ids.
 
-    It holds only the pointer, not the model object, and has one buffer per thread.
+    The function holds only the pointer, not the model object. It has one buffer for
+    each thread.
     """
     call = llama_cpp.llama_tokenize
     local = threading.local()

@@ -1,4 +1,4 @@
-"""Hold the weights that contexts share.
+"""The weights that contexts share.
 
 They are opened from a file, or borrowed from a `llama_cpp.Llama`.
 """
@@ -46,8 +46,8 @@ class LlamaOptions:
     """Options for opening a model.
 
     Attributes:
-        n_ctx: Tokens held at once, at most 2³⁰. None: the training context, at most
-            8192, less if memory is short.
+        n_ctx: Maximum number of tokens held at once, at most 2³⁰. None: the training
+            context, at most 8192, less if memory is short.
         n_batch: Maximum number of rows per call, at most 2³⁰; less if the rows' logits
             would take more than 384 MiB.
         n_threads: Number of threads. None: those of a shared `Llama`; otherwise one per
@@ -77,14 +77,14 @@ class LlamaOptions:
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """A shared `Llama` and those of its settings that change its rows.
+    """A shared `llama_cpp.Llama` and those of its settings that change its logits.
 
     Attributes:
         llama: The `Llama` itself.
         params: The parameters of its context.
         adapters: Its LoRA adapters with their scales.
-        changes: Everything that makes its rows differ from the file's, as a suffix of
-            the digest.
+        changes: Text that describes the settings under which its logits differ from
+            those of the file. It is appended to the digest.
     """
 
     llama: Any
@@ -94,7 +94,7 @@ class Borrowed:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the `Llama` has not been closed, which frees the weights."""
+        """Return whether the `Llama` is open. Closing it frees the weights."""
         return getattr(self.llama._model, "model", None) is not None
 
 
@@ -113,7 +113,7 @@ class _Users:
     frees: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def free_contexts(self) -> None:
-        """Free every remaining context."""
+        """Free every context that is left."""
         for free in list(self.frees.values()):
             free()
 
@@ -122,7 +122,7 @@ class _Users:
 class Weights:
     """A `llama_model *` with the facts that are read from it once.
 
-    It is freed when the last context that uses it goes.
+    The model is freed when its last user has released it, unless a `Llama` owns it.
 
     Attributes:
         pointer: The `llama_model *`.
@@ -142,15 +142,17 @@ class Weights:
     def acquire(self, address: int | None = None, free: Callable[[], object] | None = None) -> None:
         """Count one more user of the weights.
 
-        A user that has a context passes its address and the function that frees it,
-        which is called if a borrowed `Llama` is closed first.
+        A user that has a context passes the context's address and the function that
+        frees it. The function is called if a borrowed `Llama` is closed first.
         """
         self._users.count += 1
         if address is not None and free is not None:
             self._users.frees[address] = free
 
     def release(self, address: int | None = None) -> None:
-        """Count one user less; the last one frees weights that are not borrowed.
+        """Count one user less, and free the weights when none is left.
+
+        Borrowed weights are not freed.
 
         `address` is the one that was passed to `acquire`.
         """
@@ -163,7 +165,7 @@ class Weights:
                 llama_cpp.llama_model_free(self.pointer)
 
     def require_open(self) -> None:
-        """Raise `ClosedError` if a borrowed `Llama` was closed."""
+        """Raise `ClosedError` if the borrowed `Llama` has been closed."""
         if self.borrowed is not None and not self.borrowed.is_open:
             raise ClosedError("the Llama object whose weights are shared")
 
@@ -207,7 +209,7 @@ class Weights:
 
     @property
     def kind(self) -> ModelKind:
-        """Return how the model remembers its context."""
+        """Return how the model remembers its context, as a `ModelKind`."""
         if llama_cpp.llama_model_is_recurrent(self.pointer):
             return ModelKind.RECURRENT
         if llama_cpp.llama_model_is_hybrid(self.pointer):
@@ -217,7 +219,7 @@ class Weights:
         return ModelKind.ATTENTION
 
     def metadata(self, key: str) -> str | None:
-        """Return a metadata value; None if it is missing.
+        """Return the metadata value of `key` as text; None if it is missing.
 
         `{arch}` in the key is replaced by the architecture.
         """
@@ -226,21 +228,21 @@ class Weights:
         return metadata_of(self.pointer, key)
 
     def metadata_int(self, key: str) -> int | None:
-        """Return an integer from the metadata; None if it is missing or a list."""
+        """Return the integer of `key`; None if it is missing or a list."""
         value = self.metadata(key)
         return int(value) if value is not None and value.isdigit() else None
 
 
 def open_weights(source: object, options: LlamaOptions) -> Weights:
-    """Load a file or borrow from a `Llama`.
+    """Return the weights of a file, or those of a `llama_cpp.Llama`.
 
-    The caller counts as a user of the result, and must call `release` when done.
+    The caller counts as a user of the weights, and must call `release` when done.
 
     Raises:
-        ModelFileError: The file cannot be loaded.
-        UnsupportedModelError: The model does not predict a next token.
-        OptionError: The source is neither a path nor a `Llama`.
-        ClosedError: The `Llama` has been closed.
+        ModelFileError: If the file cannot be loaded.
+        UnsupportedModelError: If the model does not predict a next token.
+        OptionError: If the source is neither a path nor a `Llama`.
+        ClosedError: If the `Llama` has been closed.
     """
     log.install()
     if isinstance(source, (str, os.PathLike)):

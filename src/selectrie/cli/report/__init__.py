@@ -1,1 +1,1 @@
-"""Results for readers: `terminal` for people, `formats` for programs."""
+"""The reports of results: `terminal` for people, `formats` for programs."""

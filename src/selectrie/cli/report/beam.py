@@ -1,4 +1,4 @@
-"""What a beam search found, for people at a terminal."""
+"""The report of a beam search for people at a terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LEGEND = f"{WINNER_MARK} best   {GREEDY_MARK} masked greedy   numbers: log-prob
 def beam_report(
     result: BeamResult, *, explain: bool = False, limit: int = 200, unnamed: str | None = None
 ) -> RenderableType:
-    """Return facts of the search and a row for each text.
+    """Return the report of a beam search: its facts, and a row for each text.
 
     Args:
         explain: Whether to add the tree of their tokens, with its `limit` heaviest
             nodes.
-        unnamed: The model that answered if the caller named none.
+        unnamed: Name of the default model if the caller named no model, else None.
     """
     parts: list[RenderableType] = [facts_table([*beam_facts(result), *unnamed_model(unnamed)]), Text(), _table(result)]
     if explain:
@@ -37,10 +37,12 @@ def beam_report(
 
 
 def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple[str, str]]:
-    """Return winner, warnings, greedy, proof, dropped paths, cost and scoring as facts.
+    """Return the facts of a beam search as pairs of a name and a sentence.
+
+    They are winner, warnings, greedy, proof, dropped paths, cost and scoring.
 
     Args:
-        remedy: What proves more than a beam search does.
+        remedy: Names the search that proves more than a beam search.
     """
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]

@@ -1,4 +1,7 @@
-"""Evaluations and comparisons as tables for people, from JSON-ready dictionaries."""
+"""The reports of evaluations and comparisons, as tables for people.
+
+They are made from JSON-ready dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ _MAX_SUBSETS = 80
 def evaluation_report(evaluation: Mapping[str, Any]) -> RenderableType:
     """Return the report of an evaluation.
 
-    It has the figures of each task and its subsets with intervals, what could not be
-    measured, and the rows saved.
+    It has the figures of each task and its subsets with intervals, the items that could
+    not be measured, and the rows saved.
     """
     parts: list[RenderableType] = []
     for task in evaluation["tasks"]:
@@ -75,7 +78,10 @@ def _name(text: str) -> Text:
 
 
 def tasks_report(tasks: Sequence[tuple[str, str, Sequence[str], Sequence[str]]]) -> RenderableType:
-    """Return tasks with name, kind, metrics, and the fields of each shape of record."""
+    """Return a table of tasks.
+
+    It has name, kind, metrics, and the fields of each shape of record.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("task", "metrics", "reads records of"):
         table.add_column(name, no_wrap=name == "task", overflow="fold")

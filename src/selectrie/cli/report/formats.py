@@ -1,4 +1,4 @@
-"""Results as text for programs: one JSON object, or tab-separated rows."""
+"""The formats of results for programs: one JSON object, or tab-separated rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TSV_COLUMNS = ("rank", "index", "text", "probability", "logp", "score", "logp_up
 def to_json(fields: Mapping[str, object]) -> str:
     r"""Return one JSON object on one line, in UTF-8.
 
-    Control characters and direction marks are written `\uXXXX`. A number that JSON
-    cannot hold is an internal error, not `NaN`.
+    Control characters and direction marks are written `\uXXXX`. NaN and infinities
+    raise `InternalError`, because JSON cannot hold them.
     """
     return json_escaped(json.dumps(fields, ensure_ascii=False, allow_nan=False))
 

@@ -1,4 +1,4 @@
-"""What is known about a grammar, and what it says about a text, as lines."""
+"""The reports on a grammar and on a text tried on it, as lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COUNTED = 10**12
 
 
 def grammar_lines(name: str, report: Report) -> list[str]:
-    """Return a line for each remarkable thing known about a grammar.
+    """Return a line for each remarkable fact of a grammar's report.
 
     Texts are quoted as Python does.
     """
@@ -47,8 +47,8 @@ def grammar_lines(name: str, report: Report) -> list[str]:
 def verdict_lines(text: str, verdict: Verdict) -> list[str]:
     """Return the verdict as lines.
 
-    If the text is refused or unfinished, they give the position, the line with a caret,
-    and what could come there.
+    If the text is not accepted, or is unfinished, they give the position, the line with
+    a caret, and the characters that are allowed there.
     """
     if verdict:
         return ["yes"]
@@ -63,7 +63,7 @@ def verdict_lines(text: str, verdict: Verdict) -> list[str]:
 
 
 def count_words(n: int) -> str:
-    """Return a number as `39`, `3 652 059` or `about 2.9e+151`.
+    """Return a number in the form `39`, `3 652 059` or `about 2.9e+151`.
 
     It may have any size, although Python refuses to write numbers of more than 4300
     digits.

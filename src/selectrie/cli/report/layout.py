@@ -1,4 +1,4 @@
-"""Lines that break between words, never inside a quoted text: `' a b'` stays whole."""
+"""Text whose lines break between words, but not inside quotes such as `' a b'`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of models as a table: a row of figures, and below it where the model is."""
+"""The table of models, with a row of figures for each and its location below."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def models_report(records: Sequence[ModelRecord]) -> RenderableType:
-    """Show name, size, the beginning of the digest, and whether the file is there."""
+    """Return the table of models.
+
+    It has name, size, the beginning of the digest, and whether the file exists.
+    """
     rows = [_cells(record) for record in records]
     widths = [max(len(row[at]) for row in [HEAD, *rows]) for at in range(len(HEAD))]
     lines: list[RenderableType] = [Text(_line(HEAD, widths), "bold")]
@@ -49,7 +52,7 @@ def _cells(record: ModelRecord) -> tuple[str, ...]:
 
 
 def _where(record: ModelRecord) -> str:
-    """Return how to load the model, and where its file is."""
+    """Return how to load the model, and the place of its file."""
     local = "" if record.source == record.path else f" in {record.path}"
     return ("comes with selectrie: " if record.embedded else "") + escaped(record.source + local)
 

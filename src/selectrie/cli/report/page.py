@@ -1,4 +1,4 @@
-"""What was decided on a page, and what a template needs, for people at a terminal."""
+"""The report of a page's slots and of a template's needs, for people at a terminal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _MIN_TEXT_CELLS = 8
 
 
 def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> RenderableType:
-    """Return a block for each slot, in the order decided.
+    """Return the report of a page: a block for each slot, in the order decided.
 
     A block has the slot's facts and its `top` candidates with bars. The selects of a
-    joint block share one block.
+    `joint` tag share one block.
 
     Args:
-        unnamed: The model that answered if the caller named none.
+        unnamed: Name of the default model if the caller named no model, else None.
     """
     parts: list[RenderableType] = []
     reported: set[int] = set()
@@ -49,7 +49,7 @@ def _page_words(page: Page) -> str:
 
 
 def _block(slot: SlotEvent, top: int) -> Iterator[RenderableType]:
-    """Yield heading, facts and candidates of one decision."""
+    """Yield the heading, facts and candidates of one slot."""
     record = slot.record
     if isinstance(record, JointSelection):
         yield _heading(" + ".join(record.names), "joint", slot)
@@ -119,7 +119,10 @@ def _generation_facts(record: Generation) -> list[tuple[str, str]]:
 
 
 class _Candidates:
-    """Text, bar, probability and log-probability of candidates, fit to the width."""
+    """A table of candidates that fits its width.
+
+    It has text, bar, probability and log-probability.
+    """
 
     def __init__(self, rows: Sequence[tuple[str, float, float]]) -> None:
         self._rows = rows
@@ -146,7 +149,7 @@ class _Candidates:
 
 @dataclass(frozen=True, slots=True)
 class SlotPosition:
-    """A slot of a template, and where its tag is.
+    """A slot of a template and the position of its tag.
 
     Attributes:
         kind: "select", "gen", "beam" or "geneach".

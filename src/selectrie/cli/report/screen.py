@@ -1,4 +1,4 @@
-"""The terminal as rich sees it."""
+"""A console for reports that no text in them can control."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from selectrie.core.output import is_terminal, put, visible
 
 
 class Screen(Console):
-    """A console on which texts cannot act.
+    """A console on which control characters in texts have no effect.
 
-    Only what rich itself writes between them is obeyed: colours and cursor movements.
-    If NO_COLOR is set, there is no style at all, not even bold.
+    Only the colours and cursor movements that rich itself writes take effect. If
+    NO_COLOR is set, there is no style at all, not even bold.
     """
 
     def __init__(self, stream: TextIO, *, width: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a result says about itself, as pairs of a name and a sentence.
+"""The facts of a result, as pairs of a name and a sentence.
 
 Warnings come first, marked by "!".
 """
@@ -30,7 +30,10 @@ PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what 
 
 
 def selection_facts(selection: Selection) -> list[tuple[str, str]]:
-    """Return winner, warnings, coverage, greedy, proof, cost and scoring as facts."""
+    """Return the facts of a selection.
+
+    They are winner, warnings, coverage, greedy, proof, cost and scoring.
+    """
     return [
         ("winner", _winner(selection)),
         *_warnings(selection),
@@ -44,12 +47,12 @@ def selection_facts(selection: Selection) -> list[tuple[str, str]]:
 
 
 def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
-    """Return the facts of a select on a page.
+    """Return the facts of a `select` on a page.
 
-    They are winner, warnings, masked greedy, what ended it, and cost.
+    They are winner, warnings, masked greedy, terminator and cost.
 
     Args:
-        winner: The name under which the winner is listed.
+        winner: The name of the pair that holds the winner.
     """
     return [
         (winner, _winner(selection)),
@@ -61,7 +64,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
 
 
 def terminator_words(name: str) -> str:
-    """Return a terminator and what it means on a page."""
+    """Return the name of a terminator and its meaning on a page."""
     return _TERMINATOR_WORDS.get(name, name)
 
 
@@ -74,7 +77,7 @@ _TERMINATOR_WORDS = {
 
 
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
-    """Return log-probability, tokens and cost as facts."""
+    """Return log-probability, tokens and cost of a `TextScore` as facts."""
     mean = score.logp / max(1, len(score.tokens))
     return [
         ("text", quoted(score.text)),
@@ -93,7 +96,7 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
 
 
 def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
-    """Return how a request is tokenized, and what it will take."""
+    """Return the facts of a `TokenPlan`: how it is tokenized, and the rows it takes."""
     shared = f"{plan.rows_prompt} for the context, {plan.rows_inner} for the trie"
     moved = sum(shift > 0 for shift in plan.boundary_shift)
     facts = [
@@ -110,9 +113,9 @@ def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
 
 
 def unnamed_model(name: str | None) -> list[tuple[str, str]]:
-    """Return which model answered if the caller named none.
+    """Return the fact that names the default model; no fact if `name` is None.
 
-    The caller then does not mistake it for another model.
+    It keeps the caller who named no model from mistaking it for another.
     """
     return [] if name is None else [("model", f"{name}, which comes with selectrie; -m names another")]
 
@@ -134,7 +137,11 @@ def cost_sentence(cost: Cost) -> str:
 
 
 def signature_words(signature: Signature) -> str:
-    """Return precision, how far layout can move a number, and how it was measured."""
+    """Return a signature in words.
+
+    They give the precision, how far the layout of work can move a number, and how that
+    was measured.
+    """
     if signature.tolerance is None:
         return f"{signature.precision} (tolerance not measured)"
     compared = f" by {count(signature.rows_compared, 'row')}" if signature.rows_compared else ""
@@ -154,7 +161,7 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
     """Return warnings about ties, missing proof and low coverage.
 
     Args:
-        on_page: Whether the choices are in a template, where a slot is healed.
+        on_page: Whether the choices belong to a template, whose slots are healed.
     """
     warnings = []
     if selection.is_tie:

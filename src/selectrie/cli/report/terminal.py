@@ -1,4 +1,4 @@
-"""Results for people at a terminal: plain words and bars, readable without colour."""
+"""The reports of results for people at a terminal, readable without colour."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> N
 def selection_report(
     selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60, unnamed: str | None = None
 ) -> RenderableType:
-    """Return facts of the decision and the `top` choices with bars.
+    """Return the report of a selection: its facts, and the `top` choices with bars.
 
     Args:
         explain: Whether to add the trie, with its `limit` heaviest nodes.
-        unnamed: The model that answered if the caller named none.
+        unnamed: Name of the default model if the caller named no model, else None.
     """
     facts = [*selection_facts(selection), *unnamed_model(unnamed)]
     parts: list[RenderableType] = [facts_table(facts), Text(), Ranking(selection, top)]
@@ -57,7 +57,7 @@ def selection_report(
 
 
 def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str | None = None) -> RenderableType:
-    """Return facts of a scored text.
+    """Return the report of a `TextScore`.
 
     Args:
         per_token: Whether to add a row for each token.
@@ -79,9 +79,10 @@ def text_score_report(score: TextScore, *, per_token: bool = False, unnamed: str
 def token_plan_report(
     plan: TokenPlan, choices: Sequence[str], *, top: int = 10, unnamed: str | None = None
 ) -> RenderableType:
-    """Return the prompt's tokens, the first `top` choices' paths, and the trie.
+    """Return the report of a `TokenPlan`.
 
-    The trie is what would be evaluated.
+    It has the prompt's tokens, the paths of the first `top` choices, and the trie that
+    would be evaluated.
 
     Args:
         unnamed: As for `selection_report`.
@@ -104,7 +105,7 @@ def token_plan_report(
 
 
 def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
-    """Return names with sentences; a name that begins with "!" is a warning."""
+    """Return a table of facts; a name that begins with "!" marks a warning."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -114,7 +115,7 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> RenderableType:
 
 
 class Ranking:
-    """The table of choices, laid out for the width it is given."""
+    """The table of choices, which fits the width that it is given."""
 
     def __init__(self, selection: Selection, top: int) -> None:
         self._selection = selection
@@ -162,9 +163,9 @@ class Ranking:
 
 
 def bar(p: float, cells: int) -> str:
-    """Return a bar of up to `cells` characters for p, in eighths.
+    """Return a bar for the probability `p` of up to `cells` characters, in eighths.
 
-    If p > 0, at least an eighth is shown.
+    If p > 0, at least an eighth of a character is shown.
     """
     eighths = min(8 * cells, max(round(p * 8 * cells), int(p > 0)))
     return "█" * (eighths // 8) + (_PARTS[eighths % 8] if eighths % 8 else "")

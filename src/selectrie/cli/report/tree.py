@@ -1,4 +1,4 @@
-"""A `TrieView` drawn as an indented tree, readable without colour."""
+"""The drawing of a `TrieView` as an indented tree, readable without colour."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def tree_lines(view: TrieView, label: Callable[[int], str], *, root: str = "(pro
     on the node's own line if nothing below it is shown, else on a last line below.
 
     Args:
-        label: Returns what to write after the edge where the choice with this index
-            ends.
+        label: Returns the text to write after the edge at which the choice with this
+            index ends.
     """
     children: list[list[int]] = [[] for _ in view.parent]
     for node, parent in enumerate(view.parent[1:], start=1):

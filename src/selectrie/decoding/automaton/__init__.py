@@ -1,1 +1,1 @@
-"""Searches and draws among the texts of an automaton."""
+"""Searches and exact sampling among the texts that an automaton accepts."""

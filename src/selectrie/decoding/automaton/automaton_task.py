@@ -1,4 +1,4 @@
-"""What tasks below an automaton have in common: their paths, and how rows are read."""
+"""`AutomatonTask`, the base of all tasks on the texts of an automaton."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ R = TypeVar("R")
 
 
 class AutomatonTask(TaskBase[list[int], R]):
-    """A task that reads rows of a `PathTree` one by one.
+    """A task that grows a `PathTree` over an automaton and reads its rows one by one.
 
-    Raises `ProtocolError` for no prompt, and `TokenRangeError` for an unknown token.
+    Raises `ProtocolError` for an empty prompt, and `TokenRangeError` for a token of the
+    prompt that does not exist.
     """
 
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: AutomatonSpec) -> None:
@@ -49,11 +50,11 @@ class AutomatonTask(TaskBase[list[int], R]):
 
     @abstractmethod
     def _row_reads(self, node: int) -> Reads:
-        """Return what `_read_row` reads of a node's row."""
+        """Return the `Reads` that `_read_row` needs from a node's row."""
 
     @abstractmethod
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
-        """Read row i, which is that of a node."""
+        """Read row `i` of `rows`, which is the row of `node`."""
 
     def _add_child(self, parent: int, token: int, logp: float) -> int:
         """Add the node of an allowed token after its parent, and return its number."""
@@ -68,7 +69,7 @@ class AutomatonTask(TaskBase[list[int], R]):
         tree.goes_on[node] = is_any(automaton.allowed(tree.state[node]))
 
     def _may_go_on(self, node: int) -> bool:
-        """Return whether a token may come after the node, by automaton and length."""
+        """Return whether automaton and `max_tokens` allow a token after the node."""
         return self._tree.goes_on[node] and self._tree.n_text[node] < self._spec.max_tokens
 
     def _ids_after(self, node: int) -> IntArray:

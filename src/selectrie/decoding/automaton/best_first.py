@@ -1,6 +1,7 @@
 """Best-first search of an automaton for its exact k best texts, with a certificate.
 
-All accepted texts compete. It evaluates as few rows as the bounds allow.
+All texts that the automaton accepts compete. The search evaluates as few rows as its
+bounds allow.
 """
 
 from __future__ import annotations
@@ -43,12 +44,14 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     no open path can reach the k-th best.
 
     The path of masked greedy decoding is followed at the same time, and then the
-    canonical path of its text: its end gives an early text to compare with. Of a
-    budget, as much is reserved as a path of `max_tokens` may still need.
+    canonical path of its text. These (the "first path") give an early text, which lets
+    the search drop open paths. Of `search.budget_nodes`, as many rows are reserved as a
+    path of `max_tokens` may still need.
 
-    Rows that only the healed bytes need come before everything else, in addition to a
-    budget. If a budget ends without a text, at most `max_tokens` further rows go to the
-    canonical path of a text that was met in other tokens.
+    Rows that only the probability of the healed bytes needs are read first and do not
+    count towards the budget. If the budget is used up before a text was found, at most
+    `max_tokens` further rows are spent on the canonical paths of texts whose finished
+    paths were not canonical.
 
     Args:
         on_found: Called with each finished text that is the best so far.
@@ -136,17 +139,18 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return -(-max(self._spec.search.width, self._n_evaluated // 4) // self._fill_rows) * self._fill_rows
 
     def _threshold(self) -> float:
-        """Return the bound below which open paths no longer matter."""
+        """Return the score below which open paths cannot be among the results."""
         if self._spec.search.stop != "best":
             return -np.inf
         return max(self._finished.kth(), self._spec.min_score) - ROUNDING - self._spec.tolerance
 
     def _targets(self, max_targets: int, left: int | None) -> tuple[list[int], dict[int, float]]:
-        """Return the nodes to evaluate, and the bounds of those taken off the queue.
+        """Return the nodes to evaluate, and the bounds of those that left the queue.
 
-        The next node of the first path comes first.
+        The node that the first path needs next is among them.
 
         Args:
+            max_targets: Maximum number of nodes.
             left: The rest of the budget, None if there is no budget.
         """
         targets: dict[int, None] = {}
@@ -171,7 +175,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return self._spec.max_tokens - self._tree.n_text[at] + self._tree.n_healed[at]
 
     def _is_enough(self) -> bool:
-        """Return whether the texts found so far are all that is looked for."""
+        """Return whether the search can stop with the texts found so far."""
         search = self._spec.search
         if self._open.best() < max(self._threshold(), MIN_BOUND):
             return True
@@ -181,7 +185,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return mass > 0 and mass >= search.mass * (mass + self._open_mass())
 
     def _open_mass(self) -> float:
-        """Return a bound on the probability of everything that is not returned.
+        """Return an upper bound on the probability of all texts that are not returned.
 
         Nodes read before their turn are still in the queue, so they are subtracted.
         """
@@ -209,7 +213,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return reads if self._is_ready else reads.joined(self._healing.reads())
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
-        """Read one row: the node's end, its children, and the healed bytes."""
+        """Read a node's row: its end, its children and the mass of the healed bytes."""
         if node == ROOT:
             self._top_tokens = rows.top(i, N_TOP_TOKENS)
         source, ranks = self._again.pop(node, (node, None))
@@ -229,7 +233,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             self._take_in()
 
     def _heal(self, rows: Rows, i: int) -> bool:
-        """Read the row for the healed bytes; return whether another row is needed."""
+        """Read a row for the healed bytes' mass; return whether another is needed."""
         node = self._healing.waiting
         more = self._healing.read(rows, i, self._tree.logp[node])
         if more is None:
@@ -239,7 +243,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return True
 
     def _take_in(self) -> None:
-        """Open the children of the nodes read, and finish the paths that end there."""
+        """Queue the children of all nodes read, and finish paths that end there."""
         for node, ids, logp in self._unread:
             if self._ends_by_token and self._tree.can_end[node]:
                 self._finish(node, self._row_ends[node].eog_logp)
@@ -251,7 +255,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return RowChildren(node, prefix, ids, logp, self._bound(prefix + logp), ranks)
 
     def _bound(self, logp: FloatArray) -> FloatArray:
-        """Return upper bounds on the scores of texts below.
+        """Return upper bounds on scores below prefixes with these log-probabilities.
 
         The log-probability of the healed bytes is a lower bound, so a prefix's
         conditional log-probability may come out above 0.
@@ -307,7 +311,11 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return not self._tree.evaluated[node] and (self._may_go_on(node) or ends or node in self._again)
 
     def _finish(self, node: int, terminator: float) -> None:
-        """Record a text, unless it cannot matter or its path is not canonical."""
+        """Record the text of a node.
+
+        Nothing is recorded if its score is below the threshold or its path is not
+        canonical.
+        """
         spec, tree = self._spec, self._tree
         logp = tree.logp[node] - self._log_heal + terminator
         score = logp if spec.rule == "joint" else logp / max(1, tree.n_text[node])
@@ -329,9 +337,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             self._on_found(path)
 
     def _last_nodes(self) -> Iterator[int]:
-        """Yield the nodes needed after the budget, until a text is found.
+        """Yield the nodes to evaluate when the budget was used up without a text.
 
-        They are the nodes of canonical paths, one path after the other.
+        They lie on canonical paths, one path after the other, until a text is finished.
         """
         max_evaluated = self._n_evaluated + self._spec.max_tokens
         if len(self._finished):
@@ -347,7 +355,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
                 return
 
     def _paths_in_other_tokens(self) -> Iterator[tuple[int, ...]]:
-        """Return the finished paths that are not canonical, the best ones first."""
+        """Yield the finished paths that are not canonical, best first."""
         return (self._tree.tokens(node) for _, node in sorted(self._other))
 
     def _known_logp(self, parent: int, token: int) -> float | None:

@@ -1,8 +1,9 @@
-"""Exact draws from the model's joint restricted to what an automaton accepts.
+"""Exact samples from the model's joint distribution over the paths of an automaton.
 
 Let A be the accepted paths of at most `max_tokens` tokens, p the model's probability of
-a path and its end, and left(n) the part of a node's probability that a stream has not
-removed (`remaining_mass`). Only what lies outside A is ever removed.
+a path and its end, and left(n) the part of a node's probability that a stream, which
+draws one text, has not removed (`remaining_mass`). Only what lies outside A is ever
+removed.
 
 A stream walks from the root, where it notes its claim c = left(root). At a node n
 entered with claim c it draws u in [0, 1). If u c >= left(n), it is rejected and starts
@@ -57,17 +58,17 @@ _SLACK = 1e-9
 
 @dataclass(slots=True)
 class _Stream:
-    """The state of one text while it is drawn.
+    """The state of one text while it is drawn, as the module's docstring describes.
 
     Attributes:
-        mass: The probability that the stream has not removed.
-        claim: What was left of its node when it was chosen, from rows of
-            `claim_height`.
-        start: What was left of the root when the walk began.
-        n_kept: How many tokens the node's row kept when a token beyond them was drawn;
-            None if no such token was drawn.
+        mass: left(n), the probability that the stream has not removed.
+        claim: c, the value of left(n) of the current node when it was chosen.
+        claim_height: How many rows on one path that value depends on.
+        start: left(root) when the walk began.
+        n_kept: Number of tokens that the node's row kept when a token beyond them was
+            drawn, so that the row must be read again; None otherwise.
         draws: How many random numbers were used.
-        close: The draws that the tolerance could have decided otherwise.
+        close: Numbers of the draws that the tolerance could have decided otherwise.
         n_attempts: How many walks have ended.
         text: The text, once it is drawn.
     """
@@ -96,12 +97,12 @@ class _Stream:
         self.claim_height = self.mass.height(ROOT)
 
     def note(self, x: float, low: float, high: float, *, moves: float, doubtful: float = 0.0) -> None:
-        """Note the last number as close if x may lie outside [low, high).
-
-        The edges may be moved by at most `moves` nats.
+        """Record the last draw as close if `x` may lie outside [low, high).
 
         Args:
             high: The upper edge, inf if nothing comes after it.
+            moves: Nats by which each edge may be off.
+            doubtful: Amount by which each edge may be off in addition.
         """
         if moves > 0:
             low = (low * (1 + _SLACK) + doubtful) * float(np.exp(moves)) if low > 0 else 0.0
@@ -112,7 +113,7 @@ class _Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactOutcome:
-    """What was drawn.
+    """The texts that an `ExactSampleTask` drew, and how it went.
 
     Attributes:
         texts: One per stream, in order of their seeds; None if the budget was used up
@@ -123,9 +124,10 @@ class ExactOutcome:
             a sample, because short texts come first.
         is_empty: Whether no text of at most `max_tokens` tokens has any probability.
         mass_low, mass_high: Bounds on the probability of all such texts together, given
-            the healed bytes: what was found, and what was not removed.
-        mass: Mean over all attempts of what was left of the root if the attempt was
-            accepted, and 0 otherwise; clipped to these bounds.
+            the healed bytes. The lower one counts the texts found, the upper one all
+            that was not removed.
+        mass: Estimate of the same probability: the mean over all attempts of left(root)
+            if the attempt was accepted, and 0 otherwise, clipped to these bounds.
         n_attempts, n_accepted: Walks from the root, and those that became texts.
         strings: Whether each text counts only with the tokenizer's own encoding.
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
@@ -150,11 +152,11 @@ class ExactOutcome:
 class ExactSampleTask(AutomatonTask[ExactOutcome]):
     """Draws n texts side by side; the module's docstring explains why this is exact.
 
-    Stream i has the seed `seed` + i. Its text depends only on that and on the rows,
-    neither on the other streams nor on the capacity. All streams go as far as they can
-    without a row; then the rows that they need are asked for together. A text ends with
-    the end of generation or, with terminator "none", as soon as it may. `spec.search`
-    only gives the budget.
+    Text i is drawn by a stream with the seed `seed` + i. It depends only on that and on
+    the rows, neither on the other streams nor on the capacity. All streams go as far as
+    they can without a row; then the rows that they need are asked for together. A text
+    ends with the end of generation or, with terminator "none", as soon as it may.
+    `spec.search` only gives the budget.
 
     Args:
         tolerance: Nats by which layout may have moved a log-probability. Draws that
@@ -212,9 +214,9 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         return None
 
     def _goes_on(self, stream: _Stream) -> bool:
-        """Return whether the stream's text is still to come.
+        """Return whether the stream still has to draw its text.
 
-        It can come if something is left and the limit of walks is not reached.
+        False if it has drawn it, if no text is left, or if it has used up its walks.
         """
         budget = self._spec.search.budget_nodes
         is_spent = budget is not None and stream.n_attempts >= WALKS_A_NODE * budget
@@ -246,7 +248,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         )
 
     def _not_removed(self) -> float:
-        """Return what is left of the root after removing what any stream removed."""
+        """Return left(root) after removing everything that any stream removed."""
         tree = self._tree
         left: dict[int, float] = {}
         # By node: what is left of its children, by token.
@@ -279,7 +281,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         return reads.joined(self._healing.reads()) if is_healing else reads
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
-        """Read one row."""
+        """Read row `i` of `rows`, which is the row of `node`."""
         if node == self._healing.waiting:
             self._heal(rows, i)
             if node != ROOT:
@@ -306,7 +308,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
                 stream.begin()
 
     def _heal(self, rows: Rows, i: int) -> None:
-        """Read a row for the healed bytes, and make the node of the next one.
+        """Read a row for the mass of the healed bytes, and add the node to read next.
 
         That node is not part of the tree that the streams walk.
         """
@@ -315,7 +317,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             self._healing.wait_for(self._tree.add_beside(*more))
 
     def _advance(self) -> None:
-        """Let every stream go as far as it can, and set what they then need."""
+        """Let every stream go as far as it can; collect the nodes then needed."""
         again: dict[int, int] = {}
         required: dict[int, None] = {}
         for stream in self._streams:
@@ -334,13 +336,13 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         self._required = list(required)
 
     def _can_step(self, stream: _Stream) -> bool:
-        """Return whether the row for the next step is there."""
+        """Return whether the row for the stream's next step was read."""
         if stream.n_kept is not None:
             return stream.node in self._rests
         return self._tree.evaluated[stream.node]
 
     def _step(self, stream: _Stream) -> None:
-        """Take one step down, end the text, or reject the walk."""
+        """Let the stream go to a token, end its text, or reject its walk."""
         node, mass = stream.node, stream.mass
         if stream.n_kept is not None:
             ids, p = self._rests[node]
@@ -371,7 +373,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             self._reject(stream)
 
     def _enter(self, stream: _Stream, index: int, claim: float, claim_height: int) -> None:
-        """Go on to a kept token of the row."""
+        """Move the stream to the kept token with this index in its node's row."""
         mass, tree = stream.mass, self._tree
         token, p = mass.token(stream.node, index)
         child = tree.find(stream.node, token)
@@ -391,8 +393,8 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     def _child(self, parent: int, token: int, p: float) -> int:
         """Return a new node, marked as dead if no text can go through it.
 
-        A node is dead if it can neither end nor go on, or if no tokenizer writes its
-        tokens.
+        A node is dead if it can neither end nor go on, or if the tokenizer never writes
+        its last two tokens side by side.
         """
         node = self._add_child(parent, token, float(np.log(p)))
         leads_on = self._tree.can_end[node] or self._may_go_on(node)
@@ -401,7 +403,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         return node
 
     def _accept(self, stream: _Stream, node: int, terminator: float) -> bool:
-        """End the stream's text here, unless the tokenizer would not write it so.
+        """End the stream's text at the node, unless its path is not canonical.
 
         Returns:
             Whether the text was accepted.

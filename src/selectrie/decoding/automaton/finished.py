@@ -1,4 +1,4 @@
-"""The finished texts of a search, ranked."""
+"""Ranks the finished texts of a search on an automaton."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from selectrie.core.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FinishedPath:
-    """One finished text.
+    """A text that a search finished, with its best path.
 
     Attributes:
-        data: Its bytes, without those of the prompt.
+        data: The text's bytes, without those of the prompt.
         tokens: int32[n], including those that spell healed bytes.
-        token_logp: float64[n].
-        logp_terminator: The log-probability that the end adds.
-        logp: Log-probability of tokens and end together, conditional on the healed
-            bytes. It covers all `n_paths` token paths found for this text, of which
+        token_logp: float64[n], the log-probability of each token.
+        logp_terminator: Log-probability of the terminator.
+        logp: Log-probability of tokens and terminator together, given the healed bytes.
+            It is the sum over all `n_paths` token paths found for this text, of which
             `tokens` is the best.
-        score: The score by the rule.
+        score: The score of the best path by the search's rule.
         n_paths: How many token paths of this text were found.
     """
 
@@ -36,9 +36,10 @@ class FinishedPath:
 
 
 class FinishedPaths:
-    """Finished texts, the k-th best of which is always known.
+    """The finished texts of a search, and the score of the k-th best of them.
 
     Args:
+        k: How many of the best texts are looked for.
         merges: Whether all paths of one text count as one text, with its best path.
             Otherwise each path counts separately.
     """
@@ -67,20 +68,20 @@ class FinishedPaths:
         return is_first
 
     def kth(self) -> float:
-        """Return the score of the k-th best text by its best path.
+        """Return the score of the k-th best text, which is that of its best path.
 
         -inf if fewer than k texts are known.
         """
         return -self._order[self._k - 1][0] if len(self._order) >= self._k else -np.inf
 
     def mass(self) -> float:
-        """Return the summed probability of everything found."""
+        """Return the summed probability of all paths found."""
         return float(np.sum([np.exp(path.logp) for group in self._groups.values() for path in group]))
 
     def ranked(self) -> tuple[FinishedPath, ...]:
-        """Return the texts by the score of their best path, ties by bytes.
+        """Return the texts by the score of their best path, best first, ties by bytes.
 
-        The logp of a text with several paths is that of their sum.
+        The `logp` of a text with several paths is the log of their summed probability.
         """
         return tuple(_merged(self._groups[key]) for _, key in self._order)
 

@@ -1,6 +1,7 @@
-"""Find the first text of a search on an automaton.
+"""Finds a first text of a search on an automaton.
 
-It is the text of masked greedy decoding, then the same text on its canonical path.
+It is the text of masked greedy decoding, first on that path and then on the canonical
+path of the same text.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ LogpOf = Callable[[int, int], float | None]
 
 
 class RowEnds(NamedTuple):
-    """What a row says of the end of a text and of the best token to go on with.
+    """The probabilities of a row with which masked greedy decoding ends or goes on.
 
     Attributes:
         eog_logp: Log-probability of the end of generation.
-        token, logp: The most probable allowed token, NO_TOKEN for none.
+        token, logp: The most probable allowed token, NO_TOKEN for none, and its
+            log-probability.
     """
 
     eog_logp: float
@@ -33,14 +35,13 @@ class RowEnds(NamedTuple):
 class FirstPath:
     """Follows masked greedy decoding through evaluated nodes to an early text.
 
-    Other texts are compared with that text. The path ends where no allowed token is as
-    probable as the end of generation. If its tokens are not those that count
-    (`canonical_path` gives others for its text), those are followed next.
+    The path ends where no allowed token is more probable than the end of generation. If
+    `canonical_path` returns other tokens for its text, those are followed next.
 
     Attributes:
         greedy: The last node of the greedy path so far.
         greedy_ended: Whether the greedy path is a text.
-        at: The last node that the path was followed to.
+        at: The last node of the path that is followed now.
     """
 
     def __init__(

@@ -70,7 +70,11 @@ class ProductAutomaton:
         return (len(self._tries), ROOT) in self._positions[state]
 
     def _numbered(self, reached: list[Position]) -> int:
-        """Return the state of these positions and those reachable without a token."""
+        """Return the state that consists of `reached` and what follows without a token.
+
+        Where a path of a set ends, the first position of the next set belongs to the
+        state too.
+        """
         positions: set[Position] = set()
         while reached:
             number, node = reached.pop()

@@ -1,6 +1,6 @@
-"""Records of what a search of an automaton gets and finds.
+"""The specification and the outcome of a search on an automaton.
 
-The functions are what all such searches ask of an automaton.
+The functions answer questions about the automaton's paths that all searches ask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from selectrie.options import DEFAULT_SEARCH, SearchParams, at_least, one_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AutomatonSpec:
-    """What a search looks for, checked on construction.
+    """The specification of a search on an automaton, checked on construction.
 
     Attributes:
         max_tokens: Maximum number of tokens of a path, not counting those that spell
@@ -30,19 +30,21 @@ class AutomatonSpec:
         terminator: "eog" (the end of generation is part of the event) or "none".
         rule: "joint", or "token_mean" (the joint divided by the number of tokens that
             count).
-        search: k, stop, mass, budget_nodes and width; "all" goes on until nothing is
-            open.
-        healed: Bytes of the prompt that the automaton spells first; every score is
+        search: Number of texts, stop rule, budget and width. The stop rule "all" goes
+            on until no path is open.
+        healed: Bytes of the prompt that every path spells first. Every score is
             conditional on them.
-        space_prefix: Bytes that it spells after those, unconditionally (the space that
-            a tokenizer adds before text, a delimiter).
+        space_prefix: Bytes that every path spells after those (the space that a
+            tokenizer adds before text, a delimiter). Scores are not conditional on
+            them.
         canonical: Returns whether a finished path is canonical: the tokenizer's own
             encoding of its text. None means that every path counts.
         canonical_path: Returns the canonical path of the text that these tokens spell,
             empty for none.
         may_be_adjacent: Returns whether these two tokens may be neighbours in a
             canonical path.
-        last: The token before the first one, None if not known.
+        last: The prompt's last token, before the first one of the path; None if not
+            known.
         merge_equal_text: Whether finished paths of one text count as one, so that the k
             best texts are looked for.
         tolerance: Nats below the k-th best score within which all texts are found too.
@@ -79,37 +81,40 @@ class AutomatonSpec:
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def finished_path(self, tree: PathTree, node: int, terminator: float, logp: float, score: float) -> FinishedPath:
-        """Return the record of a path, without the bytes that come before its text."""
+        """Return the `FinishedPath` of a node.
+
+        Its `data` begins after the bytes that come before the text.
+        """
         tokens = np.array(tree.tokens(node), dtype=np.int32)
         token_logp = np.array([tree.edge[step] for step in tree.path(node)], dtype=np.float64)
         data = self.vocabulary.decode(tokens)[len(self.healed) + len(self.space_prefix) :]
         return FinishedPath(data, tokens, token_logp, terminator, logp, score)
 
     def may_follow(self, tree: PathTree, parent: int, token: int) -> bool:
-        """Return whether the tokenizer may write a token after the path of a node."""
+        """Return whether the tokenizer may write `token` after the path of `parent`."""
         left = self.last if parent == ROOT else tree.token[parent]
         return self.may_be_adjacent is None or left is None or self.may_be_adjacent(left, token)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AutomatonOutcome:
-    """What a search found, and what that proves.
+    """The texts that a search on an automaton found, and the certificate for them.
 
     Attributes:
         paths: The first k texts (more where they tie), best first, ties by bytes; all
             texts found unless `search.stop` is "best".
-        proved: Whether no text of at most `max_tokens` tokens outside `paths` scores
-            more.
+        proved: Whether every text of at most `max_tokens` tokens that is not in `paths`
+            scores less.
         bound_gap: Score of the k-th minus `best_open`; inf where nothing is open, -inf
             where fewer than k texts were found and something is open.
-        best_open: The best open bound, -inf for none.
+        best_open: Best bound of an open path, -inf for none.
         open_mass: Bound on the probability that text begins with an open path, or is a
             finished path that was not recorded.
-        cut_bound: Best bound of what was left out for having more than `max_tokens`
-            tokens, -inf for none. If it is below the k-th score, the proof holds for
-            any length.
-        greedy: Tokens of masked greedy decoding, as far as they were followed.
-        greedy_ended: Whether they were followed to the end.
+        cut_bound: Best bound of the paths that were cut off at `max_tokens` tokens,
+            -inf for none. If it is below the k-th score, the proof holds for any
+            length.
+        greedy: int32[], tokens of masked greedy decoding, as far as it was followed.
+        greedy_ended: Whether it was followed to its end.
         strings: Whether the search looks for the tokenizer's own encoding of each text,
             rather than for any token path.
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
@@ -117,8 +122,8 @@ class AutomatonOutcome:
             log-probabilities.
         n_evaluated: How many rows were read.
         n_repeated: How many rows were asked for again.
-        n_dead_ends: How many paths can neither end nor go on.
-        n_other: How many finished paths are not the tokenizer's own encoding.
+        n_dead_ends: How many paths were met that can neither end nor go on.
+        n_other: How many finished paths were not canonical and do not count.
     """
 
     paths: tuple[FinishedPath, ...]
@@ -140,7 +145,7 @@ class AutomatonOutcome:
 
 
 def canonical_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[Sequence[int]]) -> Iterator[list[int]]:
-    """Yield the canonical paths of the texts that these paths spell.
+    """Yield the canonical paths of the texts that `paths` spell.
 
     Each path comes once, and only if the automaton accepts it.
     """
@@ -157,7 +162,7 @@ def canonical_paths(spec: AutomatonSpec, automaton: Automaton, paths: Iterable[S
 
 
 def accepts(automaton: Automaton, path: Iterable[int]) -> bool:
-    """Return whether this is a complete path of the automaton."""
+    """Return whether the automaton accepts `path` as a complete path."""
     state = automaton.start()
     for token in path:
         if not allows(automaton.allowed(state), token):

@@ -1,4 +1,7 @@
-"""How much probability may still lie in a language, below each path looked at."""
+"""Tracks the probability that may still lie in a language, below each node of a tree.
+
+A node is a token path.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,17 @@ With `END` the text ends; with `REST` it goes on with a token that was not kept.
 
 @dataclass(slots=True, eq=False)
 class KnownRow:
-    """What a row says of the allowed tokens, without what was removed.
+    """The probabilities that a node's row gives to the allowed tokens.
 
     Attributes:
         ids: int32[m], the kept tokens, ascending.
         p: float64[m], their probabilities, above 0.
-        end: Probability of ending here, 0 if that is not allowed.
+        end: Probability of ending at the node, 0 if that is not allowed.
         rest: Summed probability of all allowed tokens that are not kept.
         doubtful: Summed probability of the tokens for which a small change of the row
             could change whether they are kept.
-        weights: p times what is left below, by index, where that differs from p.
+        weights: p(t) left(n t) by the token's index, where it differs from p(t) (see
+            `RemainingMass`).
     """
 
     ids: IntArray
@@ -42,11 +46,12 @@ class KnownRow:
     def of(
         cls, ids: IntArray, p: FloatArray, end: float, *, max_kept: int | None = None, tolerance: float = 0.0
     ) -> KnownRow:
-        """Return the row of allowed tokens with their probabilities.
+        """Make the row of the allowed tokens `ids` with probabilities `p`.
 
         Args:
             ids: int32[n], ascending.
-            p: float64[n].
+            p: float64[n], their probabilities.
+            end: Probability of ending at the node, 0 if that is not allowed.
             max_kept: How many tokens to keep; None keeps all.
             tolerance: Nats by which each log-probability may be off.
         """
@@ -61,7 +66,7 @@ class KnownRow:
         return cls(ids[kept], p[kept], end, float(p[rest].sum()), doubtful)
 
     def weight(self) -> FloatArray:
-        """Return the weight of each kept token, float64[m]."""
+        """Return p(t) left(n t) of each kept token, float64[m]."""
         if not self.weights:
             return self.p
         weight: FloatArray = self.p.copy()
@@ -69,21 +74,24 @@ class KnownRow:
         return weight
 
     def left(self) -> float:
-        """Return what is left, as a sum of positive terms.
+        """Return the part of the probability that was not removed, 0 to 1.
 
-        Subtracting what was removed from 1 would lose precision.
+        It is a sum of positive terms. Subtracting the removed part from 1 would lose
+        precision.
         """
         return self.end + float(self.weight().sum()) + self.rest
 
 
 class RemainingMass:
-    """Tracks how much probability is left below each node n of a tree of token paths.
+    """Tracks the part left(n) of the probability of each node n that was not removed.
 
-    left(n) is the part of the node's probability that was not removed. What is removed
-    is certain to lie outside the language, so left(n) is never below the part that lies
-    inside. left(n) = 1 until the node's row is known; then it is p(end) + the sum over
-    allowed tokens t of p(t) left(n t). Each change is carried up to the root. The
-    caller numbers the nodes and calls `set_parent` to say where they are.
+    The nodes form a tree of token paths. The caller numbers them, calls `set_parent` to
+    say where each one is, and removes nodes below which no text lies in its language.
+    left(n) is therefore never below the part of n's probability that lies inside the
+    language.
+
+    left(n) = 1 until the node's row is known. Then it is p(end) + the sum over allowed
+    tokens t of p(t) left(n t). Each change is carried up to the root.
     """
 
     def __init__(self) -> None:
@@ -93,11 +101,11 @@ class RemainingMass:
         self._rows: dict[int, KnownRow] = {}
 
     def left(self, node: int) -> float:
-        """Return the part of the node's probability that is left, 0 to 1."""
+        """Return the part of the node's probability that was not removed, 0 to 1."""
         return self._left.get(node, 1.0)
 
     def height(self, node: int) -> int:
-        """Return how many rows on one path down `left` depends on."""
+        """Return how many rows `left` depends on, on one downward path at most."""
         return self._height.get(node, 0)
 
     def knows(self, node: int) -> bool:
@@ -105,11 +113,11 @@ class RemainingMass:
         return node in self._rows
 
     def n_kept(self, node: int) -> int:
-        """Return how many tokens of the node's row are kept so far."""
+        """Return how many tokens the node's row keeps so far."""
         return len(self._rows[node].ids)
 
     def token(self, node: int, index: int) -> tuple[int, float]:
-        """Return a kept token of the node's row, and its probability."""
+        """Return the kept token `index` of the node's row, and its probability."""
         row = self._rows[node]
         return int(row.ids[index]), float(row.p[index])
 
@@ -118,7 +126,7 @@ class RemainingMass:
         return self._rows[node].doubtful
 
     def set_parent(self, node: int, parent: int, index: int) -> None:
-        """Record which token of which row a node is."""
+        """Record that `node` is the kept token `index` of the row of `parent`."""
         self._above[node] = parent, index
 
     def read(self, node: int, row: KnownRow) -> None:
@@ -128,18 +136,19 @@ class RemainingMass:
         self._set(node, self._rows[node].left())
 
     def remove(self, node: int) -> None:
-        """Remove a node with all below it; all of it lies outside the language."""
+        """Remove a node with all paths below it, which lie outside the language."""
         self._set(node, 0.0)
 
     def remove_end(self, node: int) -> None:
-        """Remove the text that ends here, which lies outside the language."""
+        """Remove the text that ends at the node, which lies outside the language."""
         self._rows[node].end = 0.0
         self._set(node, self._rows[node].left())
 
     def pick(self, node: int, x: float) -> tuple[int, float, float]:
-        """Return what x in [0, left(node)) falls on, and the interval that it covers.
+        """Return the outcome at position `x` in [0, left(node)), and its interval.
 
-        The first element is `END`, the index of a kept token, or `REST`.
+        The outcomes at a node lie side by side: the end, the kept tokens, the other
+        tokens. The result is (`END`, the index of a kept token, or `REST`; low; high).
         """
         row = self._rows[node]
         if x < row.end:
@@ -156,13 +165,17 @@ class RemainingMass:
         return index, float(sums[index - 1]) if index else row.end, float(sums[index])
 
     def pick_rest(self, node: int, ids: IntArray, p: FloatArray, n_kept: int, u: float) -> tuple[int, float, float]:
-        """Return the index of a token that was not kept, and its interval in [0, 1].
-
-        The token is one of those that were not kept when `n_kept` tokens were. u lies
-        in [0, 1). The drawn token is kept from now on.
+        """Draw one of the tokens that were not kept, and keep it from now on.
 
         Args:
             ids, p: The whole row, as for `KnownRow.of`.
+            n_kept: Number of tokens that were kept when `pick` returned `REST`.
+            u: The random number, in [0, 1).
+
+        Returns:
+            The index of the token among the kept ones, and the interval of [0, 1] that
+            u fell
+            in.
         """
         row = self._rows[node]
         beyond = ~np.isin(ids, row.ids[:n_kept])

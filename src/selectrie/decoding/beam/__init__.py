@@ -1,1 +1,1 @@
-"""Beam search."""
+"""Beam search among the texts that an automaton accepts."""

@@ -1,4 +1,4 @@
-"""The tokens that may follow a path, most probable first, read lazily."""
+"""Lists the tokens that may follow a path, most probable first, read lazily."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ Follower = tuple[int, float, float]
 
 
 class Candidates:
-    """The tokens that may follow one path, best first, ties by id.
+    """Iterates over the tokens that may follow one path, best first, ties by id.
 
-    Log-probabilities are under the full softmax. Tokens are looked up as they are read,
-    twice as many each time. No step goes through the vocabulary in Python, and what is
-    read of it costs a partition. Tokens of probability 0 do not appear.
+    Each item is a `Follower`, with log-probabilities under the full softmax. Tokens of
+    probability 0 do not appear. The row is sorted only as far as it is read: first
+    `n_looked[0]` tokens, then twice as many each time, and at most `n_looked[1]`.
 
     Args:
-        n_looked: How many tokens are looked up at first, and at most; those of
-            `penalty` come in addition.
+        rows, i: The row that predicts the tokens.
+        allowed: bool[V] or int32[] ids, the tokens that may follow.
+        n_looked: The numbers of tokens that are looked up at first, and at most. Tokens
+            of `penalty` are looked up in addition.
         penalty: Nats subtracted from some tokens, for the order only.
     """
 
@@ -49,7 +51,10 @@ class Candidates:
             n_read, n = len(tokens), min(2 * n, self._n_max)
 
     def _best(self, n: int) -> tuple[IntArray, FloatArray, FloatArray, bool]:
-        """Return the best n with logp and value, and whether these are all."""
+        """Return ids, logp and logp minus penalty of the n best.
+
+        The fourth element says whether these are all.
+        """
         # That many are enough: a penalty moves only its own token back.
         n_looked = n + len(self._penalty)
         tokens, logp = self._rows.top(self._i, n_looked, self._allowed)
@@ -65,16 +70,16 @@ class Candidates:
 class CandidateQueue:
     """The tokens that may follow several paths, merged into one list, best first.
 
-    The order is by the sum of log-probabilities minus penalty, ties by the order of
-    tokens.
+    The order is by the path's sum of log-probabilities, the token's included, minus the
+    token's penalty. Ties go by the order of tokens.
     """
 
     def __init__(self, paths: Iterable[tuple[float, int, int, Iterator[Follower]]]) -> None:
-        """Merge the followers of paths.
+        """Merge the tokens that may follow each path.
 
         Args:
-            paths: (sum of log-probabilities, rank in the order of tokens, node, what
-                may follow).
+            paths: (sum of log-probabilities, rank in the order of tokens, node, the
+                tokens that may follow).
         """
         self._heap: list[tuple[float, int, int, int, float, float, Iterator[Follower]]] = []
         for logp, rank, node, followers in paths:
@@ -92,15 +97,15 @@ class CandidateQueue:
 
     @property
     def logp(self) -> float:
-        """Return the largest sum of log-probabilities over the next token of each path.
+        """Return the largest sum of log-probabilities among the paths' next entries.
 
-        -inf if no token may follow any path.
+        Penalties are not subtracted. -inf if no entry is left.
         """
         return max((logp + edge for *_, edge, logp, _ in self._heap), default=-np.inf)
 
     @property
     def nodes(self) -> set[int]:
-        """Return the paths that a token may still follow."""
+        """Return the nodes of the paths that still have entries."""
         return {node for _, _, _, node, *_ in self._heap}
 
     def pop(self) -> tuple[int, int, float]:

@@ -1,4 +1,4 @@
-"""How paths grow: their tree, what may follow each path, and how a path ends."""
+"""`BeamExpander`, which extends the paths of a beam search and tells where they end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _SHOWN = 4
 
 
 class BeamExpander:
-    """The paths of a search below a prompt, by their nodes in `tree`.
+    """The paths of a beam search below a prompt, each named by its node in `tree`.
 
     Attributes:
-        tree: The paths that were taken up.
+        tree: All paths that were reached.
         ends: Nodes whose paths are complete texts.
         carries: Nodes whose paths may go on.
         n_dead_ends: How many paths could do neither.
-        refused_logp: The best sum of log-probabilities of a path that `may_start`
+        refused_logp: The best sum of log-probabilities of a path that `spec.may_start`
         refused.
     """
 
@@ -53,11 +53,11 @@ class BeamExpander:
 
     @property
     def n_refused(self) -> int:
-        """Return how many finished paths the tokenizer would not make."""
+        """Return how many finished paths were not canonical."""
         return sum(not is_canonical for is_canonical in self._is_canonical.values())
 
     def stuck(self, node: int) -> None:
-        """Record that no token after this path leads anywhere.
+        """Record that the path cannot be extended.
 
         Unless the path is a text, it is a dead end.
         """
@@ -65,9 +65,10 @@ class BeamExpander:
             self._dead.add((self.tree.parent[node], self.tree.token[node]))
 
     def reach(self, parent: int, token: int, logp: float) -> int:
-        """Return the path one token longer, or NO_NODE.
+        """Return the node of a path extended by `token`, or NO_NODE.
 
-        NO_NODE means that it is a dead end, or that the tokens may not be neighbours.
+        NO_NODE means that the path is a dead end, or that the tokenizer would not write
+        it.
         """
         tree = self.tree
         node = tree.find(parent, token)
@@ -93,9 +94,9 @@ class BeamExpander:
         return node
 
     def beside(self, parent: int, token: int, logp: float) -> int:
-        """Return the path one token longer, whether or not the search may go there.
+        """Return a node of the path extended by `token`, whose row is to be read.
 
-        Only its row is of interest.
+        The search itself need not be allowed to go there.
         """
         if parent in self.carries and allows(self._automaton.allowed(self.tree.state[parent]), token):
             node = self.reach(parent, token, logp)
@@ -105,13 +106,13 @@ class BeamExpander:
 
     @property
     def joins_all(self) -> bool:
-        """Return whether `joins` is always true."""
+        """Return whether `joins` is true for all nodes and tokens."""
         return self._spec.may_be_adjacent is None and self._spec.may_start is None
 
     def joins(self, parent: int, token: int) -> bool:
-        """Return whether the tokenizer may write this token after the path's last one.
+        """Return whether the tokenizer may write `token` after the path of `parent`.
 
-        True if the search does not check this.
+        Always true if the specification has no such check.
         """
         if (parent, token) not in self._joins:
             self._joins[parent, token] = self._may_join(parent, token)
@@ -127,14 +128,14 @@ class BeamExpander:
         return False
 
     def needs_row(self, node: int) -> bool:
-        """Return whether anything after the path has to be read."""
+        """Return whether the node's row is needed to extend or to end its path."""
         return node in self.carries or (self._spec.terminator == "eog" and node in self.ends)
 
     def reads(self, node: int, at_most: int) -> Reads:
-        """Return what `followers` reads of the row of a path.
+        """Return the `Reads` that `followers` needs from the row of `node`.
 
         Args:
-            at_most: How many tokens are looked up at most, those with a penalty
+            at_most: Maximum number of tokens that are looked up, those with a penalty
                 included.
         """
         if node not in self.carries:
@@ -146,12 +147,14 @@ class BeamExpander:
     def followers(
         self, node: int, rows: Rows, i: int, n_looked: tuple[int, int], penalty: Mapping[int, float]
     ) -> Iterator[Follower]:
-        """Return what may follow a path by its row i, best first.
+        """Return the tokens that may follow the path of `node`, best first.
 
-        Those are the tokens that the automaton and `expand` allow.
+        The automaton allows the tokens, and so does `BeamSearchParams.expand` if it is
+        set.
 
         Args:
-            n_looked: How many tokens are looked up at first, and at most.
+            rows, i: The row of the node.
+            n_looked: The numbers of tokens that are looked up at first, and at most.
             penalty: As for `Candidates`.
         """
         if node not in self.carries:
@@ -171,7 +174,7 @@ class BeamExpander:
         i: int,
         allowed: BoolArray | IntArray,
     ) -> IntArray:
-        """Return the tokens that the caller goes on with.
+        """Return the tokens that the callback `expand` chose to go on with.
 
         Raises `OptionError` for a token that the automaton does not allow.
         """
@@ -193,7 +196,7 @@ class BeamExpander:
     def is_canonical(self, node: int) -> bool:
         """Return whether the path is the tokenizer's own encoding of its text.
 
-        True if the search does not check this.
+        Always true if the specification has no such check.
         """
         if self._spec.canonical is None:
             return True
@@ -202,7 +205,7 @@ class BeamExpander:
         return self._is_canonical[node]
 
     def key(self, node: int) -> Key:
-        """Return the bytes of a path, split at its control tokens, which are kept."""
+        """Return the path's bytes, split at control tokens, and these tokens' ids."""
         parts: list[bytes | int] = []
         text: list[bytes] = []
         for token in self.tree.tokens(node):

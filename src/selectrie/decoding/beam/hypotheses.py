@@ -16,14 +16,14 @@ Key = tuple[bytes | int, ...]
 
 @dataclass(slots=True, eq=False)
 class Finished:
-    """One finished text.
+    """A text that a beam search finished.
 
     Attributes:
-        key: What identifies the text.
-        paths: The nodes of its paths, with the joint of each.
+        key: The text's bytes and control tokens, which identify it.
+        paths: The joint of each of its paths, by the path's last node.
         logp: Log-probability of the text.
-        best: The node of its best path.
-        score: What texts are ordered by.
+        best: The last node of its best path.
+        score: The score by which texts are ordered.
     """
 
     key: Key
@@ -34,7 +34,7 @@ class Finished:
 
 
 class FinishedHypotheses:
-    """The texts finished so far, which also tells when the first n are certain.
+    """The texts finished so far, of which the n best are looked for.
 
     Ties are ordered by their tokens.
 
@@ -49,7 +49,7 @@ class FinishedHypotheses:
         self._kth: float | None = None
 
     def add(self, node: int, logp: float, key: Key) -> None:
-        """Add a finished path with this joint, unless it is already there."""
+        """Add the finished path of `node` with the joint `logp`, unless it is known."""
         text = self.texts.setdefault(key, Finished(key))
         if node in text.paths:
             return
@@ -63,15 +63,16 @@ class FinishedHypotheses:
         self._kth = None
 
     def _rank_key(self, text: Finished, node: int) -> tuple[float, tuple[int, ...]]:
-        """Return the sort key of a text's paths, the smallest first.
+        """Return the key by which the paths of a text are sorted, the best one first.
 
-        If joints are added up, the most probable path comes first, else the best.
+        If joints are added up, the most probable path is the best, else the one with
+        the best score.
         """
         logp = text.paths[node]
         return -(logp if self.merges else self.score(logp, self._tree.n_text[node])), self._tree.tokens(node)
 
     def score(self, logp: float, n_tokens: int) -> float:
-        """Return what texts are ordered by: logp / n_tokens ** length_penalty.
+        """Return the score of a text: logp / n_tokens ** length_penalty.
 
         A path without tokens counts as one token.
         """
@@ -110,7 +111,7 @@ class FinishedHypotheses:
         return self.kth >= max(self.bound(rival, 0, longest) for rival in rivals)
 
     def bound(self, logp: float, depth: int, longest: int) -> float:
-        """Return the best score that a path with this joint can reach.
+        """Return the best score that an unfinished path with joint `logp` can reach.
 
         It may grow to the longest length, and it cannot become more probable.
         """
@@ -118,7 +119,7 @@ class FinishedHypotheses:
 
 
 def add_up(logps: Iterable[float]) -> float:
-    """Return the log of the summed probability; -inf for none."""
+    """Return the log of the summed probability of all `logps`; -inf for none."""
     total = -np.inf
     for logp in logps:
         total = float(np.logaddexp(total, logp))

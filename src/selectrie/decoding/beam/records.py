@@ -1,4 +1,4 @@
-"""Records of what a beam search gets and finds."""
+"""The specification and the outcome of a beam search."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class BeamSpec:
     """The specification of a beam search, checked on construction.
 
     Attributes:
-        beam: The options. `exact` does not concern this task, and `terminator` is
-            ignored in favour of the field below.
+        beam: The options. This task ignores `beam.exact`, and uses the field
+            `terminator` below in place of `beam.terminator`.
         terminator: "none" or "eog".
-        healed: Bytes of the prompt that the automaton spells first; every score is
+        healed: Bytes of the prompt that every path spells first. Every score is
             conditional on them.
-        canonical: Returns whether the tokens of a finished path are what the tokenizer
-            makes of their text. None means no check.
-        may_be_adjacent: Returns whether two tokens may be neighbours in what the
-            tokenizer makes of any text.
-        may_start: Returns whether, as far as one can tell, what the tokenizer makes of
-            some text may begin with these tokens. What it refuses is not followed, and
-            counts as lost.
+        canonical: Returns whether the tokens of a finished path are the tokenizer's own
+            encoding of their text. None means no check.
+        may_be_adjacent: Returns whether two tokens may be neighbours in the tokenizer's
+            encoding of any text.
+        may_start: Returns whether the tokenizer's encoding of some text may begin with
+            these tokens. It may err, so paths that it refuses are not followed and
+            count in `BeamOutcome.lost`.
         tolerance: Nats a row by which layout may have moved a log-probability.
     """
 
@@ -58,12 +58,12 @@ class BeamSpec:
 
 @dataclass(frozen=True, slots=True)
 class PathView:
-    """A kept path, as `BeamSearchParams.expand` sees it.
+    """A path of the beam, as it is passed to the callback `BeamSearchParams.expand`.
 
     Attributes:
         tokens: The path's tokens, including those that spell healed bytes.
         data: The path's bytes, without healed ones.
-        logp: Sum over the tokens.
+        logp: Sum of the tokens' log-probabilities.
         can_end: Whether the path is already a text of the grammar.
     """
 
@@ -78,17 +78,16 @@ class BeamPath:
     """One text that a beam search found.
 
     Attributes:
-        tokens: int32[n], its most probable path, including tokens that spell healed
-            bytes.
-        token_logp: float64[n].
+        tokens: int32[n], its best path, including tokens that spell healed bytes.
+        token_logp: float64[n], the log-probability of each token.
         data: Its bytes, without healed ones.
         logp_end: The terminator's part, 0 if incomplete.
-        logp: Log-probability of the text, conditional on the healed bytes; of all its
-            paths together where their joints are added up.
+        logp: Log-probability of the text, conditional on the healed bytes. Where joints
+            are added up, it covers all paths of the text.
         logp_path: Log-probability of this path alone.
-        score: What texts are ordered by.
+        score: The score by which texts are ordered.
         n_paths: How many of its paths were found.
-        complete: Whether it is a text of the grammar.
+        complete: Whether it is a text that the automaton accepts.
         group: The group that found it (0 for that of greedy decoding).
     """
 
@@ -106,11 +105,11 @@ class BeamPath:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamOutcome:
-    """What a beam search found, and how it went.
+    """The texts that a beam search found, and how it went.
 
     Attributes:
         finished: The n best texts, best first.
-        broken: Paths that were broken off, the n best of them, best first.
+        broken: The n best of the paths that were left unfinished, best first.
         greedy: The text of masked greedy decoding. None if it does not end, or was
             given up because it could no longer win.
         agrees_with_greedy: Whether greedy decoding writes the winner; None if no text
@@ -121,7 +120,7 @@ class BeamOutcome:
             for none.
         n_merged: Paths that were the second or a further one of their text.
         n_dead_ends: Paths that could neither end nor go on.
-        n_refused: Paths that the tokenizer would not make.
+        n_refused: Finished paths that are not the tokenizer's encoding of their text.
         n_evaluated: Rows read.
         n_repeated: Nodes evaluated again.
         n_steps: Steps of the longest path.

@@ -1,4 +1,4 @@
-"""Turns what a beam search knows at its end into the paths it returns."""
+"""Turns the final state of a beam search into `BeamPath` records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selectrie.decoding.beam.records import BeamPath, BeamSpec
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BeamResults:
-    """Paths of a search as records.
+    """Makes the `BeamPath` records of a beam search that has ended.
 
     Attributes:
         _finished: All finished texts.
@@ -29,10 +29,10 @@ class BeamResults:
         return self._grown.tree.logp[node] - self._log_heal
 
     def best_texts(self, pools: list[FinishedHypotheses]) -> list[tuple[Finished, int]]:
-        """Return the n best texts with the group that found each.
+        """Return the n best texts, each with the number of the group that found it.
 
-        With several groups, each group's best comes first, then each group's second,
-        and so on.
+        `pools` holds the finished texts of each group. With several groups, the n texts
+        are each group's best, then each group's second, and so on.
         """
         n = self._spec.beam.n
         ranked = [pool.ranked() for pool in pools]
@@ -49,7 +49,10 @@ class BeamResults:
         return replace(alone, logp=text.logp, logp_path=joint, score=text.score, n_paths=len(text.paths), group=group)
 
     def path_alone(self, node: int, end: float, *, complete: bool) -> BeamPath:
-        """Return one path by itself."""
+        """Return the `BeamPath` of `node` alone, without other paths of its text.
+
+        `end` is the terminator's log-probability.
+        """
         path = self._grown.tree.path(node)
         joint = self._joint(node) + end
         return BeamPath(
@@ -66,7 +69,7 @@ class BeamResults:
         )
 
     def broken(self, broken: set[int]) -> tuple[BeamPath, ...]:
-        """Return the n best of the paths that were broken off, each text once."""
+        """Return the n best of the unfinished paths `broken`, one for each text."""
         nodes = [node for node in broken if self._grown.tree.logp[node] > -np.inf]
         paths = [(self._grown.key(node), self.path_alone(node, 0.0, complete=False)) for node in nodes]
         paths.sort(key=lambda entry: (-entry[1].score, entry[1].tokens.tolist()))

@@ -56,10 +56,13 @@ Beyond it, a step gives up on extensions that keep being refused.
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Paths that are extended together.
+    """A group of paths of a beam search, which are extended together.
 
     Attributes:
-        beam: Nodes whose rows are waited for or have arrived.
+        number: The group's number.
+        width: Maximum number of paths.
+        pool: The texts that the group finished.
+        beam: Nodes of the paths, whose rows are awaited or have arrived.
     """
 
     number: int
@@ -71,10 +74,10 @@ class _Group:
 class BeamTask(TaskBase[list[int], BeamOutcome]):
     """One beam search.
 
-    In a small capacity, paths are evaluated one after the other, and again if they had
-    to be given up; the answer does not depend on the capacity. What the automaton or a
-    callback raises comes out of `tell`, and the task cannot be used afterwards. A step
-    reads at most `width` + 1 rows.
+    A step reads at most `width` + 1 rows. In a small capacity, paths are evaluated one
+    after the other, and again if they had to be given up; the result does not depend on
+    the capacity. An exception of the automaton or of a callback is raised by `tell`,
+    and the task cannot be used afterwards.
     """
 
     def __init__(self, prompt: IntArray, automaton: Automaton, spec: BeamSpec) -> None:
@@ -116,12 +119,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def states(self) -> int:
         """Return how many states a recurrent-state model holds for this task at once.
 
-        They belong to the kept paths and to what these are extended to.
+        One belongs to each kept path and one to its extension.
         """
         return 2 * (self._beam.width + 1)
 
     def expire(self) -> None:
-        """End the search now with what there is.
+        """End the search now with the texts found so far.
 
         Rows that arrive later are ignored. No effect if the search has ended.
         """
@@ -149,13 +152,20 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return reads.joined(self._grown.reads(node, n_most + n_penalties))
 
     def _n_ends(self, width: int) -> int:
-        """Return how many paths a group of this width may finish in a step."""
+        """Return the maximum number of paths that a group finishes in one step.
+
+        Args:
+            width: Width of the group.
+        """
         return max(width, self._beam.n)
 
     def _n_most(self, width: int) -> int:
-        """Return how many tokens after a path a step of such a group looks up at most.
+        """Return the maximum number of tokens after one path that a step looks up.
 
-        One more is looked up for each that is taken out of the queue.
+        One more is looked up for each token that is taken out of the queue.
+
+        Args:
+            width: Width of the group that takes the step.
         """
         return _MAX_LOOKED_AT * (width + self._n_ends(width)) + 1
 
@@ -193,12 +203,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._take_steps()
 
     def _take_steps(self) -> None:
-        """Go on until rows are waited for or the search ends."""
+        """Take steps until rows are awaited or the search ends."""
         while not self._waiting and not self._is_finished:
             self._step()
 
     def _step(self) -> None:
-        """Finish what ends and find what comes next, with all rows of a step."""
+        """Extend all paths by one token, once all rows of the step have arrived."""
         if self._spec.terminator == "eog":
             self._finish_evaluated()
         elif ROOT in self._rows:
@@ -216,7 +226,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._wait()
 
     def _finish_evaluated(self) -> None:
-        """Finish the evaluated paths that may end, with the end of generation."""
+        """Finish each evaluated path that may end, with the end-of-generation term."""
         for node, (rows, i) in sorted(self._rows.items()):
             if node in self._grown.ends:
                 end = rows.log_mass(i, self._spec.vocabulary.eog)
@@ -224,7 +234,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                     self._finish(node, end, group)
 
     def _finish(self, node: int, end: float, group: _Group) -> None:
-        """Record a path as found, if it is a text and the tokenizer would make it."""
+        """Record the text of `node` for the group, if it may end and is canonical.
+
+        `end` is the terminator's log-probability.
+        """
         joint = self._joint(node) + end
         if node not in self._grown.ends or joint == -np.inf or not self._grown.is_canonical(node):
             return
@@ -237,13 +250,13 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return self._tree.logp[node] - self._log_heal
 
     def _bound(self, logp: float, n_text: int) -> float:
-        """Return the best score that a path with this sum of logp can reach."""
+        """Return the best score that a path with this sum of logp can still reach."""
         return self._finished.bound(logp - self._log_heal, n_text, self._beam.max_tokens)
 
     def _extend(self, group: _Group, penalty: Mapping[int, float]) -> list[int]:
-        """Take the best extensions of a group's paths, and return all that were taken.
+        """Take the best extensions of a group's paths, and return their nodes.
 
-        The group's beam becomes those that still need rows.
+        The group's beam becomes those of them that still need rows.
         """
         if not group.beam:
             return []
@@ -284,7 +297,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return self._grown.followers(node, rows, i, n_looked, penalty)
 
     def _follow_greedy(self) -> None:
-        """Extend masked greedy decoding by one token, or end it.
+        """Extend the path of masked greedy decoding by one token, or end it.
 
         It ends where the end of generation is more probable than every token that may
         follow.
@@ -322,7 +335,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                 group.beam = []
 
     def _wait(self) -> None:
-        """Wait for the rows of what is kept, as far as the budget goes, or stop."""
+        """Await the rows of all kept paths, or stop.
+
+        The search stops if no path is kept or if the budget does not cover the rows.
+        """
         nodes = {node for group in self._groups for node in group.beam}
         if self._greedy != NO_NODE and (nodes or self._greedy_matters()):
             nodes.add(self._greedy)
@@ -338,7 +354,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             self._break_off("budget")
 
     def _greedy_matters(self) -> bool:
-        """Return whether the greedy path could still win, or write the winner."""
+        """Return whether the greedy path could still win or spell the winner's text."""
         node, best = self._greedy, self._finished.ranked()[:1]
         if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._finished.kth:
             return True
@@ -347,7 +363,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return own[:-1] == key[:-1] and len(own) == len(key) and _begins(own[-1], key[-1])
 
     def _break_off(self, why: str) -> None:
-        """Stop early; the paths whose rows were waited for stay unfinished."""
+        """Stop early for the reason `why`; paths that await rows stay unfinished."""
         left = {self._greedy, *(node for group in self._groups for node in group.beam)}
         self._broken |= left - {ROOT, NO_NODE}
         self._waiting = []
@@ -385,5 +401,5 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
 
 
 def _begins(text: bytes | int, start: bytes | int) -> bool:
-    """Return whether `text` is bytes that begin with `start`."""
+    """Return whether both are bytes and `text` begins with `start`."""
     return isinstance(text, bytes) and isinstance(start, bytes) and text.startswith(start)

@@ -1,1 +1,1 @@
-"""Sampling of one sequence: the sampler chain, stop texts and drafts."""
+"""Samples one sequence: the sampler chain, stop texts and drafts."""

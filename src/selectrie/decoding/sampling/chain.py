@@ -4,7 +4,7 @@ Each step is a pure function and follows llama.cpp's sampler of that name
 (`src/llama-sampler.cpp`, `min_keep` 1), in the order of llama.cpp's default chain
 (`common/sampling.cpp`). Adjusted logits are rounded to float32 as there; probabilities
 are float64. Where llama.cpp leaves the order of ties open, the smaller id comes first.
-What an automaton forbids is removed before the chain.
+Tokens that an automaton forbids are removed before the chain.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _TIE_DECIMALS = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjustments:
-    """What bias and penalties do to some tokens' logits; other logits stay unchanged.
+    """Bias and penalties for the logits of some tokens; other logits stay unchanged.
 
     Attributes:
-        ids: int64[t], ascending.
-        bias: float64[t].
-        counts: int64[t], occurrences among the recent tokens.
+        ids: int64[t], the tokens, ascending.
+        bias: float64[t], the bias of each token.
+        counts: int64[t], how often each occurs among the recent tokens.
         sampling: The options.
     """
 
@@ -52,9 +52,9 @@ class Adjustments:
 
     @classmethod
     def of(cls, sampling: SamplingParams, counts: Mapping[int, int] | None = None) -> Adjustments:
-        """Return the adjustments of a chain after recent tokens with these counts.
+        """Return the adjustments of a chain, given how often recent tokens occurred.
 
-        Counts are positive.
+        `counts` are positive numbers by token.
         """
         known = counts if counts is not None and sampling.penalises else {}
         if not known and not sampling.logit_bias:
@@ -66,7 +66,7 @@ class Adjustments:
     def of_logits(self, logits: FloatArray) -> FloatArray:
         """Return the adjusted logits of `ids`, float64[t], rounded to float32.
 
-        Each adjusted logit rises with its logit.
+        `logits` are the raw ones. A larger logit never gets a smaller adjusted one.
         """
         biased = add_bias(logits, self.bias)
         return penalise(biased, self.counts, self.sampling)
@@ -103,15 +103,16 @@ def top_k(logits: LogitArray, k: int) -> Positions:
 
 
 def typical(logits: FloatArray, p: float) -> BoolArray:
-    """Return bool[m]: the tokens nearest the entropy that hold a mass above p.
+    """Return bool[m], the tokens that locally typical sampling keeps.
 
-    The last one kept is the first that takes the mass above p. See
-    `llama_sampler_typical_apply` in llama.cpp, and Meister et al., arXiv:2202.00666.
-    The distance |-log p - H| is |E[logit] - logit|, since the normaliser cancels.
-    Distances that are equal to 1e-9 nats are ties.
+    Tokens are taken in the order of their distance from the entropy until their summed
+    probability exceeds p. See `llama_sampler_typical_apply` in llama.cpp, and Meister
+    et al., arXiv:2202.00666. The distance |-log p - H| is |E[logit] - logit|, since the
+    normaliser cancels. Distances that are equal to 1e-9 nats are ties.
 
     Args:
-        logits: Finite. llama.cpp keeps impossible tokens in, for which p log p is NaN.
+        logits: float64[m], finite. llama.cpp also passes impossible tokens, for which p
+            log p is NaN.
     """
     p_each = numerics.softmax(logits)
     distance = np.round(np.abs(logits - float(p_each @ logits)), _TIE_DECIMALS)
@@ -121,14 +122,15 @@ def typical(logits: FloatArray, p: float) -> BoolArray:
 
 
 def top_p(logits: FloatArray, p: float, log_total: float) -> BoolArray:
-    """Return bool[m]: the most probable tokens that hold a mass of p.
+    """Return bool[m], the tokens that top-p sampling keeps.
 
-    The last one kept is the first that takes the mass to p. See
+    Tokens are taken, most probable first, until their summed probability reaches p. See
     `llama_sampler_top_p_apply` in llama.cpp, and Holtzman et al., arXiv:1904.09751.
 
     Args:
-        log_total: Log of the summed exponentials of all tokens that the mass is a share
-            of. Those left out of `logits` are smaller.
+        logits: float64[m], the largest logits.
+        log_total: Log of the summed exponentials of all logits, including smaller ones
+            that are not in `logits`.
     """
     order = np.argsort(-logits, kind="stable")
     mass = np.cumsum(numerics.exp(logits[order] - log_total))
@@ -148,7 +150,7 @@ def min_p(logits: FloatArray, p: float) -> BoolArray:
 def tempered(logits: FloatArray, temperature: float) -> FloatArray:
     """Return the probabilities of logits / temperature, float64[m].
 
-    A temperature of 0 gives all to the first of the largest. See
+    With temperature 0, the first of the largest logits gets probability 1. See
     `llama_sampler_temp_impl` in llama.cpp.
     """
     if temperature == 0:
@@ -164,9 +166,9 @@ class Pool:
     """Adjusted logits of the tokens that may be drawn, before any filter.
 
     Attributes:
-        raw: float32[V], as the model gave them.
+        raw: float32[V], the model's logits.
         adjustments: Bias and penalties.
-        ids: int64[n], ascending; None means all.
+        ids: int64[n], the tokens that may be drawn, ascending; None means all.
         values: float32[n], adjusted logits.
         peak: The largest adjusted logit, finite.
     """
@@ -201,13 +203,13 @@ class Pool:
         return cls(logits, adjustments, ids, values, peak)
 
     def id_of(self, positions: Positions) -> IntArray:
-        """Return the token ids of some positions, int32[]."""
+        """Return the token ids at `positions` of `values`, int32[]."""
         ids = positions if self.ids is None else self.ids[positions]
         return ids.astype(np.int32)
 
 
 def distribution(pool: Pool, sampling: SamplingParams) -> tuple[IntArray, FloatArray]:
-    """Return the ids and probabilities after all filters."""
+    """Return the ids of the tokens that all filters keep, and their probabilities."""
     # No other filter drops the most probable token.
     if sampling.temperature == 0 and sampling.typical_p == 1:
         return pool.id_of(np.array([int(np.argmax(pool.values))])), np.ones(1)
@@ -226,11 +228,11 @@ def distribution(pool: Pool, sampling: SamplingParams) -> tuple[IntArray, FloatA
 
 
 def _first_filter(pool: Pool, sampling: SamplingParams) -> tuple[Positions, float | None]:
-    """Return the positions that the first filter leaves, and a log-sum-exp.
+    """Return the positions in `pool.values` that the first filter keeps.
 
     The first filter is top-k, or else it drops impossible tokens. Where it is cheap,
-    the positions are also cut to those that top-p and min-p can leave; the second
-    element is then the log-sum-exp of what they were cut from, else None.
+    the positions are also cut to those that top-p and min-p can keep. The second
+    element is then the log-sum-exp of the logits before that cut; otherwise it is None.
     """
     values = pool.values
     if 0 < sampling.top_k < len(values):
@@ -264,7 +266,8 @@ def _marked(positions: Positions, n: int) -> BoolArray:
 def _float32(x: FloatArray) -> FloatArray:
     """Return the values rounded to float32.
 
-    Values that are too large become the largest one, values that are too small -inf.
+    Values above the largest float32 become that number; values below the lowest become
+    -inf.
     """
     with np.errstate(over="ignore"):
         return np.minimum(x, _LARGEST).astype(np.float32).astype(np.float64)

@@ -18,12 +18,12 @@ _SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x
 class IncrementalDetokenizer:
     """Turns a byte stream into text, and ends it before the first stop string.
 
-    What has been emitted depends only on the bytes fed so far, never on how they were
-    cut into pieces:
+    The emitted text depends only on the bytes fed so far, never on how they were cut
+    into pieces:
 
     * The stream ends where a stop string is first **complete** (of "abcd" and "bc" in
       `abcd`, that is "bc"). If several are complete at that byte, the longest one
-      counts. Neither it nor what follows it is text.
+      counts. Neither that stop string nor anything after it is text.
     * Held back are the longest end of the stream that begins a stop string and, before
       it, an incomplete UTF-8 character.
     * Bytes that are not UTF-8 become U+FFFD as in `bytes.decode("utf-8", "replace")`:
@@ -31,8 +31,8 @@ class IncrementalDetokenizer:
       substitution of maximal subparts").
     * An incomplete character before the stop string, or at the end, is not text.
 
-    A piece costs, for each stop string, its length plus that of the longest stop
-    string.
+    The cost of a piece is, for each stop string, its length plus that of the longest
+    stop string.
 
     Args:
         stop: Byte strings; an empty one raises `OptionError`.
@@ -76,7 +76,7 @@ class IncrementalDetokenizer:
         return self._pass_on(len(self._data))
 
     def finish(self) -> str:
-        """End the stream and return what was held back for a possible stop string.
+        """End the stream and return the text held back for a possible stop string.
 
         Returns "" if the stream has already ended.
         """
@@ -86,7 +86,7 @@ class IncrementalDetokenizer:
     def _first_stop(self) -> tuple[int, bytes] | None:
         """Return the end of the first complete stop string, and the string.
 
-        Every occurrence begins in what is held back or after it.
+        It begins in the bytes that are held back, or after them.
         """
         complete = []
         for stop in self._stops:
@@ -99,14 +99,14 @@ class IncrementalDetokenizer:
         return end, stop
 
     def _n_held(self) -> int:
-        """Return how many bytes at the end begin a stop string."""
+        """Return how many bytes at the end are the beginning of a stop string."""
         for n in range(min(self._longest, len(self._data) - self._n_passed), 0, -1):
             if bytes(self._data[-n:]) in self._beginnings:
                 return n
         return 0
 
     def _pass_on(self, end: int) -> str:
-        """Return the text of the bytes up to `end` that were not passed on before.
+        """Return as text the bytes up to `end` that were not returned before.
 
         An incomplete character is left out.
         """

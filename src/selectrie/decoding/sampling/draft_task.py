@@ -1,6 +1,6 @@
-"""Drafts a small tree of what a model thinks most probable next.
+"""Guesses a small tree of the tokens that a draft model thinks most probable next.
 
-Another model verifies the draft.
+The main model verifies the guesses.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class GuessTask(TaskBase[list[int], tuple[IntArray, IntArray]]):
 
     Each level holds the `branching` most probable continuations of the level before.
     The result is int32[n] parents (index of an earlier guess, -1 for the prompt's end)
-    and int32[n] tokens, with n <= max_tokens and no guess deeper than `depth`. Proposal
-    j is local row j + 1. The last level is not evaluated, so the task takes depth - 1
+    and int32[n] tokens, with n <= max_tokens and no guess deeper than `depth`. Guess j
+    is local row j + 1. The last level is not evaluated, so the task takes depth - 1
     asks. `barred` tokens are not guessed.
     """
 

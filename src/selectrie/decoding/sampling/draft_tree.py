@@ -1,6 +1,6 @@
-"""A draft's proposals: a small tree of tokens that may follow.
+"""A small tree of tokens that a drafter proposes to follow the text.
 
-The tree is evaluated in one call with the token below which it begins.
+The tree is evaluated in one call together with the last token of the text, the tip.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from selectrie.errors import OptionError, TokenRangeError
 
 
 class Drafter(Protocol):
-    """Guesses what follows.
+    """Guesses the tokens that may follow a text.
 
-    A guess changes no number and no draw: right ones save calls, wrong ones cost rows.
+    A guess changes no number and no draw: a right one saves calls, a wrong one costs
+    rows.
     """
 
     def propose(self, tokens: IntArray, max_tokens: int) -> tuple[IntArray, IntArray]:
@@ -41,12 +42,12 @@ class Drafter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DraftLimits:
-    """What a draft may use.
+    """Limits on the size of a draft.
 
     Attributes:
         max_tokens: Maximum number of proposals.
-        depth: Their maximum depth below the tip.
-        sequences: Maximum number of leaves alive.
+        depth: Maximum depth of a proposal below the tip.
+        sequences: Maximum number of leaves.
         n_vocabulary: How many token ids exist.
     """
 
@@ -61,9 +62,9 @@ class DraftLimits:
 
 
 class DraftTree:
-    """The proposals worth evaluating.
+    """A tree of proposed tokens below the tip, the last token of the text.
 
-    Positions count the tip as 0 and the proposals from 1 on.
+    Position 0 is the tip; the proposals have the positions from 1 on.
 
     Attributes:
         parents: The position of each parent, which is smaller than the child's.
@@ -79,16 +80,17 @@ class DraftTree:
         return len(self.tokens)
 
     def child(self, position: int, token: int) -> int | None:
-        """Return the position of `token` below a position, None if not proposed."""
+        """Return the position of `token` below `position`, None if not proposed."""
         return self._child.get((position, token))
 
     @staticmethod
     def of(proposed: tuple[IntArray, IntArray], limits: DraftLimits, barred: Container[int]) -> DraftTree:
-        """Return the part of a proposal that fits the limits.
+        """Return the part of a drafter's tree that fits the limits.
 
-        Equal paths are kept once, and no path goes through a `barred` token (one that
-        ends the sequence). Raises `OptionError` if the proposal is not a tree and
-        `TokenRangeError` for a token that does not exist, before anything is asked for.
+        `proposed` is what `Drafter.propose` returned. Equal paths are kept once, and no
+        path goes through a `barred` token (one that ends the sequence). Raises
+        `OptionError` if `proposed` is not a tree, and `TokenRangeError` for a token
+        that does not exist.
         """
         tree = DraftTree()
         position, depth = {NO_NODE: 0}, [0]
@@ -115,7 +117,7 @@ class DraftTree:
 
 
 def _checked(proposed: tuple[IntArray, IntArray], n_vocabulary: int) -> tuple[list[int], list[int]]:
-    """Return the parents and tokens of a proposal as plain numbers."""
+    """Return the parents and tokens of a drafter's tree as lists, checked."""
     expected = (
         "two integer arrays of equal length from `propose`: parents (indices of earlier proposals, -1 for the tip) "
         "and tokens"

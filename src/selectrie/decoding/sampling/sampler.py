@@ -1,6 +1,7 @@
 """Draws one token from a row of logits.
 
-The module handles recent tokens, and tells whether the draw is close.
+The module also counts the recent tokens for penalties, and tells whether a draw is
+close.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from selectrie.options import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One token drawn.
+    """A token that was drawn.
 
     Attributes:
-        token: The token.
+        token: The token's id.
         close: Whether a change of every logit by at most the tolerance could change the
             token. It is never False where it could (see `stability`).
     """
@@ -33,7 +34,7 @@ class Draw:
 
 
 class Sampler:
-    """A chain ready for one sequence: the options and the recent tokens for penalties.
+    """The sampler chain of one sequence, with the recent tokens that penalties count.
 
     Args:
         history: int[T], the prompt's tokens.
@@ -51,7 +52,7 @@ class Sampler:
                 self.accept(token)
 
     def accept(self, token: int) -> None:
-        """Count a token that was drawn."""
+        """Record a token that was drawn, for the penalties."""
         if not self._sampling.penalises:
             return
         if len(self._recent) == self._recent.maxlen:

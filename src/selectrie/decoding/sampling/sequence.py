@@ -1,6 +1,6 @@
 """The state of a sequence while it is drawn.
 
-It comprises its tokens, its text, and which tokens may come next.
+It consists of the drawn tokens, their text, and the tokens that may come next.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ class DrawnTokens:
 
 
 class DrawnText:
-    """The text of a sequence.
+    """The text of a sequence while it is drawn.
 
-    A character that the prompt began is read to its end with the bytes of the prompt.
+    If the prompt ends inside a UTF-8 character, the text begins with that character
+    whole.
 
     Args:
         healed: Bytes of the prompt that the first tokens spell again; they are not part
@@ -97,7 +98,7 @@ class DrawnText:
 
     @property
     def data(self) -> bytes:
-        """Return the bytes drawn, up to a stop string."""
+        """Return the drawn bytes, up to a stop string."""
         return self._emitter.data[len(self._prompt_bytes) :]
 
     @property
@@ -106,27 +107,27 @@ class DrawnText:
         return None if self._emitter.stopped is None else self._emitter.stopped.decode()
 
     def only_heals(self, token: int) -> bool:
-        """Return whether this token, the next one, spells only healed bytes."""
+        """Return whether `token`, as the next one, spells only healed bytes."""
         return 0 < len(self._pieces[token]) <= self._n_healed
 
     def feed(self, token: int) -> bool:
-        """Add a token's bytes, and return whether a stop string has come."""
+        """Add a token's bytes, and return whether they complete a stop string."""
         piece = self._pieces[token]
         new, self._n_healed = piece[self._n_healed :], max(0, self._n_healed - len(piece))
         self._add(self._emitter.feed(new))
         return self._emitter.stopped is not None
 
     def end(self) -> None:
-        """Emit what was held back."""
+        """Add the text that was held back for a possible stop string."""
         self._add(self._emitter.finish())
 
     def new(self) -> str:
-        """Return the text since the last call."""
+        """Return the text that was added since the last call."""
         new, self._n_read = self.text[self._n_read :], len(self.text)
         return new
 
     def _add(self, text: str) -> None:
-        """Add text, without a broken-off character that belongs to the prompt."""
+        """Add text, without U+FFFD for a broken character that the prompt began."""
         if self._is_inside and text:
             self._is_inside = False
             if text.startswith(_REPLACEMENT) and not self._emitter.data.startswith(_REPLACEMENT.encode()):
@@ -155,10 +156,15 @@ def _incomplete_character(prompt: IntArray, pieces: Sequence[bytes], healed: byt
 class AllowedTokens:
     """Tells which tokens may be drawn next.
 
-    An automaton decides this, and adds the end of generation where it can end. Without
-    an automaton, everything is allowed. `ignore_eog` excludes the end of generation.
-    `HealedBytes` restrict the tokens until all of the bytes are spelt; from then on
-    everything is allowed.
+    An automaton gives the tokens, and end-of-generation tokens are added where it can
+    end. Without an automaton, every token is allowed. `ignore_eog` excludes
+    end-of-generation tokens. `HealedBytes` in place of an automaton restrict the tokens
+    until they are spelt; from then on every token is allowed.
+
+    Attributes:
+        allowed: bool[V] or int32[] ids, the tokens that may be drawn next; None for
+            all.
+        is_over: Whether the sequence ends here.
     """
 
     def __init__(
@@ -174,7 +180,7 @@ class AllowedTokens:
         self._look()
 
     def advance(self, token: int) -> None:
-        """Go on by a token that was allowed."""
+        """Go to the next state by a token that was allowed."""
         if self._automaton is not None:
             self._state = self._automaton.advance(self._state, token)
             if isinstance(self._automaton, HealedBytes) and self._automaton.is_spelt(self._state):
@@ -182,11 +188,7 @@ class AllowedTokens:
             self._look()
 
     def _look(self) -> None:
-        """Set what may come next.
-
-        `allowed` becomes bool[V], int32[] ids, or None for all; `is_over` tells whether
-        the sequence ends here.
-        """
+        """Set `allowed` and `is_over` for the automaton's current state."""
         self.is_over = False
         self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
         if self._automaton is None:

@@ -1,12 +1,12 @@
 """Tells whether a small change of the logits could change a draw.
 
-Every logit lies between two bounds. For each filter of the chain, these give the tokens
-that it keeps wherever in their bounds the logits lie (**sure**), and those that it
-keeps for some logits (the rest: **maybe**). From them follow bounds on both edges of
-the drawn token's interval. A draw is close unless the token is sure and the drawn
-number lies within the interval for all such logits. A draw that is not close is
-therefore certain. A draw that is close may still be safe, because the bounds of one
-step are not tied to those of the next.
+Every logit lies between two bounds. For each filter of the chain, the bounds give the
+tokens that it keeps whatever the logits are (**sure**), and those that it keeps for
+some logits (**maybe**). From these follow bounds on both edges of the drawn token's
+interval. A draw is close unless the token is sure and the drawn number lies within the
+interval for all such logits. A draw that is not close is therefore certain. A draw that
+is close may still be safe, because the bounds of one step are not tied to those of the
+next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Band:
     """Tokens that may be drawn, by ascending id, and bounds on their adjusted logits.
 
     Attributes:
-        low, high: float64[m], finite.
+        low, high: float64[m], the bounds, finite.
         sure: bool[m], tokens kept by all filters so far.
         tail_low, tail_high: Bounds on the summed exponentials of further tokens, in
             units of exp(peak). No filter can keep these tokens, and none of them can
@@ -63,9 +63,10 @@ class Band:
         return np.where(self.sure, min_weights, 0.0), max_weights
 
     def only(self, sure: BoolArray, maybe: BoolArray) -> Band:
-        """Return what a filter leaves: the tokens that it may keep.
+        """Return the band of the tokens that a filter may keep.
 
-        A token stays sure if the filter surely keeps it.
+        `sure` and `maybe` are bool[m], the tokens that the filter surely keeps and may
+        keep. A token stays sure if the filter surely keeps it.
         """
         sure = sure & self.sure
         kept = maybe | sure
@@ -98,10 +99,11 @@ def could_change(pool: Pool, token: int, uniform: float, sampling: SamplingParam
 def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> tuple[Positions, tuple[float, float]]:
     """Return the positions of all tokens that the filters could keep.
 
-    Each logit may be moved by at most `widest`. The second element bounds the mass of
-    the other tokens where top-p counts it, in units of the exponential of the largest
-    moved logit. Two logits can change places if they are within 2 widest; where other
-    tokens are counted, none of them is that close to a token that may stay.
+    Each logit may be moved by at most `widest`. The second element bounds the summed
+    exponentials of the other tokens, in units of that of the largest moved logit, if
+    top-p counts them; otherwise it is (0, 0). Two logits can change places if they are
+    within 2 `widest`. Where the other tokens are counted, none of them is that close to
+    a token that may stay.
     """
     values, peak = pool.values, pool.peak
     if sampling.temperature == 0 and sampling.typical_p == 1:
@@ -123,9 +125,10 @@ def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> t
 
 
 def _margin_of_top_p(pool: Pool, p: float, widest: float, total: float) -> float:
-    """Return how far below the peak top-p is full, in nats; inf if not known.
+    """Return the nats below the peak within which top-p surely finds all its tokens.
 
-    That holds however the logits are moved by at most `widest`.
+    That holds however the logits are moved by at most `widest`. inf if no margin is
+    known.
     """
     for margin in MARGINS:
         _, mass = _near(pool, margin)
@@ -175,10 +178,10 @@ def _other_may_be_largest(band: Band, index: int) -> bool:
 
 
 def _edges_may_cross(band: Band, index: int, uniform: float, temperature: float) -> bool:
-    """Return whether the drawn number could lie outside the token's interval.
+    """Return whether `uniform` could lie outside the interval of the drawn token.
 
-    An edge lies at before / (before + after). It is highest with the most before and
-    the least after.
+    With weights w, an edge lies at sum(w before it) / sum(all w). It is highest with
+    the largest weights before it and the smallest after it.
     """
     min_weights, max_weights = band.weights(temperature)
     before, after = float(max_weights[:index].sum()), float(min_weights[index:].sum())
@@ -191,8 +194,8 @@ def _edges_may_cross(band: Band, index: int, uniform: float, temperature: float)
 def _top_k(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
     """Return the tokens that top-k surely keeps, and those that it may keep.
 
-    Sure are those above the (k+1)-th largest upper bound, maybe those not below the
-    k-th largest lower bound.
+    It surely keeps a token whose lower bound is above the (k+1)-th largest upper bound.
+    It may keep one whose upper bound is not below the k-th largest lower bound.
     """
     k = sampling.top_k
     if not 0 < k < len(band.low):
@@ -203,7 +206,10 @@ def _top_k(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
 
 
 def _typical(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
-    """Filter by distance from the mean logit, which has bounds too."""
+    """Return the tokens that typical-p surely keeps, and those that it may keep.
+
+    Tokens are ordered by their distance from the mean logit, which has bounds too.
+    """
     if sampling.typical_p == 1:
         return _all(band)
     mean_low, mean_high = _mean_bounds(band)
@@ -215,7 +221,7 @@ def _typical(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray
 
 
 def _mean_bounds(band: Band) -> tuple[float, float]:
-    """Return bounds on the mean logit, wherever logits and weights lie.
+    """Return bounds on the mean logit, for all logits and weights within their bounds.
 
     A weighted mean is largest with the most weight on the largest values and the least
     weight on all others, for some split between them.
@@ -238,12 +244,13 @@ def _top_p(band: Band, sampling: SamplingParams) -> tuple[BoolArray, BoolArray]:
 
 
 def _by_mass(band: Band, key_low: FloatArray, key_high: FloatArray, p: float) -> tuple[BoolArray, BoolArray]:
-    """Return what stays if tokens stay, largest key first, until they hold p.
+    """Return the tokens that a filter by mass surely keeps, and those that it may keep.
 
-    These are the tokens with less than p before them. A token surely stays if this
-    holds even when all tokens that may precede it have their largest mass and the
-    others their smallest. It may stay if this holds when only the tokens that must
-    precede it do so, with their smallest mass, and the others have their largest.
+    The filter takes tokens, largest key first, until they hold the share p: it keeps a
+    token if those before it hold less. A token is surely kept if this holds even when
+    all tokens that may precede it have their largest mass and the others their
+    smallest. It may be kept if this holds when only the tokens that must precede it do
+    so, with their smallest mass, and the others have their largest.
     """
     n = len(key_low)
     min_weights, max_weights = band.weights()
@@ -290,6 +297,6 @@ def _head_sums(x: FloatArray) -> FloatArray:
 def _tail_sums(x: FloatArray) -> FloatArray:
     """Return the sums of all but the first 0..n values, float64[n+1].
 
-    Each is summed from its end, so nothing cancels.
+    Each is summed from the last value on, so nothing cancels.
     """
     return np.concatenate([np.cumsum(x[::-1])[::-1], [0.0]])

@@ -1,10 +1,10 @@
 """Draws one sequence token by token; a draft does not change the text.
 
 Every draw depends only on the row, the tokens so far, the seed and the step, never on
-what runs beside it. With a draft, the tip and a small tree of guesses are evaluated in
-one call. The walk then draws from the tip's row, goes on where the drawn token was
-guessed, and leaves the tree at the first token that was not. So a guess saves calls and
-changes nothing.
+other work in the same call. With a draft, the tip (the last token) and a small tree of
+guesses are evaluated in one call. A token is then drawn from the tip's row. If it was
+guessed, the next one is drawn from the row of that guess, and so on until a token is
+drawn that was not guessed. So a guess saves calls and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,23 +35,21 @@ _SEED_BITS = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleSpec:
-    """What one sequence is drawn from, checked on construction.
-
-    Nothing is evaluated if a field is invalid.
+    """The specification of one sequence to be drawn, checked on construction.
 
     Attributes:
-        prompt: int32[T], T >= 1.
+        prompt: int32[T], T >= 1, the tokens before the sequence.
         pieces, texts: Bytes and spelling of every token (`Vocabulary`); texts may be
             left out.
         eog: int32[], ids that end a generation.
         seed: Seed of the uniform numbers, one for each step.
         sampling, stopping: The options.
         n_alternatives: How many of the most probable tokens are recorded at every step.
-        automaton: What may follow; the sequence also ends where the automaton allows
-            nothing more.
+        automaton: Gives the tokens that may come next; the sequence also ends where it
+            allows no token.
         tolerance: Nats by which layout may have moved a log-probability. Steps that
             this could change are recorded.
-        drafter: Guesses what follows.
+        drafter: Guesses tokens ahead; None for no draft.
         healed: Bytes of the prompt that are no longer part of `prompt`. The first
             tokens spell them, and an automaton given with them must itself accept them
             first.
@@ -88,7 +86,7 @@ class SampleSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sampled:
-    """One sequence as it was drawn.
+    """A sequence that was drawn.
 
     Attributes:
         text: The text up to a stop string, which is not part of it. If the prompt ended
@@ -98,9 +96,9 @@ class Sampled:
         tokens: int32[n], all drawn tokens, including those that spell healed bytes, one
             that ended the sequence, and those of a stop string.
         logp: float64[n], under the full softmax, before any step of the chain.
-        log_heal: Log-probability of the healed bytes, from the rows of the steps that
-            spelt them: at each, of the tokens that agree with the bytes then left (0.0
-            for none).
+        log_heal: Log-probability of the healed bytes along the drawn path: the sum over
+            the steps that spelt them of the log-probability of all tokens that agree
+            with the bytes then left. 0.0 if no byte was healed.
         alternatives: The most probable tokens at each step; empty unless requested.
         finish: "eog", "stop" (a string or a token), "length", "callback", "automaton"
             or "deadline".
@@ -148,11 +146,10 @@ class _LastAsk:
 class SampleTask(TaskBase[_LastAsk, Sampled]):
     """Draws one sequence.
 
-    It asks for a node below the last one only to draw a further token, and for guesses
-    only as the capacity allows. One token is drawn in each step. An automaton that
-    allows nothing where it cannot end is a `ProtocolError`. What the stop callback, the
-    automaton or the drafter raises comes out of `tell` or `ask`, and the task cannot be
-    used afterwards.
+    Each ask is for the last drawn token and for as many guesses below it as the
+    capacity allows. Raises `ProtocolError` if the automaton allows no token where it
+    cannot end. An exception of the stop callback, the automaton or the drafter is
+    raised by `tell` or `ask`, and the task cannot be used afterwards.
     """
 
     def __init__(self, spec: SampleSpec) -> None:
@@ -180,15 +177,15 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
 
     @property
     def healed(self) -> bytes:
-        """Return the bytes of the prompt that are spelt first."""
+        """Return the bytes of the prompt that the first tokens must spell."""
         return b"" if self._spec.healed is None else self._spec.healed.data
 
     @property
     def states(self) -> int:
         """Return how many states a recurrent-state model holds for this task at once.
 
-        Those are the state of the tip and that of the token below; guesses do not
-        count.
+        One is the state of the last evaluated token and one that of the next; guesses
+        do not count.
         """
         return 2
 
@@ -217,7 +214,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return self._tokens.scored(start)
 
     def expire(self) -> None:
-        """End the sequence now with what is there.
+        """End the sequence now with the tokens drawn so far.
 
         Rows that arrive later are ignored. No effect if the sequence has ended.
         """
@@ -257,10 +254,11 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         )
 
     def _draft(self, capacity: Capacity) -> DraftTree:
-        """Return guesses below the tip.
+        """Return guesses below the last drawn token.
 
-        The row of a guess at depth d draws the token d + 1 after the tip. No guess is
-        therefore deeper than the tokens to come, and none ends the sequence.
+        From the row of a guess at depth d, the token d + 1 after that one is drawn. No
+        guess is therefore deeper than tokens may still be drawn, and none ends the
+        sequence.
         """
         fits = DraftLimits(
             max_tokens=min(capacity.rows, capacity.nodes - self._n_held) - 1,
@@ -276,7 +274,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return Reads.everything(len(last))
 
     def _read(self, last: _LastAsk, rows: Rows) -> None:
-        """Draw from the first row, and go on as long as what is drawn was guessed."""
+        """Draw from the first row, then from the row of each guess that was drawn."""
         walked = [0]
         while True:
             token = self._draw(rows, walked[-1])
@@ -292,7 +290,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         self._tip = last.first + walked[-1]
 
     def _draw(self, rows: Rows, i: int) -> int:
-        """Draw one token from row i, record it, and end the sequence if it does."""
+        """Draw a token from row `i` and record it; end the sequence if it must end."""
         spec = self._spec
         drawn = self._sampler.draw(
             rows, i, uniform(spec.seed, len(self._tokens)), allowed=self._choice.allowed, tolerance=spec.tolerance
@@ -306,7 +304,10 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return drawn.token
 
     def _heal(self, rows: Rows, i: int, token: int) -> None:
-        """Add the healed bytes' probability at row i, which drew this token."""
+        """Add the log-probability of the healed bytes in row `i` to `log_heal`.
+
+        `token` was drawn from that row.
+        """
         healed = self._healed
         if healed is None:
             return
@@ -316,7 +317,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
             self._healed = None
 
     def _ending(self, token: int) -> str | None:
-        """Add the token and return how it ends the sequence, None if it does not.
+        """Add the token's text; return how the token ends the sequence, None if not.
 
         A token that spells only healed bytes does not count towards the length limit,
         and its id does not end the sequence.

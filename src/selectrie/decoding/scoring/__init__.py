@@ -1,7 +1,7 @@
 """Turns rows into scores.
 
-The modules say what to read off a trie and compute terminators, rules, priors,
-probabilities, tolerances and bounds.
+The modules tell which rows of a trie are needed, and compute terminators, rules,
+priors, probabilities, tolerances and bounds.
 """
 
 from __future__ import annotations

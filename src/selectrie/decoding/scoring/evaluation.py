@@ -1,4 +1,4 @@
-"""What to read off the rows of a trie, and what was read, as flat arrays over nodes."""
+"""Flat arrays over the nodes of a trie: what to read from its rows, and the values."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowNeeds:
-    """What exhaustive scoring reads off a trie of N nodes.
+    """The rows of a trie of N nodes, and the numbers in them, that scoring needs.
 
     Attributes:
         row: bool[N], nodes whose row is needed, closed under ancestors. The root is
             always among them; its row comes with the prompt.
         eog: bool[N], nodes where the mass of `eog_ids` is read.
         rest: bool[N], nodes where the mass of all tokens that are not children is read.
-        observe: (node, distinct ids), whose summed probability is read too, in the
-            caller's order (for healing).
+        observe: Pairs (node, distinct ids) in the caller's order. The summed
+            probability of the ids after the node is read too, for healing.
         eog_ids: int32[], all end-of-generation ids.
         best: bool[N], nodes where the most probable token is read; None for no node.
     """
@@ -50,14 +50,16 @@ class RowNeeds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrieEvaluation:
-    """What was read off a trie of N nodes.
+    """The log-probabilities that were read from the rows of a trie of N nodes.
 
     No log-probability is above 0: float32 rounding beyond probability 1 is cut off.
 
     Attributes:
         edge_logp: float64[N], log p(token | parent); 0 at the root, NaN where the
             parent's row was not evaluated.
-        eog_logp, rest_logp: float64[N], NaN where not read.
+        eog_logp, rest_logp: float64[N], log of the summed probability of the
+            end-of-generation tokens, and of all tokens that are not children; NaN where
+            not read.
         observed: float64[M], log of the summed probability of the ids of each of
             `RowNeeds.observe`; -inf for none, NaN where not read.
         evaluated: bool[N], nodes whose row was read.
@@ -85,19 +87,21 @@ def row_needs(
     observe: Iterable[tuple[int, IntArray]] = (),
     eog_ids: IntArray = NO_IDS,
 ) -> RowNeeds:
-    """Return which rows of a trie are needed to score its paths.
+    """Return the rows of a trie that are needed to score its paths.
 
     Rows of inner nodes are always needed, since they hold the edges below. With
     terminator "eog", the ends of paths are needed too. With "unless-continued" the
     inner nodes are enough, because a path that ends at a leaf cannot be continued.
     Observed nodes and their ancestors are needed.
 
-    The EOG mass is read at every end for "eog". Otherwise it is read where a path ends
-    above another, as the weight of stopping there in step-by-step choice. The rest is
-    read only for "unless-continued", at inner nodes at or below an end.
+    The mass of `eog_ids` is read at every end for "eog". Otherwise it is read where a
+    path ends above another, as the weight of stopping there in step-by-step choice. The
+    mass of all tokens that are not children is read only for "unless-continued", at
+    inner nodes at or below an end.
 
     Args:
         terminator: "none", "eog", "text" or "unless-continued".
+        observe: Pairs (node, distinct ids), as in `RowNeeds`.
         eog_ids: int32[], all end-of-generation ids. "eog" without any raises
             `OptionError`.
     """
@@ -127,9 +131,9 @@ def row_needs(
 
 
 class TrieReader:
-    """Collects what rows say about a trie, with a few numpy calls for many nodes.
+    """Reads the rows of a trie into the arrays of a `TrieEvaluation`.
 
-    The arrays are those of `TrieEvaluation` and fill up; `evaluation` returns them.
+    It takes a few numpy calls for many nodes. `evaluation` returns the arrays so far.
     """
 
     def __init__(self, trie: TokenTrie, needs: RowNeeds) -> None:
@@ -149,7 +153,10 @@ class TrieReader:
         self._reads_rest = bool(needs.rest.any())
 
     def children(self, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
-        """Return the children of all nodes, and their parents as indices of `nodes`."""
+        """Return all children of `nodes`, and the indices in `nodes` of their parents.
+
+        Both are integer arrays of one length.
+        """
         starts = self.trie.child_start[nodes].astype(np.int64)
         counts = self.trie.child_start[nodes + 1] - starts
         owner = np.repeat(np.arange(len(nodes)), counts)
@@ -157,7 +164,7 @@ class TrieReader:
         return self.trie.child[np.arange(len(owner)) + shift[owner]], owner
 
     def reads(self, nodes: IntArray) -> Reads:
-        """Return what `read` reads of the rows of `nodes`, int32[n]."""
+        """Return the `Reads` that `read` needs from the rows of `nodes`, int32[n]."""
         trie, needs = self.trie, self.needs
         children, owner = self.children(nodes)
         owners, ids = [owner], [trie.token[children]]
@@ -184,7 +191,7 @@ class TrieReader:
         )
 
     def _reads_top(self, nodes: IntArray) -> bool:
-        """Return whether the first of these rows is the root's, not read before."""
+        """Return whether the first of `nodes` is the root and was not read yet."""
         return len(nodes) > 0 and bool(nodes[0] == ROOT) and not self.evaluated[ROOT]
 
     def read(self, nodes: IntArray, rows: Rows) -> None:
@@ -225,7 +232,7 @@ class TrieReader:
                 self.observed[k] = min(rows.log_mass(index, ids), 0.0)
 
     def evaluation(self) -> TrieEvaluation:
-        """Return everything read so far."""
+        """Return the numbers read so far."""
         return TrieEvaluation(
             edge_logp=self.edge_logp,
             eog_logp=self.eog_logp,

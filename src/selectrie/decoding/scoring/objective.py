@@ -1,7 +1,7 @@
-"""A scoring rule as a search sees it.
+"""Scores and bounds by a scoring rule, as a search needs them.
 
-It maps a path's log-probability to a score, and a prefix to a bound on the scores below
-it.
+An objective maps a path's log-probability to a score, and a prefix's log-probability to
+a bound on the scores below it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Objective:
 
     Attributes:
         length: float64[P], at least 1; all 1 except for means.
-        offset: float64[P], log prior minus baseline; -inf excludes the path.
-        tolerance: float64[P], nats by which layout can move the score (0 if not
-            requested).
+        offset: float64[P], log prior minus baseline. A path with -inf is excluded.
+        tolerance: float64[P], nats by which the layout of calls can move the score; 0
+            if not requested.
         first_scored: How many tokens of every path do not count.
         divides: Whether some length is not 1.
     """
@@ -58,9 +58,9 @@ def objective_of(
 ) -> Objective | None:
     """Return the objective of a request, or None if a prefix bounds no scores below it.
 
-    With None, all paths must be scored. That is the case for rule "batch" (its baseline
-    needs the scores of every prompt), for equal paths of choices with different
-    lengths, and for tokens that count in some choices but not in others.
+    Then all paths must be scored. That is the case for rule "batch" (its baseline needs
+    the scores of every prompt), for equal paths of choices with different lengths, and
+    for tokens that count in some choices but not in others.
 
     Args:
         log_prior, baseline: float64[C], as for `score_choices`. A baseline of -inf
@@ -86,16 +86,16 @@ def objective_of(
 
 
 def plain_objective(trie: TokenTrie) -> Objective:
-    """Return the objective that is the joint log-probability itself."""
+    """Return the objective whose score is the joint log-probability itself."""
     n = len(trie.path_node)
     return Objective(np.ones(n), np.zeros(n), np.zeros(n))
 
 
 class Bounds:
-    """Bounds, from a prefix's log-probability, on the scores of all paths below a node.
+    """Computes bounds on the scores of all paths below a node from its log-probability.
 
-    Offsets and lengths below every node are computed once, vectorised, and only where
-    they differ between paths.
+    The extreme offsets and lengths below every node are computed once, vectorised, and
+    only where they differ between paths.
 
     Args:
         inclusive: Whether a path that ends at the node counts as below it, because its
@@ -117,11 +117,12 @@ class Bounds:
             self._shortest = -_range_max(-objective.length, start, stop)
 
     def upper(self, nodes: IntArray, logp: FloatArray, *, cautious: bool = False) -> FloatArray:
-        """Return upper bounds on the score of every path below each node, float64[n].
+        """Return an upper bound on the scores of all paths below each node, float64[n].
 
-        A bound is -inf where there is no such path, or none with any probability.
-        Logarithms are negative, so the longest path below bounds a mean. A prefix above
-        0 (after healed bytes were taken off) is bounded by the shortest.
+        `logp` are the log-probabilities of the nodes' prefixes. A bound is -inf where
+        no path below has any probability. For means, a negative `logp` is divided by
+        the length of the longest path below. A positive one (after healed bytes were
+        subtracted) is divided by that of the shortest.
 
         Args:
             cautious: Whether each score may move up by its tolerance.

@@ -1,4 +1,4 @@
-"""Computes the log-probability of each path from what was read off a trie.
+"""Computes the log-probability of each path of a trie from a `TrieEvaluation`.
 
 That comprises the joint, its bounds, the terminator and step-by-step choice.
 """
@@ -23,18 +23,20 @@ Only partial evaluation leaves such a distance.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathScores:
-    """Log-probabilities of P distinct paths, conditional on the healed bytes.
+    """Log-probabilities of P distinct paths, given the healed bytes.
+
+    All are conditional on the text beginning with the healed bytes. A path is resolved
+    if its `logp_lower` and `logp_upper` differ by at most `RESOLVED`.
 
     Attributes:
         logp: float64[P], the joint, including the terminator; NaN where not resolved.
             -inf means probability 0 and is a result.
-        logp_lower, logp_upper: float64[P], bounds. They equal `logp` where everything
-            it needs was evaluated; otherwise they are within `RESOLVED` of each other
-            if the path is resolved.
+        logp_lower, logp_upper: float64[P], bounds on the joint. They are equal where
+            every row that the joint depends on was evaluated.
         logp_terminator: float64[P], the terminator's part of `logp`; NaN where not
             resolved.
-        logp_local: float64[P], under masked step-by-step choice; NaN where a row on the
-            path was not evaluated.
+        logp_local: float64[P], the local log-probability (masked step-by-step choice);
+            NaN where a row on the path was not evaluated.
         greedy_path: The path that masked greedy decoding picks, NO_PATH where a row on
             its way was not evaluated.
     """
@@ -52,12 +54,12 @@ class PathScores:
         """Return logp and logp_upper of each **choice**, float64[C] each.
 
         Tokens before first_scored[c] do not count. Choices with equal paths may count
-        from different tokens. Nothing is subtracted, so a token of probability 0 that
-        does not count does no harm. This serves lm-eval's boundary, which heals
-        nothing.
+        from different tokens. The sums leave out those tokens instead of subtracting
+        them, so a token of probability 0 among them does no harm. This serves lm-eval's
+        boundary, which heals nothing.
 
         Args:
-            first_scored: int32[C].
+            first_scored: int32[C], the index of each choice's first token that counts.
         """
         path = trie.path_of
         joint, upper = self.logp[path].copy(), self.logp_upper[path].copy()
@@ -79,18 +81,18 @@ class PathScores:
 def prefix_logp(trie: TokenTrie, evaluation: TrieEvaluation) -> FloatArray:
     """Return an upper bound on the log-probability of each prefix, float64[N].
 
-    It is the sum of the edges from the root, where an edge not evaluated counts 0.
+    It is the sum of the edges' log-probabilities from the root. An edge that was not
+    evaluated counts as 0.
     """
     return trie.accumulate(np.where(np.isnan(evaluation.edge_logp), 0.0, evaluation.edge_logp))
 
 
 def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, log_heal: float = 0.0) -> PathScores:
-    """Score every path of a trie from what was evaluated of it.
+    """Return the log-probabilities of every path of a trie from its evaluated rows.
 
     Args:
         log_heal: Log-probability of the healed bytes, subtracted from every logp (0 if
-            nothing was healed). If it is -inf, no path has any probability and all stay
-            at -inf.
+            nothing was healed). If it is -inf, every path has the log-probability -inf.
     """
     log_heal = 0.0 if log_heal == -np.inf else log_heal
     ends = trie.path_node
@@ -115,12 +117,15 @@ def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, lo
 
 
 def _unknown_above(trie: TokenTrie, evaluation: TrieEvaluation) -> BoolArray:
-    """Return bool[N]: whether some edge from the root to the node is not evaluated."""
+    """Return bool[N], the nodes with an edge above them that was not evaluated."""
     return np.asarray(trie.accumulate(np.isnan(evaluation.edge_logp).astype(np.float64)) > 0)
 
 
 def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, FloatArray]:
-    """Return bounds on each path's terminator's log-probability, float64[P] twice."""
+    """Return bounds on the log-probability of each path's terminator, below and above.
+
+    Both are float64[P].
+    """
     ends = trie.path_node
     if terminator == "eog":
         eog = evaluation.eog_logp[ends]
@@ -132,13 +137,14 @@ def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: 
 
 
 def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArray, FloatArray]:
-    """Return bounds on log q(n), float64[N] twice.
+    """Return a lower and an upper bound on log q(n) of each node n, float64[N] each.
 
-    q(n) is the probability that the text after n reaches no end below n. It is the sum
-    of p(t) over tokens t that are not children, plus the sum of p(m) q(m) over children
-    m that end no path. All terms are positive, whereas 1 - sum would cancel. A leaf has
-    q = 1; a missing row leaves q in [0, 1]. Nodes above all ends are NaN, since they
-    are never needed. Levels are computed from the deepest upwards, vectorised.
+    q(n) is the probability that the text after n reaches none of the ends below n. It
+    is the sum of p(t) over tokens t that are not children, plus the sum of p(m) q(m)
+    over children m that end no path. All terms are positive, whereas 1 - sum would
+    cancel. A leaf has q = 1; a missing row leaves q in [0, 1]. Nodes above all ends are
+    NaN, since they are never needed. Levels are computed from the deepest upwards,
+    vectorised.
     """
     inside = longest_prefix_owner(trie) != NO_NODE
     inner = trie.inner
@@ -160,19 +166,19 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArr
 
 
 def stop_logp(evaluation: TrieEvaluation, terminator: str) -> FloatArray:
-    """Return the weight of stopping where a path ends, float64[N].
+    """Return the log-weight of stopping at each node where a path ends, float64[N].
 
-    Step-by-step choice uses it. It is NaN where it was not read.
+    Step-by-step choice weighs it against the children. NaN where it was not read.
     """
     return evaluation.rest_logp if terminator == "unless-continued" else evaluation.eog_logp
 
 
 def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, int]:
-    """Return each path's log-probability by steps, float64[P], and the greedy path.
+    """Return each path's local log-probability, float64[P], and the greedy path.
 
-    Each step masks, renormalises and multiplies. The options at a node are its children
-    and, where a path ends, stopping; their probabilities are scaled to sum to one. If
-    no option has any probability, every option gets none.
+    The options at a node are its children and, where a path ends, stopping. Their
+    probabilities are scaled to sum to one and multiplied along the path. If no option
+    of a node has any probability, all of them keep probability 0.
     """
     inner = np.flatnonzero(trie.inner & evaluation.evaluated)
     total = np.full(len(trie.token), np.nan)

@@ -1,4 +1,4 @@
-"""Turns scores into a decision: probabilities, winner, ties, margin and coverage."""
+"""Turns scores into a decision: probabilities, winner, tie, margin and coverage."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ class Posterior:
     """A decision over C choices.
 
     Attributes:
-        probability: float64[C], softmax of scores over distinct paths. All choices of a
-            path carry its probability. NaN where not finished.
+        probability: float64[C], softmax of the scores over distinct paths. Choices with
+            equal paths share its probability. NaN where the score is not known.
         probability_low, probability_high: float64[C], bounds on the probability. They
             differ only where a search left mass open.
-        winner: The first choice by score; the lowest index on exact ties.
+        winner: The index of the choice with the best score; the lowest index on exact
+            ties.
         is_tie: Whether another path has exactly the winner's score.
-        margin: The winner's score minus the best on another path, finished or bounded;
-            inf if there is only one path.
+        margin: The winner's score minus the best score, or bound on a score, of another
+            path; inf if there is only one path.
     """
 
     probability: FloatArray
@@ -34,16 +35,20 @@ class Posterior:
 
 
 def duplicates(path_of: IntArray) -> IntArray:
-    """Return the first choice with the same path, int32[C]; -1 for the first itself."""
+    """Return for each choice the first one with the same path, -1 for that one itself.
+
+    The result is int32[C].
+    """
     _, first, inverse = np.unique(path_of, return_index=True, return_inverse=True)
     earliest = first[inverse.reshape(-1)]
     return np.where(earliest == np.arange(len(path_of)), -1, earliest).astype(np.int32)
 
 
 def coverage_of(logp: FloatArray) -> float:
-    """Return the probability mass that the model gives the set.
+    """Return the probability mass that the model gives the set of choices.
 
-    It is the sum of exp(logp) over distinct paths, float64[P]; NaN counts 0.
+    It is the sum of exp(logp). `logp` is float64[P], over distinct paths; NaN counts as
+    0.
     """
     return float(numerics.exp(np.array(numerics.logsumexp(logp[~np.isnan(logp)]))))
 
@@ -51,7 +56,7 @@ def coverage_of(logp: FloatArray) -> float:
 def best_of_paths(scores: FloatArray, path_of: IntArray) -> FloatArray:
     """Return the best score among the choices of each path, float64[P].
 
-    It is NaN where no choice is finished.
+    It is NaN where no choice has a score.
     """
     best = np.full(int(path_of.max(initial=-1)) + 1, np.nan)
     np.fmax.at(best, path_of, scores)
@@ -61,17 +66,15 @@ def best_of_paths(scores: FloatArray, path_of: IntArray) -> FloatArray:
 def posterior(
     scores: FloatArray, path_of: IntArray, *, upper: FloatArray | None = None, log_open: float = -np.inf
 ) -> Posterior:
-    """Decide among C choices.
+    """Decide among C choices by their scores.
 
-    If every score is -inf, no choice has any probability and the lowest index wins a
-    tie.
+    If every score is -inf, the choices tie and the lowest index wins.
 
     Args:
-        scores: float64[C], NaN where not finished.
+        scores: float64[C], NaN where not known.
         path_of: int32[C]; equal paths count once, by their best score.
-        upper: float64[C], upper bounds on the scores that are not finished, as a search
-            gives them.
-        log_open: Log of a bound on the summed exp(score) of all paths not finished.
+        upper: float64[C], upper bounds on the scores that are not known, from a search.
+        log_open: Log of a bound on the summed exp(score) of all paths without a score.
     """
     best = best_of_paths(scores, path_of)
     done = ~np.isnan(best)
@@ -97,5 +100,5 @@ def posterior(
 
 
 def _difference(x: FloatArray, y: FloatArray | float) -> FloatArray:
-    """Return the difference of logarithms of weights, with 0/0 = 0."""
+    """Return x - y for logarithms, where -inf - -inf is 0."""
     return np.where(np.isneginf(x), -np.inf, np.where(np.isneginf(x), 0.0, x) - np.where(np.isneginf(y), 0.0, y))

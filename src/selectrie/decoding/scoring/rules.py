@@ -1,6 +1,6 @@
-"""Named rules that turn joint log-probabilities into scores, and priors.
+"""Named rules that turn joint log-probabilities into scores, and prior weights.
 
-Only scores of the same rule can be compared.
+Scores can be compared only within one rule.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ class Lengths:
     """Lengths of C choices.
 
     Attributes:
-        n_tokens: int32[C], scored tokens of the path, including healed ones and
-            following text.
-        n_chars, n_bytes: int32[C], characters and bytes of the choice as given.
+        n_tokens: int32[C], number of scored tokens of the path, including tokens of
+            healed bytes and of following text.
+        n_chars, n_bytes: int32[C], number of characters and bytes of the choice as
+            given.
     """
 
     n_tokens: IntArray
@@ -40,7 +41,7 @@ class Lengths:
 
     @classmethod
     def of(cls, texts: Sequence[str], trie: TokenTrie, first_scored: IntArray | None = None) -> Lengths:
-        """Return the lengths of the choices of a trie.
+        """Return the lengths of the choices `texts`, whose paths are in `trie`.
 
         Tokens before first_scored[c] do not count.
         """
@@ -52,7 +53,7 @@ class Lengths:
         return cls(n_tokens.astype(np.int32), n_chars, n_bytes)
 
     def for_rule(self, rule: str) -> FloatArray:
-        """Return what the rule divides by, float64[C]; 1 for rules that do not divide.
+        """Return the lengths that the rule divides by, float64[C]; 1 if none.
 
         Raises `ChoiceError` for a length of 0.
         """
@@ -72,15 +73,16 @@ def log_priors(prior: Mapping[str, float] | Sequence[float] | None, choices: Seq
     A prior of 0 gives -inf and excludes the choice.
 
     Args:
-        prior: Weights by choice, or C weights in order. They must be finite, not
-            negative and not all 0. They need not sum to one, since a common factor
-            changes no decision.
+        prior: Weights by choice, or C weights in the order of `choices`. They must be
+            finite, not negative and not all 0. They need not sum to one, since a common
+            factor changes no decision.
 
     Raises:
-        OptionError: If `prior` holds no weights in order (a text, a set, a number).
+        OptionError: If `prior` is neither a mapping nor a sequence of weights (a text,
+            a set, a number).
         ChoiceError: If a weight is not such a number (booleans and texts of digits are
-            not), a choice is unknown or missing, the count is wrong, or equal choices
-            have different weights.
+            not), a choice is unknown or missing, the number of weights is wrong, or
+            equal choices have different weights.
     """
     if prior is None:
         return None
@@ -113,7 +115,7 @@ def _prior_in_order(prior: object) -> list[object]:
 
 
 def _weight(value: object) -> float:
-    """Return the number, or NaN for booleans, texts, None and arrays."""
+    """Return `value` as a number, or NaN for booleans, texts, None and arrays."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return np.nan
     try:
@@ -144,12 +146,12 @@ def score_choices(
     """Return the score of each choice by a named rule, prior included, float64[C].
 
     Args:
-        logp: float64[C], raw joint. NaN where not finished stays NaN, whatever the
-            prior. -inf stays -inf, whatever the baseline.
-        baseline: float64[C], for pmi the joint after the premise, for calibrated and
-            batch the mean joint (`mean_joint`). Both include the terminator. A baseline
-            of -inf with a finite joint raises `ChoiceError`, because the difference is
-            infinite.
+        logp: float64[C], the joint, NaN where not known. NaN stays NaN, whatever the
+            prior, and -inf stays -inf, whatever the baseline.
+        baseline: float64[C]. For rule "pmi" it is the joint after the premise, for
+            "calibrated" and "batch" the mean joint (`mean_joint`). Both include the
+            terminator. A baseline of -inf with a finite joint raises `ChoiceError`,
+            because the difference is infinite.
         log_prior: From `log_priors`; -inf excludes the choice.
     """
     if rule.name in DIFFERENCES:
@@ -168,9 +170,10 @@ def score_choices(
 def score_by(
     rule: Callable[[Record], float], records: Iterable[Record], log_prior: FloatArray | None = None
 ) -> FloatArray:
-    """Return scores by a callable of the caller, one record a choice, float64[C].
+    """Return the scores that the function `rule` gives to `records`, float64[C].
 
-    Raises `OptionError` if the callable returns NaN, +inf or no number.
+    There is one record for each choice; `log_prior` is added. Raises `OptionError` if
+    the function returns NaN, +inf or no number.
     """
     scores = np.array([_number(rule(record), index) for index, record in enumerate(records)], dtype=np.float64)
     wrong = np.flatnonzero(np.isnan(scores) | np.isposinf(scores))

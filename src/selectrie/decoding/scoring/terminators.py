@@ -1,4 +1,4 @@
-"""Tells which event ends a choice, and which nodes' continuations decide it."""
+"""Tells which event ends a choice, and which nodes decide how likely that event is."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from selectrie.errors import ChoiceError
 def auto_terminator(choices: Sequence[bytes], following: bytes) -> str:
     """Return the terminator that "auto" selects.
 
-    It is "text" if following text is given, "unless-continued" if a choice is a proper
-    byte prefix of another, and otherwise "none". Bytes decide, because strings can
-    continue one another where their tokens do not.
+    It is "text" if `following` is not empty, "unless-continued" if a choice is a proper
+    byte prefix of another, and otherwise "none". Bytes are compared rather than tokens,
+    because one string can be a prefix of another although its tokens are not.
     """
     if following:
         return "text"
@@ -31,7 +31,7 @@ def auto_terminator(choices: Sequence[bytes], following: bytes) -> str:
 def check_choices(choices: Sequence[bytes], terminator: str) -> None:
     """Raise `ChoiceError` for no choices, or for an empty choice without a terminator.
 
-    By itself, an empty choice is the empty sum of log-probabilities: it would have
+    Without a terminator, the joint of an empty choice is an empty sum: it would have
     probability 1 and win against any choice.
     """
     if not choices:
@@ -47,10 +47,10 @@ def check_choices(choices: Sequence[bytes], terminator: str) -> None:
 
 
 def longest_prefix_owner(trie: TokenTrie) -> IntArray:
-    """Return the nearest end at or above each node, int32[N]; NO_NODE above all ends.
+    """Return the end that owns each node: the nearest one at or above it, int32[N].
 
-    The rows of the inner nodes that an end owns decide how likely it is to be continued
-    to a longer choice.
+    It is NO_NODE for nodes above all ends. The rows of the inner nodes that an end owns
+    decide how likely its choice is to be continued to a longer one.
     """
     owner = np.full(len(trie.token), NO_NODE, dtype=np.int32)
     owner[trie.path_node] = trie.path_node

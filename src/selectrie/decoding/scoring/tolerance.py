@@ -1,4 +1,4 @@
-"""How far layout can move a score, and which choices are too close to call."""
+"""Computes how far the layout of calls can move a score, and finds near ties."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ A row's log-sum-exp is within 1e-7, and paths add up a few of them.
 def rows_of_paths(trie: TokenTrie, terminator: str) -> IntArray:
     """Return how many rows each path's log-probability is read from, int32[P].
 
-    Those are one row for each token, and the rows of the terminator. For
-    "unless-continued" the latter are the longest run of rows, at and below the end,
-    that decide whether it is continued.
+    There is one row for each token, and the terminator adds its own. For
+    "unless-continued" it adds the longest chain of rows, at and below the end, that
+    decide whether the choice is continued.
     """
     rows = trie.depth[trie.path_node].copy()
     if terminator == "eog":
@@ -46,11 +46,11 @@ def tolerance_of(
     lengths: Lengths,
     first_scored: IntArray | None = None,
 ) -> FloatArray:
-    """Return by how many nats layout can move each choice's score, float64[C].
+    """Return by how many nats the layout of calls can move each score, float64[C].
 
-    A score's tolerance is `tolerance` for every row that its log-probability is read
-    from. It is doubled for rules that subtract a second evaluation, and for means it
-    is divided like the score.
+    It is `tolerance` times the number of rows that the log-probability is read from. It
+    is doubled for rules that subtract a second evaluation, and for means it is divided
+    like the score.
 
     Args:
         rule: The rule's name.
@@ -66,8 +66,8 @@ def tolerance_of(
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
     """Return how many rows below the prompt each path alone needs, int32[P].
 
-    Those are the rows of its tokens, and for "unless-continued" all rows that decide
-    whether it is continued.
+    They are the rows of its tokens and, for "unless-continued", all rows that decide
+    whether the choice is continued.
     """
     rows = trie.depth[trie.path_node].astype(np.int32)
     if terminator == "unless-continued":
@@ -78,14 +78,16 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
 
 
 def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
-    """Return the choices whose order among the first k layout could have changed.
+    """Return the choices whose order among the first k depends on the layout of calls.
 
-    They come best first. A choice is a candidate if its score is within the sum of both
-    tolerances of the k-th best. A candidate must be settled if another candidate is
-    that close to it. One choice represents each path.
+    They come best first, one for each path. A choice is a candidate if its score is
+    within the sum of both tolerances of the k-th best. It is a finalist if another
+    candidate is that close to it.
 
     Args:
         scores, tolerances: float64[C]; NaN and -inf never qualify.
+        path_of: int32[C], the path of each choice.
+        k: How many of the best choices are asked for.
     """
     best = best_of_paths(scores, path_of)
     usable = np.flatnonzero(scores > -np.inf)
@@ -102,9 +104,9 @@ def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: 
 
 
 def _has_close_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
-    """Return bool[n]: whether another interval score +- tolerance touches this one.
+    """Return bool[n]: whether the interval score +- tolerance touches another one.
 
-    One sort is enough.
+    It is computed with one sort.
     """
     close = np.zeros(len(scores), dtype=np.bool_)
     order = np.argsort(scores - tolerances, kind="stable")

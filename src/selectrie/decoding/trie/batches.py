@@ -1,4 +1,4 @@
-"""Cuts a trie's nodes into depth-first windows, the order of exhaustive scoring.
+"""Cuts the nodes of a trie into windows of their depth-first order.
 
 Each window is as large as the capacity allows.
 """
@@ -13,16 +13,16 @@ from selectrie.decoding.task import Ask
 
 
 class DepthFirstWindows:
-    """Cuts marked nodes of a trie into asks, each a stretch of their depth-first order.
+    """Cuts marked nodes of a trie into asks, each a range of their depth-first order.
 
-    Because of that order, only one path must stay alive between two asks; every other
-    subtree is finished or untouched. An ask takes a few numpy calls, whatever its size.
+    In that order, only one path must stay alive between two asks. Every other subtree
+    is either finished or not begun. An ask takes a few numpy calls, whatever its size.
 
     Args:
         marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
             local row 0, is not asked for.
-        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes
-            only lead to them.
+        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes only
+            lead to them.
         first_local: Local row of the first node asked for.
     """
 
@@ -50,9 +50,9 @@ class DepthFirstWindows:
 
     @property
     def floor(self) -> Capacity:
-        """Return the least capacity it can use.
+        """Return the least capacity that suffices.
 
-        That is its longest path, one branch, one row.
+        That is the longest path, one branch and one row.
         """
         return Capacity(rows=1, nodes=int(self._depth.max()), sequences=1)
 
@@ -68,7 +68,7 @@ class DepthFirstWindows:
 
     @property
     def spent(self) -> IntArray:
-        """Return the local rows of `held` that no later node directly extends, int32[].
+        """Return the local rows of `held` that no later node has as parent, int32[].
 
         A recurrent-state model does not need to keep their state.
         """

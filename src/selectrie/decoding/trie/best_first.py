@@ -1,6 +1,6 @@
 """Best-first search of a trie for the exact k best paths, with a certificate.
 
-It evaluates as few rows as the bounds allow.
+It evaluates as few rows as its bounds allow.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from selectrie.options import SearchParams
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchOutcome:
-    """What a search evaluated, and what that proves.
+    """The rows that a search of a trie evaluated, and the certificate that they give.
 
     The log-probabilities are conditional on the healed bytes.
 
     Attributes:
-        evaluation: What was read off the trie.
+        evaluation: The numbers that were read from the trie's rows.
         proved: Whether no unresolved path can be among the first k.
         bound_gap: Score of the k-th minus the best open bound; inf where nothing is
             open.
@@ -54,16 +54,16 @@ class SearchOutcome:
 class BestFirst(TaskBase[IntArray, SearchOutcome]):
     """Finds the k best paths of a trie below a prompt.
 
-    A node is open if its row is needed and not evaluated, while its parent's row is.
+    A node is open if its row is needed and was not evaluated, but its parent's row was.
     Open nodes are evaluated best bound first, until none can come within tolerance of
     the k-th best. A call evaluates `search.width` nodes, and more as the search goes
     on. The path of masked greedy decoding is always evaluated if the budget lasts. The
-    observed nodes, whose rows give the probability of the healed bytes, are evaluated
-    even if it does not: without them no log-probability is known.
+    nodes of `needs.observe`, whose rows give the probability of the healed bytes, are
+    evaluated even beyond the budget: without them no log-probability is known.
 
     If bytes were healed and the objective divides by lengths, `heal` is required,
-    because the order of the scores depends on the probability of the healed bytes. The
-    observed nodes are then evaluated first.
+    because the order of the scores depends on the probability of the healed bytes.
+    These nodes are then evaluated first.
 
     If the capacity cannot hold the whole trie, rows may have to be evaluated again.
     Once these could exceed the share `depth_first.MAX_AHEAD` of all rows, depth-first
@@ -150,9 +150,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return None
 
     def _threshold(self) -> float:
-        """Return the bound below which open nodes no longer matter.
+        """Return the score below which open nodes need not be evaluated.
 
-        No score below it can come within tolerance of the k-th best.
+        No lower score can come within tolerance of the k-th best.
         """
         if self._search.stop != "best":
             return -np.inf
@@ -160,7 +160,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return kth - tolerance - ROUNDING
 
     def _goes_on(self, threshold: float) -> bool:
-        """Return whether some open node still matters."""
+        """Return whether the search must evaluate further open nodes.
+
+        Their bounds must reach `threshold`, unless the search evaluates all.
+        """
         if not self._frontier.ready:
             return False
         if self._search.stop == "all":
@@ -171,9 +174,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return self._search.stop != "mass" or not self._frontier.holds_mass(self._search.mass)
 
     def _required(self) -> list[int]:
-        """Return the nodes to evaluate whatever their bounds.
+        """Return the nodes to evaluate regardless of their bounds.
 
-        Those are the observed nodes and the next node of the greedy path.
+        Those are the nodes of `needs.observe` and the next node of the greedy path.
         """
         nodes = self._frontier.unobserved()
         if self._frontier.ready and self._greedy != NO_NODE:
@@ -183,9 +186,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _refining(self, threshold: float) -> list[int]:
         """Return open nodes whose rows narrow the intervals of candidates.
 
-        They decide how likely a candidate is to be continued. For each candidate, the
-        most probable ones are returned, until the rest is too improbable to matter. One
-        call thus narrows most of its interval.
+        They decide how likely a candidate's choice is to be continued. For each
+        candidate, the most probable nodes are returned, until the others are too
+        improbable to matter, so that one call narrows most of its interval.
         """
         if not self._frontier.ready or not self._continues:
             return []
@@ -195,12 +198,13 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return nodes[: 4 * self._width]
 
     def _towards_a_value(self) -> list[int]:
-        """Return what to evaluate after the budget, while no path has a score yet.
+        """Return the nodes to evaluate beyond the budget until some path has a score.
 
-        Only paths of a probability above zero count. The result is the deepest open
-        node, or else the nodes on which the exact score of the best candidate still
-        depends. Following masked greedy decoding would not be enough: a prior may
-        exclude its path, or its end may itself be a candidate without an exact score.
+        None are needed once a path of a probability above zero has one. The result is
+        the deepest open node, or else the nodes on which the exact score of the best
+        candidate still depends. Following masked greedy decoding would not be enough: a
+        prior may exclude its path, or its end may itself be a candidate without an
+        exact score.
         """
         if self._incumbents.log_resolved() > -np.inf:
             return []
@@ -223,17 +227,17 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return max(self._search.width, self._reader.n_evaluated // 4)
 
     def _ask_best(self, first: list[int], threshold: float, capacity: Capacity) -> tuple[Ask, IntArray]:
-        """Return an ask for `first` and then the best open nodes, and what it wants.
+        """Return an ask for the nodes `first` and then for the best open nodes.
 
         Args:
-            first: Nodes that are asked for whatever their bounds: those of `_required`
-                and `_refining`.
+            first: Nodes that are asked for regardless of their bounds: those of
+                `_required` and `_refining`.
             threshold: The least bound of an open node that is asked for. Lower ones
                 only fill the call up to a multiple of `fill_rows` rows.
             capacity: The capacity of the call.
 
         Returns:
-            The ask, and int32[], the trie nodes whose rows it wants.
+            The ask, and the trie nodes whose rows it wants, int32[].
         """
         targets = dict.fromkeys(first)  # a set that keeps its order
         taken: list[Open] = []
@@ -256,9 +260,10 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return self._waves.releasing(ask), np.array(nodes, dtype=np.int32)
 
     def _ahead(self, targets: list[int], spare: int) -> list[int]:
-        """Return the only children of targets, down to the first branching.
+        """Return nodes below targets that are the only child of their parent.
 
-        They are certain to be needed next, so evaluating them now saves a call.
+        They are certain to be needed next, so evaluating them now saves a call. At most
+        `spare` nodes are returned.
         """
         nodes: list[int] = []
         for target in targets:
@@ -274,7 +279,9 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return self._search.stop == "all" or self._waves.pay(capacity, self._width)
 
     def _what_matters(self, threshold: float) -> BoolArray:
-        """Return bool[N]: the nodes that matter, with everything below them.
+        """Return bool[N], the nodes that the search may still need.
+
+        All nodes below them are included.
 
         Those are open nodes with bounds of at least `threshold`, and the nodes of
         `_refining`.
@@ -290,7 +297,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         return np.asarray(np.cumsum(marks[:-1]) > 0)
 
     def _next_wave(self, threshold: float, capacity: Capacity) -> tuple[Ask, IntArray] | None:
-        """Return the next wave, or None when the waves are finished.
+        """Return the next ask of a depth-first wave with its nodes, or None at the end.
 
         The best-first search then goes on with nothing held.
         """

@@ -1,6 +1,8 @@
-"""Depth-first waves over the nodes that a best-first search still needs.
+"""Evaluates, depth-first, the nodes that a best-first search still needs.
 
-They are used in capacities so small that best-first search would evaluate rows again.
+The nodes are evaluated in waves.
+
+Waves are used in capacities so small that best-first search would evaluate rows again.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ search that learns nothing stays within 1.2 x exhaustive scoring.
 
 
 class DepthFirstFallback:
-    """Depth-first evaluation that alternates with a best-first search.
+    """Depth-first evaluation in waves, which alternates with a best-first search.
 
-    It takes over the live nodes and hands them back; only one of the two asks at a
-    time.
+    Only one of the two asks at a time. When they change places, the nodes that are held
+    are released.
 
     Args:
         carries: bool[N], nodes with a needed child, which may have to be evaluated
@@ -53,15 +55,15 @@ class DepthFirstFallback:
 
     @property
     def active(self) -> bool:
-        """Return whether waves are laid out and not finished."""
+        """Return whether waves are under way."""
         return self._windows is not None
 
     def pay(self, capacity: Capacity, width: int) -> bool:
         """Return whether waves should take over from the best-first search.
 
-        They should if the capacity cannot hold all nodes, and if the rows that were
-        evaluated again, or may have to be after one more best-first call of `width`
-        nodes, exceed the share `MAX_AHEAD` of all rows.
+        They should if the capacity cannot hold all nodes and too many rows could be
+        evaluated twice: those that were, and those that may have to be after one more
+        best-first call of `width` nodes, exceed the share `MAX_AHEAD` of all rows.
         """
         if self._n_required - 1 <= capacity.nodes and self._n_required_leaves <= capacity.sequences:
             return False  # nothing will be dropped, so no row is evaluated twice
@@ -71,18 +73,21 @@ class DepthFirstFallback:
 
     @property
     def are_stale(self) -> bool:
-        """Return whether rows read since `lay_out` may rule out some of the rest."""
+        """Return whether enough rows were read since `lay_out` to lay out anew.
+
+        The new rows may rule out some of the nodes that are left.
+        """
         # Laying out again repeats one path, 3 % at most.
         pause = max(self._n_required // 8, 32 * self._depth)
         return self._reader.n_evaluated - self._laid_out_at > pause
 
     def lay_out(self, matters: BoolArray) -> None:
-        """Begin, or begin anew, over the needed rows among the nodes that matter.
+        """Begin waves over the nodes of `matters` whose rows are needed, or begin anew.
 
-        Their ancestors are asked for too, because a row is evaluated below its parent.
+        Their ancestors are asked for too, because a node is evaluated below its parent.
 
         Args:
-            matters: bool[N], the nodes that matter.
+            matters: bool[N], the nodes that the search may still need.
         """
         wanted = matters & self._needs.row & ~self._reader.evaluated
         before = np.concatenate(([0], np.cumsum(wanted)))
@@ -95,7 +100,7 @@ class DepthFirstFallback:
         self._laid_out_at = self._reader.n_evaluated
 
     def end(self) -> None:
-        """Release what the waves hold with the next ask.
+        """End the waves; the next ask releases the nodes that they hold.
 
         The best-first search starts again from the root.
         """
@@ -106,7 +111,7 @@ class DepthFirstFallback:
     def next(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next wave and the nodes whose rows it wants, int32[].
 
-        None means that the waves are finished, and no longer active.
+        None means that no wave is left; `active` is then false.
         """
         window = None if self._windows is None else self._windows.next_window(capacity)
         if self._windows is not None:
@@ -119,6 +124,6 @@ class DepthFirstFallback:
         return self.releasing(replace(ask, again=~ask.wanted)), wanted
 
     def releasing(self, ask: Ask) -> Ask:
-        """Return the ask, which now also releases what the other search still held."""
+        """Return `ask`, extended to release the nodes that the other side held."""
         leaving, self._leaving = self._leaving, NOTHING
         return replace(ask, release=np.concatenate([ask.release, leaving])) if len(leaving) else ask

@@ -15,8 +15,9 @@ from selectrie.decoding.trie.batches import DepthFirstWindows
 class ScoreTask(TaskBase[IntArray, TrieEvaluation]):
     """Evaluates all needed nodes of a trie below a prompt.
 
-    The result holds what their rows say. In any capacity not below the floor, it
-    evaluates `needs.n_rows` - 1 rows below the prompt and no node twice.
+    The result holds the numbers read from their rows. In any capacity not below the
+    floor, the task evaluates `needs.n_rows` - 1 rows below the prompt and no node
+    twice.
     """
 
     def __init__(self, prompt: IntArray, trie: TokenTrie, needs: RowNeeds) -> None:

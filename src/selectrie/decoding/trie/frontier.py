@@ -1,4 +1,4 @@
-"""What a best-first search has read of its trie, and bounds on the unread part."""
+"""The part of a trie that a best-first search has read, and bounds on the rest."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ Heal = Callable[[FloatArray, FloatArray], float]
 
 
 class Frontier:
-    """Scores of finished paths, intervals of candidates, and bounds below open nodes.
+    """Scores of finished paths, intervals of candidates, and bounds on open nodes.
+
+    A path is finished when its score is certain. A `Candidate` is an end whose score
+    lies in a known interval. An open node is one whose row is needed and was not
+    evaluated, below an evaluated node.
 
     If bytes were healed and the objective divides by lengths, `heal` is required,
     because the order of the scores depends on the probability of the healed bytes. No
-    bound then exists before all observed nodes were read.
+    bound then exists before all nodes of `needs.observe` were read.
 
     Attributes:
         prefix: float64[N], log-probability of each node's prefix, NaN where unknown.
-        reader: What was read off the trie.
+        reader: Collects the numbers read from the rows.
         incumbents: The best scores and the candidates.
-        bounds: The bounds by node.
-        ready: Whether bounds exist.
+        bounds: Computes the bounds on the scores below a node.
+        ready: Whether bounds can be computed yet.
     """
 
     def __init__(
@@ -44,10 +48,8 @@ class Frontier:
         self.prefix: FloatArray = np.full(len(trie.token), np.nan)
         self.prefix[ROOT] = 0.0
         self.incumbents = Incumbents(trie, objective, self.reader, k)
-        self._model_thread = longest_prefix_owner(trie) if self._continues else no_owner(len(trie.token))
-        self._n_owned = np.bincount(
-            self._model_thread[trie.inner & (self._model_thread != NO_NODE)], minlength=len(trie.token)
-        )
+        self._owner = longest_prefix_owner(trie) if self._continues else no_owner(len(trie.token))
+        self._n_owned = np.bincount(self._owner[trie.inner & (self._owner != NO_NODE)], minlength=len(trie.token))
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
         self._unhealed: list[IntArray] = []
         self.ready = heal is None or not objective.divides
@@ -67,29 +69,29 @@ class Frontier:
         return nodes
 
     def unobserved(self) -> list[int]:
-        """Return the observed nodes that were not read."""
+        """Return the nodes of `needs.observe` whose rows were not read."""
         return [node for node, _ in self._needs.observe if not self.reader.evaluated[node]]
 
     def refresh(self) -> None:
-        """Update the intervals of the candidates.
+        """Update the intervals of all candidates.
 
-        Call it after reading and before using `incumbents` or the methods below.
+        Call it after reading rows and before using `incumbents` or the methods below.
         """
-        self.incumbents.refresh(self._model_thread, self.prefix)
+        self.incumbents.refresh(self._owner, self.prefix)
 
     def _log_heal(self) -> float:
         """Return the log-probability of the healed bytes.
 
-        It is 0 where they have probability 0, since no path below then has any
-        probability.
+        It is 0 if they have probability 0, since then no path has any probability
+        anyway.
         """
         log_heal = 0.0 if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
         return log_heal if log_heal > -np.inf else 0.0
 
     def _extend_prefixes(self, nodes: IntArray) -> None:
-        """Compute the log-probabilities of the children's prefixes.
+        """Set `prefix` of the children of `nodes`.
 
-        Parents come first, because a call may hold a node and its child.
+        Parents come before their children, because `nodes` may hold both.
         """
         depths = self._trie.depth[nodes]
         for depth in np.unique(depths):
@@ -99,9 +101,9 @@ class Frontier:
             self.prefix[children] = above + np.where(counts, self.reader.edge_logp[children], 0.0)
 
     def _finish_paths(self, nodes: IntArray) -> None:
-        """Finish the paths that the rows of `nodes` make certain.
+        """Finish the paths whose scores the rows of `nodes` make certain.
 
-        The intervals of the ends that own such nodes are marked for an update.
+        The ends that own such nodes are marked for an update of their intervals.
         """
         trie, incumbents = self._trie, self.incumbents
         if self._terminator == "eog":
@@ -112,7 +114,7 @@ class Frontier:
         is_end = trie.end_path[children] != NO_PATH
         if self._continues:
             is_end &= ~trie.inner[children]
-            touched = self._model_thread[nodes[trie.inner[nodes]]]
+            touched = self._owner[nodes[trie.inner[nodes]]]
             touched = touched[touched != NO_NODE]
             # The end's own row decides everything, so it needs no interval.
             alone = touched[self._n_owned[touched] == 1]
@@ -126,20 +128,17 @@ class Frontier:
     def upper(self, nodes: IntArray, *, cautious: bool = False) -> FloatArray:
         """Return upper bounds on the scores below each node, float64[n].
 
-        If cautious, they include the tolerance.
+        With `cautious`, each includes the tolerance of the scores.
         """
         return self.bounds.upper(nodes, self.prefix[nodes] - self.incumbents.log_heal, cautious=cautious)
 
     def waiting(self, nodes: IntArray) -> IntArray:
-        """Return the needed children of these nodes that are not evaluated, int32[]."""
+        """Return the children of `nodes` whose rows are needed and unread, int32[]."""
         children, _ = self.reader.children(nodes)
         return children[self._needs.row[children] & ~self.reader.evaluated[children]]
 
     def open_nodes(self) -> IntArray:
-        """Return the nodes that are needed, not evaluated, and possible.
-
-        They lie directly below evaluated nodes, and their prefix has some probability.
-        """
+        """Return the open nodes whose prefix has some probability, int32[]."""
         children = self.waiting(np.flatnonzero(self.reader.evaluated).astype(np.int32))
         return children[self.prefix[children] > -np.inf]
 
@@ -149,7 +148,7 @@ class Frontier:
         Nodes too improbable to matter are left out, except the first `min_nodes`.
         """
         start, stop = candidate.node, candidate.node + int(self._trie.n_nodes_below[candidate.node]) + 1
-        waits = (self._model_thread[start:stop] == start) & self._needs.row[start:stop]
+        waits = (self._owner[start:stop] == start) & self._needs.row[start:stop]
         waits &= ~self.reader.evaluated[start:stop] & (self.prefix[start:stop] > -np.inf)
         own = np.flatnonzero(waits) + start
         own = own[np.argsort(-self.prefix[own], kind="stable")]
@@ -162,10 +161,10 @@ class Frontier:
     def _log_open(self) -> float:
         """Return the log of a bound on the summed exp(score) of all unresolved paths.
 
-        Disjoint events weigh at most the mass they share, times the length of the
-        longest chain of paths that contain one another (1 except for terminators none
-        and text). Where the score is not a joint, each path may weigh as much as the
-        bound.
+        Where the score is a joint, all paths below a node together weigh at most the
+        node's bound times the largest number of them that are prefixes of one another
+        (1 except for terminators "none" and "text"). Otherwise each path may weigh as
+        much as the bound.
         """
         nodes = self.open_nodes()
         is_joint = not self._objective.divides and not self._objective.first_scored
@@ -175,12 +174,12 @@ class Frontier:
         return numerics.logsumexp(np.append(weights, [c.upper for c in self.incumbents.unresolved()]))
 
     def holds_mass(self, mass: float) -> bool:
-        """Return whether resolved paths hold this share of the set's probability."""
+        """Return whether resolved paths hold the share `mass` of the set's mass."""
         finished = self.incumbents.log_resolved()
         return bool(finished - np.logaddexp(finished, self._log_open()) >= np.log(mass))
 
     def proves(self) -> tuple[bool, float]:
-        """Return `Incumbents.proves` against everything open."""
+        """Return `Incumbents.proves` for the best bound of all open nodes."""
         return self.incumbents.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
 
     def left_open(self) -> tuple[float, float]:
@@ -199,9 +198,9 @@ class Frontier:
 
 
 def longest_chain(trie: TokenTrie) -> int:
-    """Return the largest number of alternatives that end on one path from the root.
+    """Return the largest number of choices that end on one path from the root.
 
-    Each of them is a prefix of the next, so up to this many alternatives can count the
-    same probability mass.
+    Each of them is a prefix of the next, so up to this many choices can count the same
+    probability mass.
     """
     return int(trie.accumulate((trie.end_path != NO_PATH).astype(np.float64)).max())

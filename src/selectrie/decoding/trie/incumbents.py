@@ -1,7 +1,4 @@
-"""What a best-first search knows about its paths.
-
-Some scores are certain; intervals bound the others.
-"""
+"""The scores that a best-first search knows, exactly or within an interval."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from selectrie.decoding.scoring import RESOLVED, Objective, TrieReader
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An end whose row is known but whose terminator is not.
+    """An end whose path is evaluated but whose terminator is known only within bounds.
 
     Attributes:
         node, path: The end's node and its path.
         lower, upper: Bounds on its score.
-        logp_lower, logp_upper: Bounds on its log-probability, the healed bytes
-            included.
+        logp_lower, logp_upper: Bounds on its log-probability, from which that of the
+            healed bytes was not subtracted.
     """
 
     node: int
@@ -42,16 +39,16 @@ class Candidate:
 class Incumbents:
     """The k best lower bounds on scores, and the candidates.
 
-    Only "unless-continued" has candidates. Let q of an end be the probability that it
-    is not continued to a longer choice. It is a sum over the inner nodes that the end
-    owns, those below it with no end between. Each node adds its rest once its row is
-    known, and up to its whole mass while it is open.
+    Only the terminator "unless-continued" has candidates. The terminator's probability
+    at an end is then a sum over the inner nodes that the end owns (at or below it, with
+    no other end between). A node whose row is known adds the mass of its tokens that
+    are not children; an open node adds up to its whole mass.
 
     Attributes:
         log_finished: Log of the summed exp(score) of the finished paths.
-        candidates: The candidate of each end's node.
+        candidates: The candidates by the node of the end.
         log_heal: Log-probability of the healed bytes where it changes the order of
-            scores, else 0. It is taken off every score.
+            scores, else 0. It is subtracted from every log-probability before scoring.
     """
 
     def __init__(self, trie: TokenTrie, objective: Objective, reader: TrieReader, k: int) -> None:
@@ -82,11 +79,11 @@ class Incumbents:
                 return
 
     def touch(self, ends: IntArray) -> None:
-        """Mark ends that own nodes whose rows have just been read."""
+        """Mark ends whose intervals must be updated: rows that they own were read."""
         self._dirty.update(ends.tolist())
 
     def refresh(self, owner: IntArray, prefix: FloatArray) -> None:
-        """Update the intervals of touched ends.
+        """Update the intervals of the ends marked by `touch`.
 
         Args:
             owner: int32[N], the end that owns each node.
@@ -123,8 +120,9 @@ class Incumbents:
     def unsettled(self, threshold: float, margin: float) -> list[Candidate]:
         """Return the candidates whose intervals must still narrow, best first.
 
-        A candidate may count if its score can be `threshold` or more. It narrows until
-        it is resolved and overlaps no other path that may count.
+        A candidate may count if its score can be `threshold` or more. Its interval must
+        narrow until the candidate is resolved and overlaps no other path that may
+        count.
 
         Args:
             margin: Allowance for rounding.
@@ -137,14 +135,16 @@ class Incumbents:
         return [c for c in counting if not c.is_exact and (not _is_resolved(c) or _overlaps(c, spans, margin))]
 
     def proves(self, best_open: float, margin: float) -> tuple[bool, float]:
-        """Return whether the first k are proven, and the k-th less the best bound.
+        """Return whether the first k paths are proven, and the gap to all others.
 
-        They are proven if no path outside the first k can be among them and their order
-        cannot change. An end that is not resolved has no value to rank it by, so it
-        counts as open wherever it is.
+        They are proven if no other path can be among them and their order cannot
+        change. The second value is the k-th best score minus the best bound on all
+        others. A candidate that is not resolved has no score to rank it by, so it
+        counts among the others.
 
         Args:
-            best_open: Bound on every path not seen yet.
+            best_open: Upper bound on the scores of all paths below open nodes.
+            margin: Allowance for rounding.
         """
         kth, _ = self.threshold()
         ranked = sorted(self.candidates.values(), key=lambda c: -c.lower)
@@ -164,23 +164,23 @@ class Incumbents:
         return numerics.logsumexp(np.array([self.log_finished, *lowers]))
 
     def unresolved(self) -> list[Candidate]:
-        """Return the candidates that no single value can represent yet."""
+        """Return the candidates whose interval is too wide to count as one score."""
         return [c for c in self.candidates.values() if not _is_resolved(c)]
 
 
 def _is_resolved(candidate: Candidate) -> bool:
-    """Return whether the candidate's value is known closely enough.
+    """Return whether the candidate's interval is narrow enough to count as one score.
 
-    The margin lets `path_scores` agree, which adds the same terms up in another order
-    (1e-13 nats).
+    The limit lies a little below `RESOLVED`, so that `path_scores` agrees, which adds
+    the same terms up in another order (1e-13 nats).
     """
     return candidate.logp_upper - candidate.logp_lower <= RESOLVED * (1 - 1e-6)
 
 
 def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:
-    """Return whether another span touches this one.
+    """Return whether a span other than its own touches the candidate's interval.
 
-    `spans` contains the candidate's own span too.
+    `spans` are (low, high) and include the candidate's own.
     """
     touching = sum(low - margin <= candidate.upper and candidate.lower <= high + margin for low, high in spans)
     return touching > 1

@@ -1,1 +1,1 @@
-"""Render templates: pages, their slots and joint blocks."""
+"""Renders templates: pages, their slots and joint blocks."""

@@ -1,4 +1,4 @@
-"""Decide a slot: a select, a gen or a beam after the page so far."""
+"""Decides a slot of a page: a select, a gen or a beam after the page so far."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class SlotResult:
     """The decision of a slot.
 
     Attributes:
-        value: The stored value: with options the option's value, with a `gen` of n > 1
-            the list of texts, else the text.
-        text: The text that the page goes on with.
-        record: How it was found.
-        drawn: For a gen, (context, tokens drawn after it), int32[] each. The tokens
-            spell the healed end of the page, then the text, and maybe more.
+        value: The value that the slot's name gets: the chosen option's value, the list
+            of texts of a `gen` with n > 1, or else the text.
+        text: The text that is appended to the page.
+        record: The result from which it was taken.
+        drawn: For a gen, (context, tokens drawn after it), int32[] each, else None. The
+            tokens spell the healed end of the page, then the text, and maybe more.
         logprobs: Log-probability of each text, if the slot names them.
     """
 
@@ -58,14 +58,15 @@ class SlotResult:
 def decide_slot(
     session: Session, slot: AnySlot, context: SlotContext, on_text: Callable[[str], None] | None = None
 ) -> SlotResult:
-    """Decide a slot and wait for it.
+    """Decide a slot and return the result.
 
     Args:
-        session: What the tasks run with.
+        session: The model and the task group of the request.
         slot: The slot.
         context: Its position on the page.
-        on_text: Called in this thread with the text of a gen as it comes (the first
-            one, if there are several). The pieces joined are `SlotResult.text`.
+        on_text: Called in this thread with pieces of the text of a gen as it is drawn
+            (the first one, if there are several). Joined, the pieces are
+            `SlotResult.text`.
 
     Raises:
         RequestError: If the slot is invalid.
@@ -120,21 +121,22 @@ def _decide_unlisted(session: Session, slot: SelectSlot, context: SlotContext) -
 
 
 def _fitting(model: Model, search: SearchParams, context: SlotContext) -> SearchParams:
-    """Return the search with as many tokens a text as fit after the page.
+    """Return `search` with the largest `max_tokens` that fits after the page.
 
-    A select has no argument for them, and its certificate says whether a longer text
-    could be better.
+    It is never raised. A select has no argument for it, and its certificate says
+    whether a longer text could be better.
     """
     n_left = model.limits.nodes - max_context_tokens(reopen(model.vocabulary, context.prompt))
     return replace(search, max_tokens=max(1, min(search.max_tokens, n_left)))
 
 
 def _drawn_choice(selection: Selection, temperature: float, seed: int) -> SampledChoice:
-    """Draw one of a set of scored choices, by the uniform number of (seed, step 0).
+    """Draw one of the choices of a selection by softmax(score / temperature).
 
-    Every choice must be scored. Temperature 0 takes the winner. The same seed draws the
-    same text whatever the order of the choices; choices of one path count once. If
-    every score is -inf, no choice has any probability, and the winner is drawn.
+    The random number is `uniform(seed, 0)`. Every choice must have a score. Temperature
+    0 takes the winner. The same seed draws the same text whatever the order of the
+    choices; choices of one path count once. If every score is -inf, the winner is
+    taken.
     """
     if temperature == 0 or not np.isfinite(selection.score):
         close = None if selection.signature.tolerance is None else not selection.certificate.rescored
@@ -162,18 +164,18 @@ def probabilities_of(scores: FloatArray, temperature: float) -> FloatArray:
 
 
 def index_at(probabilities: FloatArray, u: float) -> int:
-    """Return the index whose share of [0, 1) holds u.
+    """Return the index whose interval of [0, 1) contains `u`.
 
-    The shares lie side by side in order. An index of probability 0 is never returned.
-    `u` must be below 1 by at least 2**-53, so that its share of the sum is below the
-    sum, however it is rounded.
+    The intervals lie side by side, each as long as the index's probability. An index of
+    probability 0 is never returned. `u` must be below 1 by at least 2**-53, so that `u`
+    times the sum of the probabilities is rounded to less than the sum.
     """
     ends = np.cumsum(probabilities)
     return int(np.searchsorted(ends, u * ends[-1], side="right"))
 
 
 def _could_change(selection: Selection, order: OffsetArray, drawn: int, u: float, temperature: float) -> bool | None:
-    """Return whether scores within their tolerances could have drawn another path.
+    """Return whether scores changed within their tolerances could draw another path.
 
     Returns None if no tolerance was measured.
 
@@ -205,7 +207,7 @@ def _logprobs(slot: SelectSlot, selection: Selection) -> dict[str, float] | None
 
 
 def _value_of(options: tuple[Option, ...] | None, text: str) -> object:
-    """Return the value of the option with this text."""
+    """Return the value of the option with this text; `text` if there is none."""
     return next((option.value for option in options or () if option.text == text), text)
 
 
@@ -261,7 +263,7 @@ def _decide_gen(
 
 
 def _gen_ending(model: Model, slot: GenSlot, context: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
-    """Return how a gen ends.
+    """Return how a gen ends: an `Ending` or None, and stop texts.
 
     With a grammar and no stop text it ends as texts of the grammar do, else by stop
     texts. The contents of a JSON string end by either.
@@ -276,10 +278,10 @@ def _gen_ending(model: Model, slot: GenSlot, context: SlotContext) -> tuple[Endi
 
 
 class _TextRelay:
-    """Passes on the text of a sequence as far as it surely belongs to the slot.
+    """Passes a sequence's text to a callback, as far as it surely belongs to the slot.
 
-    Characters that may not belong to it are held back: the beginning of the following
-    text, and an incomplete escape of a JSON string.
+    Characters that may not belong to the slot are held back: the beginning of the
+    following text, and an incomplete escape of a JSON string.
     """
 
     def __init__(self, on_text: Callable[[str], None], ending: Ending | None) -> None:
@@ -288,7 +290,7 @@ class _TextRelay:
         self._text, self._n_passed = "", 0
 
     def add(self, piece: str) -> None:
-        """Add text, and pass on what surely belongs to the slot."""
+        """Add text, and pass on the part that surely belongs to the slot."""
         self._text += piece
         self.pass_on(self._text[: self._n_sure()])
 
@@ -300,7 +302,7 @@ class _TextRelay:
         return len(self._text) - held
 
     def pass_on(self, text: str) -> None:
-        """Pass on the text of the slot from where it was left off."""
+        """Pass on the part of the slot's text that was not passed on before."""
         if len(text) > self._n_passed:
             piece, self._n_passed = text[self._n_passed :], len(text)
             self._on_text(piece)

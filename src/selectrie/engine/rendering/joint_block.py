@@ -1,6 +1,7 @@
-"""Decide several selects and the literals between them together.
+"""Decides several selects and the literal texts between them together.
 
-The result is the assignment whose whole text is most probable.
+The result is the assignment (one option for each slot) whose whole text is most
+probable.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Marginals: TypeAlias = tuple[tuple[tuple[str, float], ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class JointSlot:
-    """A slot of a joint block, with at least one option, of distinct texts."""
+    """A slot of a joint block. It has at least one option, and their texts differ."""
 
     name: str
     options: Sequence[Option]
@@ -65,15 +66,15 @@ class JointSlot:
 
 @dataclass(frozen=True, slots=True)
 class JointRequest:
-    """A joint block.
+    """A joint block to decide. An assignment gives each of its slots one option.
 
     Attributes:
-        parts: Its literals and slots, in page order.
+        parts: The literal texts and slots of the block, in page order.
         k: How many of the best assignments must be certain.
-        budget: Maximum nodes to evaluate. None means no limit if assignments are
-            listed, and `product_search.MAX_NODES` if they are searched.
+        budget: Maximum number of nodes to evaluate. None means no limit if assignments
+            are listed, and `product_search.MAX_NODES` if they are searched.
         method: "auto", "exhaustive" (only if assignments are listed) or "best_first".
-        width: Nodes in a model call of a search.
+        width: Number of nodes in a model call of a search.
         max_listed: Maximum number of assignments that are listed.
     """
 
@@ -115,11 +116,11 @@ class JointRequest:
 
     @property
     def n_assignments(self) -> int:
-        """Return the number of assignments."""
+        """Return the number of assignments, the product of the numbers of options."""
         return prod(len(slot.options) for slot in self.slots)
 
     def text_of(self, picked: Sequence[int]) -> str:
-        """Return the block's text with these options, one index for each slot."""
+        """Return the block's text with the option of index `picked[i]` in slot i."""
         which = iter(picked)
         return "".join(part if isinstance(part, str) else part.options[next(which)].text for part in self.parts)
 
@@ -127,13 +128,13 @@ class JointRequest:
 def decide_jointly(session: Session, request: JointRequest, context: SlotContext) -> JointSelection:
     """Find the assignments whose texts are most probable on the page.
 
-    An assignment counts with the joint log-probability of the whole block, tokenized
+    Assignments are compared by the joint log-probability of the whole block, tokenized
     together with the page before it and the following text.
 
     Args:
-        session: What the tasks run with.
+        session: The model and the task group of the request.
         request: The block.
-        context: Its position on the page.
+        context: The position of the block on the page.
 
     Raises:
         RequestError: If the block is invalid, before any model call.
@@ -152,7 +153,7 @@ def decide_jointly(session: Session, request: JointRequest, context: SlotContext
 
 
 def _searched(session: Session, request: JointRequest, context: SlotContext) -> JointSelection:
-    """Decide a block with more assignments than are listed."""
+    """Decide a block that has too many assignments to list them."""
     search_request = ProductSearchRequest(
         prompt=context.prompt,
         parts=_parts(request),
@@ -171,18 +172,19 @@ def _terminator(context: SlotContext) -> str:
 
 
 def _select_request(request: JointRequest, context: SlotContext) -> SelectRequest:
-    """Return the options of a selection among the block's texts.
+    """Return the request for a selection among the texts of all assignments.
 
-    The second best is searched too.
+    At least the two best texts are asked for.
     """
     search = SearchParams(method=request.method, k=_n_best(request), budget_nodes=request.budget, width=request.width)
     return SelectRequest(terminator=_terminator(context), following=context.following, search=search)
 
 
 def _listed(request: JointRequest) -> dict[str, list[Picked]]:
-    """Return each text of the block with the assignments that spell it.
+    """Return the assignments of a joint block, grouped by the text that they spell.
 
-    Both are sorted by bytes: the texts, and the assignments by their options.
+    Keys are the texts, sorted by bytes. An assignment is the index of an option for
+    each slot; those of one text are sorted by the bytes of their options.
     """
     readings: dict[str, list[Picked]] = {}
     for picked in product(*map(_by_bytes, request.slots)):
@@ -191,9 +193,9 @@ def _listed(request: JointRequest) -> dict[str, list[Picked]]:
 
 
 def _by_bytes(slot: JointSlot) -> list[int]:
-    """Return the indices of the options, sorted by text.
+    """Return the indices of the slot's options, sorted by their texts.
 
-    Code points sort as their UTF-8 does.
+    Sorting code points gives the order of the UTF-8 bytes.
     """
     return sorted(range(len(slot.options)), key=lambda index: slot.options[index].text)
 
@@ -201,8 +203,8 @@ def _by_bytes(slot: JointSlot) -> list[int]:
 def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
     """Return a function from a text to the assignments that spell it.
 
-    They are sorted by the bytes of their options; at most `MAX_ASSIGNMENTS` are
-    returned.
+    The assignments are sorted by the bytes of their options. At most `MAX_ASSIGNMENTS`
+    are returned.
     """
     orders, parts = [_by_bytes(slot) for slot in request.slots], _parts(request)
 
@@ -214,7 +216,7 @@ def _reader(request: JointRequest) -> Callable[[str], list[Picked]]:
 
 
 def _parts(request: JointRequest) -> tuple[TextAlternatives, ...]:
-    """Return the block as bytes, with the options of each slot sorted."""
+    """Return the parts of the block as bytes: a text, or a slot's sorted options."""
     return tuple(
         part.encode() if isinstance(part, str) else tuple(sorted(option.text.encode() for option in part.options))
         for part in request.parts
@@ -224,9 +226,13 @@ def _parts(request: JointRequest) -> tuple[TextAlternatives, ...]:
 def _joint(
     request: JointRequest, readings: Callable[[str], list[Picked]], selection: Selection, marginals: Marginals | None
 ) -> JointSelection:
-    """Return the answer, made from a selection among the texts.
+    """Return the decision on the block, made from a selection among its texts.
 
-    `readings` returns the assignments that spell a text.
+    Args:
+        request: The block.
+        readings: Returns the assignments that spell a text.
+        selection: The selection.
+        marginals: The probability of each option, or None.
     """
     certificate, best_open = selection.certificate, np.inf
     if certificate.nodes_inner is not None:  # a search keeps nothing below the first k
@@ -257,7 +263,8 @@ def _assignments(
 ) -> Iterator[Assignment]:
     """Yield the best assignments that were scored, best first.
 
-    Beyond those requested, they go on as long as nothing open can come between.
+    More than the `_n_best` requested ones are yielded as long as their log-probability
+    is at least `best_open`, the bound on all texts that were not scored.
     """
     min_count, max_count = _n_best(request), max(request.k, MAX_ASSIGNMENTS)
     n = 0
@@ -279,14 +286,14 @@ def _assignments(
 
 
 def _n_best(request: JointRequest) -> int:
-    """Return how many of the best are searched, at least two."""
+    """Return how many of the best texts are searched for, at least two."""
     return max(2, request.k)
 
 
 def _certificate(request: JointRequest, selection: Selection) -> tuple[Certificate, float]:
-    """Return the certificate of the first k, and a bound on what was not scored.
+    """Return the certificate of the first k, and a bound on all scores not computed.
 
-    One text more than k may have been searched for.
+    The selection's own certificate may be for one text more than k.
     """
     certificate, n_best = selection.certificate, _n_best(request)
     scores = selection.choices.score[selection.choices.order(n_best)]
@@ -301,9 +308,9 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
 
 
 def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:
-    """Return the probability of each option of each slot.
+    """Return the probability of each option of each slot, as (text, probability) pairs.
 
-    Returns None if a text was not scored.
+    Returns None if some text has no score.
     """
     probability = selection.choices.probability
     if np.isnan(probability).any():

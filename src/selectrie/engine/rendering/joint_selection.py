@@ -1,6 +1,7 @@
-"""The best texts of a product that is too large to be listed.
+"""Finds the best texts of a joint block with too many texts to list them.
 
-They are found by searches, then scored and settled as choices are.
+The texts are found by searches. They are then scored, and near ties rescored, as
+choices are. The product is the set of all texts of the block.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ Beyond it, that is assumed, which changes no score.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Searched:
-    """What was searched and found.
+    """A product of texts with the results of its searches.
 
     Attributes:
         search_request: The request.
         paths: The token paths of the product.
         search: The results of the searches.
-        letters: The product byte by byte.
-        terminator: What ends a text; never "auto".
+        letters: An automaton that reads the texts of the product byte by byte.
+        terminator: The terminator of the texts; never "auto".
         doubt: Why texts may be missing, or "".
     """
 
@@ -71,22 +72,23 @@ class _Searched:
 
     @property
     def continues(self) -> bool:
-        """Return whether a text counts only as the longest one."""
+        """Return whether the terminator is "unless-continued"."""
         return self.terminator == "unless-continued"
 
 
 def search_product(session: Session, search_request: ProductSearchRequest) -> Selection:
-    """Find the k best texts of a product.
+    """Find the k best texts of a product and return a selection among them.
 
-    The answer's choices are the texts that were found, in the order of their bytes.
+    The choices of the selection are the texts that were found, sorted by their bytes.
 
     Args:
-        session: What the tasks run with.
-        search_request: The request.
+        session: The model and the task group of the request.
+        search_request: The product and the limits of the search.
 
     Raises:
         ChoiceError: If a text is empty and no text follows, or if more than
-            `MAX_CONTINUING` texts would have to be scored since they continue others.
+            `MAX_CONTINUING` texts would have to be scored because they continue texts
+            that were found.
         PromptTooLongError: If the longest path does not fit.
     """
     model = session.model
@@ -114,21 +116,24 @@ def search_product(session: Session, search_request: ProductSearchRequest) -> Se
 
 
 def _doubt(vocabulary: Vocabulary, search_request: ProductSearchRequest, context: ProductContext) -> str:
-    """Return why the tokenizer may change a text of the product; "" if it does not.
+    """Return why the tokenizer may change a text of the product; "" if it changes none.
 
-    No path of such a text is searched.
+    Paths of such texts are not searched.
     """
     used = frozenset(b"".join([*_spelled(search_request.parts), context.tail]))
     return may_alter(vocabulary, context.healed + context.space_prefix, used)
 
 
 def _spelled(parts: tuple[TextAlternatives, ...]) -> list[bytes]:
-    """Return the literals and options."""
+    """Return all literal texts and options of the parts, in one list."""
     return [option for part in parts for option in ([part] if isinstance(part, bytes) else part)]
 
 
 def _terminator(terminator: str, letters: ProductAutomaton) -> str:
-    """Return the terminator; "auto" applies if no text follows and no turn ends."""
+    """Return the terminator, with "auto" replaced by the one that it selects.
+
+    "auto" is used where no text follows the block and no turn ends.
+    """
     if terminator != "auto":
         return terminator
     if letters.can_end(letters.start()):
@@ -143,7 +148,10 @@ def _letters(parts: tuple[TextAlternatives, ...]) -> ProductAutomaton:
 
 
 def _continue_one_another(letters: ProductAutomaton) -> bool:
-    """Return whether some text is the beginning of another."""
+    """Return whether some text of the product is a proper prefix of another.
+
+    Also true if that was not found out within `_MAX_STATES` states.
+    """
     waiting = [letters.start()]
     seen = set(waiting)
     while waiting and len(seen) < _MAX_STATES:
@@ -160,7 +168,7 @@ def _continue_one_another(letters: ProductAutomaton) -> bool:
 
 
 def _continuing(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[bytes]:
-    """Return up to `max_texts` other texts that begin with this one."""
+    """Return up to `max_texts` other texts of the product that begin with `text`."""
     state = letters.start()
     for letter in text:
         state = letters.advance(state, letter)
@@ -179,8 +187,8 @@ def _continuing(letters: ProductAutomaton, text: bytes, max_texts: int) -> list[
 def _scored_texts(searched: _Searched) -> list[bytes]:
     """Return the texts to score, sorted.
 
-    These are the texts found, or the first text of the product if none was found. If a
-    text counts only where no longer one follows, those that continue them are added.
+    These are the texts found, or the first text of the product if none was found. With
+    the terminator "unless-continued", all texts that continue them are added.
     """
     texts = dict.fromkeys(searched.search.tokens)
     if not texts:
@@ -197,10 +205,10 @@ def _scored_texts(searched: _Searched) -> list[bytes]:
 
 
 def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | None:
-    """Return the texts found as choices.
+    """Return a request to score the texts found, which are its choices.
 
-    Returns None if the tokenizer encodes one of them differently from how the search
-    spelled it.
+    Returns None if the tokenizer's path for one of them differs from the one that the
+    search found.
     """
     texts = _scored_texts(searched)
     wide, known = searched.paths.context, searched.search.tokens
@@ -235,7 +243,7 @@ def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
 
 
 def _encoded(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedChoices:
-    """Return paths after the context, in the form of `encode_choices`."""
+    """Return paths after the context as the record that `encode_choices` returns."""
     own = context.prompt_tokens[len(context.tokens) :].tolist()
     return EncodedChoices(
         context=context.tokens,
@@ -251,16 +259,19 @@ def _encoded(context: ProductContext, paths: list[tuple[int, ...]]) -> EncodedCh
 
 
 def _shift(own: Sequence[int], path: Sequence[int]) -> int:
-    """Return how many prompt tokens after the context the path changes."""
+    """Return how many tokens of `own` the path changes, counted from its first change.
+
+    `own` are the prompt tokens after the context.
+    """
     same = next((i for i, (a, b) in enumerate(zip(own, path, strict=False)) if a != b), min(len(own), len(path)))
     return len(own) - same
 
 
 def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) -> tuple[Selection, float]:
-    """Score the texts found and return the selection and the k-th best log-probability.
+    """Return the selection among the texts found, and the k-th best log-probability.
 
-    Near ties are settled, and the certificate says what the search proves of all other
-    texts. The log-probability is that of the search.
+    Near ties are rescored. The certificate states what the search proves about all
+    other texts. The log-probability is comparable with those of the search.
     """
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
     handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
@@ -284,16 +295,16 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
 
 
 def _kth(scores: FloatArray, k: int) -> float:
-    """Return the k-th best score; -inf if there are fewer."""
+    """Return the k-th best of the scores; -inf if there are fewer than k."""
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
 def _offset(prepared: PreparedSelect, scored: selections.ChoiceScores, searched: _Searched) -> float:
-    """Return what to subtract from the search's log-probabilities to get scores.
+    """Return the number by which log-probabilities of the search exceed the scores.
 
-    That is the log-probability of what lies between the contexts of the search and of
-    the scores, and of the healed bytes. It is read from a text that has both numbers;
-    0.0 if there is none.
+    The two differ by the log-probability of the healed bytes, and of tokens between the
+    contexts of the search and of the scores. It is computed from a text that has both
+    numbers; 0.0 if there is none.
     """
     logp = searched.search.logp
     known = next((i for i, text in enumerate(prepared.texts) if text.encode() in logp), None)
@@ -304,7 +315,10 @@ def _offset(prepared: PreparedSelect, scored: selections.ChoiceScores, searched:
 
 
 def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
-    """Return what the search proves, given the k-th best score of the texts found."""
+    """Return the certificate of the search.
+
+    `kth` is the k-th best score of the texts found, and `offset` is that of `_offset`.
+    """
     search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
     reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)

@@ -1,8 +1,8 @@
-r"""What a JSON string may contain between its quotes (RFC 8259, section 7).
+r"""The contents of a JSON string between its quotes (RFC 8259, section 7).
 
-The RFC's rule lets `\ud83d` occur alone, which readers refuse or read as a lone
-surrogate; here a surrogate is always one of a pair. The module also finds how much of a
-text that was broken off is valid.
+The RFC's rule allows `\ud83d` alone, which readers refuse or read as a lone surrogate;
+here a surrogate is always one of a pair. The module also finds how much of a broken-off
+text is valid.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def string_body() -> Grammar:
 
 
 def whole_length(text: str, start: int = 0) -> int:
-    """Return where the longest body that begins at `start` ends.
+    """Return where the longest valid contents of a JSON string from `start` on end.
 
-    It ends before a quote, a control character, or a wrong or incomplete escape.
+    They end before a quote, a control character, or a wrong or incomplete escape.
     """
     match = _WHOLE.match(text, start)
     return start if match is None else match.end()

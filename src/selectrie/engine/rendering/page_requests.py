@@ -1,4 +1,4 @@
-"""Requests for pages: one, many side by side, or one as it comes."""
+"""Answers requests for pages: one page, many side by side, or one as a stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def request_of(
 ) -> PageRequest:
     """Return the request for a page, checked as far as possible without a model.
 
-    `more` holds values given by name.
+    `more` holds further values, which the caller gave as keyword arguments.
     """
     if not isinstance(template, Template):
         raise OptionError("template", template, "a Template: selectrie.Template(text) or Template.from_file(path)")
@@ -48,8 +48,8 @@ def request_of(
 def requests_of(template: Template, rows: Iterable[Mapping[str, object]], rendering: RenderParams) -> list[PageRequest]:
     """Return a request for each row of values.
 
-    If any row is invalid, none is rendered; the error's `request` is the index of the
-    first invalid one.
+    If any row is invalid, its error is raised; the error's `request` is the index of
+    the first invalid row.
     """
     several: object = rows
     if not isinstance(several, Iterable) or isinstance(several, str | bytes | bytearray | Mapping):
@@ -77,7 +77,7 @@ def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
     failed: dict[int, BaseException] = {}
 
     def work() -> None:
-        """Make page after page until none is left or one has failed."""
+        """Make one page after the other until none is left or one has failed."""
         with suppress(Empty):
             while not failed and not scope.is_cancelled:
                 index = waiting.get_nowait()
@@ -112,19 +112,19 @@ def _join(threads: Iterable[threading.Thread]) -> None:
 
 
 class PageStream(QueueStream[Event]):
-    """The events of a page as they come; made by `Engine.stream_render`.
+    """An iterator over the events of a page; made by `Engine.stream_render`.
 
-    There is a `TextEvent` for each text as it comes, and a `SlotEvent` for each slot
-    when it is decided; the texts of all events joined are the page's text. The page
-    grows whether or not it is read. `close`, leaving a `with` block, an error, and
-    garbage collection of the stream cancel what has not ended. Errors are raised to the
-    reader. Only one thread may read at a time.
+    There is a `TextEvent` for each text as it is written, and a `SlotEvent` for each
+    slot when it is decided. The texts of all events joined are the page's text. The
+    page is rendered whether or not the stream is read. `close`, leaving a `with` block,
+    an error, and garbage collection of the stream cancel the page. Errors are raised to
+    the reader. Only one thread may read at a time.
     """
 
     def __init__(self, make: Make, request: PageRequest, check_process: Callable[[], None]) -> None:
-        """Start at once.
+        """Start to render the page.
 
-        `check_process` raises in a forked child, where no event will come.
+        `check_process` raises `ForkedError` in a child process, where no event arrives.
         """
         outlet: Outlet[Event] = Outlet()
         scope = CancelScope.nested()

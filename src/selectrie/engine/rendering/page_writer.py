@@ -1,4 +1,4 @@
-"""The text of a page being rendered, its tokens and its events, without model calls."""
+"""Collects the text of a page, its tokens and its events; it makes no model call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Tell = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hidden:
-    """The state of the page where a hidden stretch began."""
+    """The state of the page at the beginning of a `hide` block, restored at its end."""
 
     mark: Snapshot
     n_written: int
@@ -39,11 +39,14 @@ class _Hidden:
 
 
 class PageWriter:
-    """The text of a page, which becomes tokens when a slot needs them.
+    """The text of a page that is being rendered.
+
+    Text is turned into tokens (`page`, a `GrowingPrompt`) only when a slot needs them.
 
     Attributes:
-        _written: The texts of the page; hidden ones are included as long as they count.
-        _unwritten: Texts that the growing page has not received yet.
+        _written: The texts of the page. Text of a `hide` block is included until the
+            block ends.
+        _unwritten: Texts that `page` has not received yet.
         _early: White space that may turn out to come before the first role, where it is
             not part of the page; None once that is decided.
         _is_chat: Whether a role was opened.
@@ -66,17 +69,17 @@ class PageWriter:
 
     @property
     def text(self) -> str:
-        """Return all text written."""
+        """Return the text of the page so far."""
         return "".join(self._written)
 
     @property
     def is_hidden(self) -> bool:
-        """Return whether text written now is left out of the page."""
+        """Return whether a `hide` block is open."""
         return bool(self._hidden)
 
     @property
     def end(self) -> str:
-        """Return the last characters written."""
+        """Return the last `_BEFORE` characters of the page."""
         end = ""
         for text in reversed(self._written):
             end = text + end
@@ -85,7 +88,7 @@ class PageWriter:
         return end[-_BEFORE:]
 
     def events(self) -> tuple[Event, ...]:
-        """Return the events, with neighbouring texts joined."""
+        """Return all events so far, with adjacent text events joined."""
         made: list[Event] = []
         for is_text, run in groupby(self._pieces, key=lambda piece: isinstance(piece, TextEvent)):
             if is_text:
@@ -110,21 +113,22 @@ class PageWriter:
         self._show(TextEvent(step.text))
 
     def settle(self) -> None:
-        """Give all written text to the growing page, since a slot comes."""
+        """Give all text written so far to `page`, because a slot comes next."""
         self.finish()
         self._flush()
 
     def finish(self) -> None:
-        """Keep the white space at the beginning of the page.
+        """Write the white space that was kept back at the beginning of the page.
 
-        No first role can come after it any more: the page ends, or a slot comes.
+        A role can no longer be the first thing on the page: the page ends, or a slot
+        comes.
         """
         early, self._early = self._early or (), None
         for step in early:
             self.write(step)
 
     def grow(self, result: SlotResult, step: Decide) -> None:
-        """Append a decision; for a gen, the tokens that were drawn are kept."""
+        """Append a slot's text; for a gen, `page` keeps the tokens that were drawn."""
         self._put(result.text, step)
         if result.drawn is None:
             self.page.add(result.text)
@@ -132,22 +136,22 @@ class PageWriter:
             self.page.add_drawn(*result.drawn, result.text.encode())
 
     def part(self, text: str, step: Together, event: SlotEvent | None) -> None:
-        """Append a part of a joint block, a slot if there is an event, else text."""
+        """Append a part of a joint block: a slot if `event` is given, else text."""
         self._put(text, step)
         self.page.add(text)
         self._show(TextEvent(text) if event is None else event)
 
     def decided(self, event: SlotEvent, n_reported: int = 0) -> None:
-        """Report a slot, without the first `n_reported` characters of its text."""
+        """Report a decided slot, without the first `n_reported` characters."""
         self._show(event, n_reported)
 
     def coming(self, text: str, slot: str) -> None:
-        """Report text of a slot that is not finished."""
+        """Report a piece of text of a slot that is not decided yet."""
         if self._tell is not None:
             self._tell(TextEvent(text, slot))
 
     def turn(self, step: Turn) -> None:
-        """Append what the model's chat template writes around a turn."""
+        """Append the text with which the chat template begins or ends a turn."""
         if not self._is_chat:
             self._named = [min(at, len(self._written)) for at in self._named]
         self._early, self._is_chat = None, True
@@ -159,7 +163,7 @@ class PageWriter:
         self._show(TextEvent(text))
 
     def hide(self, step: Hide) -> None:
-        """Begin a hidden stretch, or end it and restore the page before it."""
+        """Begin a `hide` block, or end it and restore the page as it was before."""
         if step.begins:
             self._flush()
             early = None if self._early is None else list(self._early)
@@ -189,7 +193,7 @@ class PageWriter:
         self._written.append(text)
 
     def _show(self, event: Event, n_reported: int = 0) -> None:
-        """Report an event to the reader, unless it is hidden or empty text."""
+        """Report an event to the listener, unless it is hidden or empty text."""
         if isinstance(event, TextEvent) and (self._hidden or not event.text):
             return
         if self._tell is not None:
@@ -197,7 +201,7 @@ class PageWriter:
         self._pieces.append(event)
 
     def _flush(self) -> None:
-        """Give the text written since to the growing page."""
+        """Give the text that was written since the last call to `page`."""
         runs = groupby(self._unwritten, key=lambda write: write.is_literal and self._reads_special)
         for is_literal, run in runs:
             self.page.add("".join(write.text for write in run), literal=is_literal)

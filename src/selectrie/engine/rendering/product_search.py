@@ -1,6 +1,7 @@
-"""Search a product of alternatives that is too large to be listed.
+"""Searches the texts of a joint block with too many texts to list them.
 
-This finds its token paths and searches them for the most probable texts.
+The texts form a product: one alternative of each part, in order. The module finds the
+token paths of the product and searches them for the most probable texts.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ Up to twice the nodes of the proof of the first k are added.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductSearchRequest:
-    """A search over the texts of a joint block with too many assignments to list.
+    """A search for the best texts of a joint block with too many texts to list.
 
     Attributes:
         prompt: The page before the block.
-        parts: Literal bytes, or a sorted tuple of alternatives.
+        parts: For each part literal bytes, or a sorted tuple of alternatives.
         following: Bytes of the text after the block.
         terminator: "auto", "eog" or "text".
         k: How many of the best texts must be proven. A runner-up is always searched.
         budget: Maximum number of nodes to evaluate; None means `MAX_NODES`.
-        width: Nodes in a model call.
+        width: Number of nodes in a model call.
         cuts: Whether the block may be cut into independent chunks.
     """
 
@@ -80,15 +81,16 @@ class ProductSearchRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProductPaths:
-    """Token paths of the product.
+    """The token paths of a product of texts.
 
     Attributes:
-        context: The context of the product's texts.
-        automaton: Automaton over what follows that context.
-        longest: Maximum tokens of a path.
-        canonical: Whether a path is canonical (`AutomatonSpec`); None if the automaton
-            has canonical paths only.
-        canonical_path: The canonical path for the text of a path; None likewise.
+        context: The context that the paths follow.
+        automaton: Automaton that accepts the paths.
+        longest: Maximum number of tokens of a path.
+        canonical: Returns whether a path is canonical (`AutomatonSpec`). None if the
+            automaton accepts canonical paths only.
+        canonical_path: Returns the canonical path for the text of a path. None if
+            `canonical` is None.
     """
 
     context: ProductContext
@@ -101,8 +103,8 @@ class ProductPaths:
 def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchRequest) -> ProductPaths:
     """Return the token paths of the product.
 
-    They are those of its chunks if it can be cut, else those of a grammar, which are
-    checked.
+    If the block can be cut into chunks, they are the chunks' canonical paths. Otherwise
+    they are all token paths, each of which is checked for being canonical.
     """
     cut = (
         cut_product(vocabulary, search_request.prompt, search_request.parts, search_request.following)
@@ -125,7 +127,7 @@ def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchReques
 def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], context: ProductContext) -> ProductPaths:
     """Return every token path that spells a text of the product.
 
-    Only those that the tokenizer makes count.
+    Only canonical paths count, so each path found must be checked.
     """
     from selectrie.grammar import Grammar
     from selectrie.grammar.rules.expressions import Alternatives, RuleSet, Text
@@ -153,7 +155,7 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], con
 
 
 def check_fits(paths: ProductPaths, limits: Limits) -> None:
-    """Raise `PromptTooLongError` if the longest path does not fit after the page."""
+    """Raise `PromptTooLongError` if the longest path does not fit after its context."""
     required = len(paths.context.tokens) + paths.longest + 1
     if required > limits.nodes:
         raise PromptTooLongError(
@@ -164,10 +166,10 @@ def check_fits(paths: ProductPaths, limits: Limits) -> None:
 
 
 class ProductSearch:
-    """The results of the searches of a product, all together.
+    """Searches a product of texts in several ways and collects the results.
 
     Attributes:
-        tolerance: Nats by which layout may change the difference of two
+        tolerance: Nats by which the layout of calls may change the difference of two
             log-probabilities.
         tokens: Tokens of each text found.
         logp: Log-probability of each text found: that of its whole path after
@@ -196,16 +198,17 @@ class ProductSearch:
 
     @property
     def left(self) -> int:
-        """Return what is left of the budget, in nodes."""
+        """Return how many nodes of the budget are left."""
         return (self._search_request.budget or MAX_NODES) - self.n_evaluated
 
     def run(self) -> None:
-        """Find the k best texts and a second one, as far as the budget goes.
+        """Find the k best texts, and at least the two best, within the budget.
 
-        A narrow beam finds texts to compare with. Then everything that could be better
-        than the k-th of them is evaluated. If that succeeds, the texts near the best
-        and all that could be better than the second are evaluated, for a little more.
-        If it does not, a wide beam follows, and the texts near its best.
+        A narrow beam finds texts to compare with. Then every path that could be better
+        than the k-th of them is evaluated. If that succeeds, the neighbours of the best
+        text and every path that could be better than the second text are evaluated,
+        with a small part of the budget. Otherwise a wide beam follows, and then the
+        neighbours of its best text.
         """
         k, n_best = self._search_request.k, max(2, self._search_request.k)
         self._beam(_NARROW)
@@ -220,9 +223,9 @@ class ProductSearch:
             self.explore(self.kth(n_best), min(self.left, 2 * spent + _SECOND_NODES))
 
     def _climb(self, budget: int) -> None:
-        """Evaluate the texts that differ from the best one in one option only.
+        """Evaluate the texts that differ from the best one in a single option.
 
-        If one of them is better, the climb goes on from that one, for at most
+        If one of them is better, its neighbours follow, and so on for at most
         `_MAX_CLIMBS` rounds and `budget` nodes.
         """
         context, parts = self._paths.context, self._search_request.parts
@@ -249,15 +252,15 @@ class ProductSearch:
         return ranked[k - 1] if len(ranked) >= k else -np.inf
 
     def is_apart(self, k: int) -> bool:
-        """Return whether no layout can move another text up to the k-th one."""
+        """Return whether no layout can raise another text to the k-th place."""
         return bool(self.best_open == -np.inf or self.kth(k) - self.best_open > self.tolerance)
 
     def is_certain(self, k: int) -> bool:
-        """Return whether the first k texts found are the first k of all."""
+        """Return whether the first k texts found are the best k of the product."""
         return self.best_open == -np.inf or self.kth(k) > self.best_open + ROUNDING
 
     def explore(self, min_logp: float, budget: int) -> None:
-        """Evaluate all that could reach `min_logp`, best first, within `budget`."""
+        """Evaluate all that may reach `min_logp`, best first, in `budget` nodes."""
         if budget < 1:
             return
         outcome = self._read(self._paths.automaton, (min_logp, budget))
@@ -268,9 +271,9 @@ class ProductSearch:
         self._keep_best()
 
     def _read(self, automaton: Automaton, limits: tuple[float, int]) -> AutomatonOutcome:
-        """Search an automaton.
+        """Search an automaton, add the texts found and return the outcome.
 
-        `limits` holds the minimum log-probability of interest and the maximum number of
+        `limits` are the least log-probability of interest and the maximum number of
         nodes.
         """
         paths, (min_logp, budget) = self._paths, limits
@@ -293,7 +296,7 @@ class ProductSearch:
         return outcome
 
     def _keep_best(self) -> None:
-        """Forget all but the best texts; the others count as open."""
+        """Drop all but the `MAX_TEXTS` best texts; the bounds then cover the others."""
         for text in sorted(self.logp, key=lambda text: (-self.logp[text], text))[MAX_TEXTS:]:
             del self.tokens[text]
             logp = self.logp.pop(text)
@@ -301,7 +304,7 @@ class ProductSearch:
             self.open_mass += float(np.exp(logp))
 
     def _beam(self, width: int) -> None:
-        """Search with a beam of this width."""
+        """Search with a beam of this width, and add the texts found."""
         n_best = max(2, self._search_request.k)
         if width < n_best:
             return

@@ -1,7 +1,7 @@
-"""Render one page.
+"""Renders one page.
 
-The steps of a template are executed in order; its slots are decided on a page that
-grows in one context.
+The steps of a template are executed in order. Its slots are decided on the page so far,
+which grows in one context.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def render_page(session: Session, request: PageRequest, tell: Tell | None = None
     """Render one page.
 
     Args:
-        session: What the tasks run with.
+        session: The model and the task group of the request.
         request: The request for the page.
         tell: Called with each event, in this thread.
 
@@ -66,7 +66,7 @@ def render_page(session: Session, request: PageRequest, tell: Tell | None = None
 
 
 class _PageRenderer:
-    """The rendering of one page."""
+    """Renders one page."""
 
     def __init__(self, session: Session, request: PageRequest, tell: Tell | None) -> None:
         self._session, self._request = session, request
@@ -114,14 +114,13 @@ class _PageRenderer:
             self._interpreter.name(step.name, self._writer.end_name())
 
     def _following(self, *names: str) -> Following:
-        """Return what follows the slots of these names on the page."""
+        """Return the text that follows the slots of these names on the page."""
         return what_follows(self._interpreter, *names, cut=self._writer.page.before_control)
 
     def _context(self, following: Following, document: Document, span: Span) -> SlotContext:
-        """Return the position of a slot.
+        """Return the `SlotContext` of the next slot.
 
-        The seed of draws there is made of the page's seed and of how many slots came
-        before.
+        Its seed is made from the page's seed and the number of slots before it.
         """
         self._n_slots += 1
         if self._n_slots > MAX_SLOTS:
@@ -175,7 +174,7 @@ class _PageRenderer:
     def _listener(self, name: str, pieces: list[str]) -> Callable[[str], None]:
         """Return a callback that receives the text of the `gen` slot `name` in pieces.
 
-        Each piece is appended to `pieces` and sent to those who follow the page.
+        Each piece is appended to `pieces` and reported as an event.
         """
 
         def listen(text: str) -> None:
@@ -185,7 +184,7 @@ class _PageRenderer:
         return listen
 
     def _check_in_time(self, record: Record) -> None:
-        """Raise `DeadlineError` if the deadline broke the text off."""
+        """Raise `DeadlineError` if the deadline ended a text before it was complete."""
         is_late = isinstance(record, BeamResult) and record.stopped == "deadline"
         if is_late or (isinstance(record, Generation) and any(one.finish == "deadline" for one in record)):
             raise DeadlineError(self._session.group.late_s)
@@ -212,7 +211,7 @@ class _PageRenderer:
             self._writer.part(text, step, SlotEvent(name, "joint", value, shown, hidden, record, positions[name], path))
 
     def _check_plain(self, joint: ast.Joint, document: Document) -> None:
-        """Refuse a control token in a block whose texts are compared."""
+        """Raise `TemplateError` if a text of the block holds a control token."""
         for part in joint.body:
             if isinstance(part, ast.Literal) and self._writer.page.before_control(part.text) is not None:
                 reason = (
@@ -223,8 +222,9 @@ class _PageRenderer:
     def _goes_on(self, step: Continue) -> bool:
         """Return whether a loop has another iteration.
 
-        The joint log-probability of its stop text is compared with that of what would
-        come.
+        It has one if the text that would come next is more probable than the loop's
+        stop text. If that text is not known, the stop text must have at most
+        probability 1/2.
         """
         loop, document = step.loop, step.document
         position = where(document, loop.span)
@@ -245,9 +245,10 @@ class _PageRenderer:
 
 @contextmanager
 def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
-    """Name this slot in errors of the block, and the page in errors of length.
+    """Name `slot` in errors raised in the block.
 
-    `has_limit` says that the slot has `max_tokens`.
+    A `PromptTooLongError` gets a remedy for pages. `has_limit` says that the slot has
+    an argument `max_tokens`, which the remedy may mention.
     """
     with of_slot(slot):
         try:
@@ -262,10 +263,10 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
 
 
 def _ended(slot: AnySlot, following: Following, before: str) -> AnySlot:
-    """Return the slot; a gen in a loop that may go on gets its stop texts.
+    """Return the slot, with stop texts if it is a `gen` in a loop that may go on.
 
-    A gen that names no stop ends before either of the texts that may follow it: the
-    next item of the loop, or what ends the loop.
+    A `gen` that names no stop text ends before either of the texts that may follow it:
+    the beginning of the loop's next item, or the text after the loop.
     """
     if not isinstance(slot, GenSlot) or slot.stop is not None or not following.either:
         return slot
@@ -274,7 +275,7 @@ def _ended(slot: AnySlot, following: Following, before: str) -> AnySlot:
 
 
 def _joint_request(step: Together, template: Template) -> JointRequest:
-    """Return the literals and slots of a joint block, with its arguments."""
+    """Return the request for a joint block, with its texts, slots and arguments."""
     scope, document = step.scope, step.document
     parts: list[str | JointSlot] = []
     for part in step.joint.body:

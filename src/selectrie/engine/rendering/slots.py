@@ -1,6 +1,6 @@
 """The slots of a template, with their arguments evaluated and checked.
 
-They are ready to be decided. No model call is made here.
+A slot made here can be decided. No model call is made here.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ class SelectSlot:
         options: The options, or None.
         grammar: A grammar whose texts cannot be listed, or None.
         rule: The scoring rule.
-        terminator: What ends a choice; None chooses by the position on the page.
+        terminator: The terminator of a choice; None chooses it by the position on the
+            page.
         prior: Weights of the options, in their order, or None.
-        search: How to search, and how many of the best options must be certain.
+        search: Options of the search, with the number of best options that must be
+            certain.
         temperature: Draw an option by softmax(score / temperature) instead of taking
             the best; None takes the best.
-        seed: Seed of that draw; None takes the one of the position.
+        seed: Seed of that draw; None takes `SlotContext.seed`.
         logprobs: Name of the value with the log-probabilities by text, or None.
         hidden: Whether the text is left out of the page.
     """
@@ -80,13 +82,14 @@ class GenSlot:
 
     Attributes:
         name: Name of the value.
-        sampling: How a token is drawn.
+        sampling: Options for drawing a token.
         max_tokens: Maximum number of tokens.
-        stop: Texts that end it; None chooses them by the position on the page.
+        stop: Texts that end the slot's text; None chooses them by the position on the
+            page.
         grammar: A grammar whose texts alone are allowed, or None.
-        is_json: Whether the text is the contents of a JSON string, which its closing
-            quote ends; without `grammar`.
-        seed: Seed of the first text; None takes the one of the position.
+        is_json: Whether the text is the contents of a JSON string, which the closing
+            quote ends. `grammar` is then None.
+        seed: Seed of the first text; None takes `SlotContext.seed`.
         n: Number of texts drawn; the page gets the first.
         hidden: Whether the text is left out of the page.
     """
@@ -111,7 +114,8 @@ class BeamSlot:
         grammar: The grammar.
         beam: Options of the search; its terminator is ignored.
         options: The options that the grammar is made of, or None.
-        terminator: What ends a text; None chooses by the position on the page.
+        terminator: The terminator of a text; None chooses it by the position on the
+            page.
         hidden: Whether the text is left out of the page.
     """
 
@@ -148,7 +152,7 @@ class SlotArguments:
         self._values = {name: plain(value) for name, value in values.items()}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of an argument, of an Enum member its value.
+        """Return the value of an argument; for an Enum member, the member's value.
 
         Returns the default if the argument was not given or is None.
         """
@@ -156,19 +160,19 @@ class SlotArguments:
         return default if value is None else value
 
     def present(self, *names: str) -> dict[str, Any]:
-        """Return those of these arguments that are present and not None."""
+        """Return the values of those of `names` that are given and not None."""
         return {name: value for name in names if (value := self._values.get(name)) is not None}
 
     def reporting(self, name: str) -> AbstractContextManager[None]:
-        """Report errors in the block at this argument."""
+        """Return a context manager that reports errors at this argument."""
         return reported_at(self.document, self._spans[name])
 
     def error(self, reason: str, name: str | None = None) -> TemplateError:
-        """Return an error at an argument, or at the slot."""
+        """Return an error at the position of an argument, or of the slot."""
         return error_at(self.document, self.slot.span if name is None else self._spans[name], reason)
 
     def grammar(self) -> Grammar | None:
-        """Return the grammar of `grammar=` or `regex=`, or None."""
+        """Return the grammar of the argument `grammar=` or `regex=`, or None."""
         if self.present("regex"):
             with self.reporting("regex"):
                 return self.template.read_regex(self.get("regex"))
@@ -196,8 +200,8 @@ def slot_of(
 ) -> AnySlot:
     """Return the slot with its arguments evaluated and checked.
 
-    `max_tokens` is that of a gen or beam that does not give one. Raises `TemplateError`
-    at the argument's expression for a value that is not allowed.
+    `max_tokens` is used for a gen or beam that does not give its own. Raises
+    `TemplateError` at the argument's expression for a value that is not allowed.
     """
     arguments = SlotArguments(slot, scope, template, document)
     makers: dict[str, Callable[[SlotArguments, int], AnySlot]] = {"select": _select, "gen": _gen, "beam": _beam}
@@ -235,7 +239,7 @@ def _select(arguments: SlotArguments, _max_tokens: int) -> SelectSlot:
 
 
 def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
-    """Refuse arguments that need texts that can be listed."""
+    """Raise `TemplateError` for arguments that only work with a list of options."""
     name = "grammar" if arguments.present("grammar") else "regex"
     temperature = arguments.get("temperature")
 
@@ -257,7 +261,7 @@ def _check_unlisted(arguments: SlotArguments, rule: ScoringRule) -> None:
 
 
 def _prior(arguments: SlotArguments, options: tuple[Option, ...] | None) -> tuple[float, ...] | None:
-    """Return the weights in the order of the options."""
+    """Return the argument `prior=` as weights in the order of the options, or None."""
     prior = arguments.get("prior")
     if prior is None or options is None:
         return None
@@ -299,19 +303,20 @@ def _beam(arguments: SlotArguments, max_tokens: int) -> BeamSlot:
 
 @lru_cache(maxsize=_KEPT)
 def _of_texts(texts: tuple[str, ...]) -> Grammar:
-    """Return the grammar of a list of texts, the same for every row of a request."""
+    """Return the grammar of a list of texts, made once for all rows of a request."""
     return Grammar.from_choices(texts, name="options")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlotContext:
-    """Position of a slot on its page.
+    """The position of a slot on its page.
 
     Attributes:
         prompt: The page up to the slot; decisions are conditioned on it.
-        following: Text known to come next, or "" if unknown. It terminates the slot.
-        ends_turn: Whether an assistant turn ends here, so that end-of-generation
-            terminates the slot.
+        following: The text known to come next, or "" if unknown. It terminates the
+            slot.
+        ends_turn: Whether an assistant turn ends after the slot, so that the end of
+            generation terminates it.
         before: Text of the page before the slot, at least its end.
         seed: Seed for sampling slots that do not set their own.
     """

@@ -1,6 +1,6 @@
-"""What ends the text of a slot that names no end.
+"""Determines how the text of a slot ends if its tag has no terminator.
 
-This is the text that follows on the page, or the end of the turn.
+It ends with the text that follows on the page, or with the end of the turn.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _BEGINNING = re.compile(r"[^\n]*\n*")
 
 
 def default_stop(following: str, before: str) -> str:
-    """Return what ends a gen that names no stop, "" for nothing.
+    """Return the stop text of a `gen` that names none; "" if there is none.
 
-    This is a quote that the following text begins with, if it was opened at the end of
-    the text before. Otherwise it is the following text up to its first line end, or
-    that line end if only white space comes before it.
+    If `following` begins with a quote that the end of `before` opens, it is that quote.
+    Otherwise it is `following` up to its first line end, or that line end if only white
+    space comes before it.
     """
     if following and before and QUOTES.get(following[0]) == before[-1]:
         return following[0]
@@ -44,21 +44,21 @@ def default_stop(following: str, before: str) -> str:
 
 
 def default_stops(following: str, before: str) -> tuple[str, ...]:
-    """Return the texts of which the first to come ends a gen that names no stop.
+    """Return the stop texts of a `gen` that names none; () if there are none.
 
-    This is `default_stop`; for a CRLF also the LF alone, which is what models write.
+    The first is `default_stop`. If it is CRLF, LF alone is added, because models write
+    it.
     """
     stop = default_stop(following, before)
     return (stop, "\n") if stop == "\r\n" else (stop,) if stop else ()
 
 
 def beginning_of(vocabulary: Vocabulary, following: str) -> str:
-    """Return the part of the following text that ends a text of a grammar.
+    """Return the part of the following text that is appended to a grammar's texts.
 
-    This is the fewest tokens of it that hold more than spaces and tabs: at most
-    `MAX_ENDING` characters, and none after the first line ends. Likewise, paths of a
-    `select` run to the fewest bytes of the following text at which there is a boundary:
-    each further one would be evaluated after every text.
+    It is as short as possible, because it is evaluated after every text: the fewest
+    tokens that hold more than spaces and tabs. It has at most `MAX_ENDING` characters
+    and does not go beyond the first line ends.
     """
     beginning = _BEGINNING.match(following)
     whole = (beginning[0][:MAX_ENDING] if beginning else "").encode()
@@ -75,13 +75,13 @@ def beginning_of(vocabulary: Vocabulary, following: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ending:
-    """How texts of a grammar end at a position.
+    """The grammar and terminator used to search a slot at a position of the page.
 
     Attributes:
-        grammar: The grammar that is searched: the slot's, or that with `text` after
-            each of its texts.
+        grammar: The grammar that is searched: `own`, with `text` appended to each of
+            its texts.
         own: The slot's grammar.
-        text: Following text that is part of `grammar`'s texts, or "".
+        text: The part of the following text that ends each text of `grammar`, or "".
         terminator: "auto", "none" or "eog".
         is_json: Whether `own` is the contents of a JSON string. A text that was broken
             off is cut back to whole characters and escapes.
@@ -94,11 +94,11 @@ class Ending:
     is_json: bool = False
 
     def strip(self, text: str, *, complete: bool = True) -> str:
-        """Return a text of `grammar` without the text that follows the slot.
+        """Return a text of `grammar` without the appended `self.text`.
 
-        If it is not `complete`, it was broken off and may be the beginning of a text.
-        As much of the following text is then removed as comes after a text of the
-        slot's grammar.
+        A text that is not `complete` was broken off, possibly within `self.text`. The
+        longest beginning of `self.text` that comes after a text of the slot's grammar
+        is then removed.
         """
         if not self.text:
             return text
@@ -112,11 +112,11 @@ class Ending:
         return text
 
     def is_complete(self, text: str) -> bool:
-        """Return whether this is a text of the slot's grammar plus `self.text`."""
+        """Return whether `text` is a text of the slot's grammar plus `self.text`."""
         return text.endswith(self.text) and bool(self.own.accepts(text.removesuffix(self.text)))
 
     def of_selection(self, selection: Selection) -> Selection:
-        """Return the selection with the slot's texts and grammar."""
+        """Return the selection without `self.text`, under the slot's grammar."""
         if not self.text:
             return selection
         choices = replace(selection.choices, texts=tuple(self.strip(text) for text in selection.choices.texts))
@@ -126,11 +126,11 @@ class Ending:
         return replace(selection, choices=choices, terminator="text", signature=signature, grammar=facts)
 
     def of_draws(self, draws: Samples) -> Samples:
-        """Return the draws with the slot's texts and grammar."""
+        """Return the samples without `self.text`, under the slot's grammar."""
         return self._of_own(draws, texts=tuple(map(self._hypothesis, draws.texts)))
 
     def of_beam(self, result: BeamResult) -> BeamResult:
-        """Return the result with the slot's texts and grammar."""
+        """Return the result without `self.text`, under the slot's grammar."""
         return self._of_own(
             result,
             hypotheses=tuple(map(self._hypothesis, result.hypotheses)),
@@ -139,17 +139,17 @@ class Ending:
         )
 
     def _of_own(self, result: AnyResult, **texts: Any) -> AnyResult:
-        """Return the result with these fields and the slot's grammar."""
+        """Return the result with the given fields, under the slot's grammar."""
         if not self.text:
             return result
         signature = self._signature(result.signature)
         return replace(result, grammar=self.own.name, grammar_digest=self.own.digest, signature=signature, **texts)
 
     def of_completion(self, one: Completion) -> Completion:
-        """Return the completion with the slot's text.
+        """Return the completion with `self.text` removed from its end.
 
-        The following text ended it, as a stop text would have. The finish "callback"
-        comes from `is_complete`.
+        If that text ended it (finish "callback", from `is_complete`), the finish
+        becomes "stop".
         """
         if not self.text:
             return one
@@ -174,15 +174,15 @@ class Ending:
 def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:
     """Return how the contents of a JSON string end.
 
-    They end by the closing quote, with the part of the following text that begins with
-    it.
+    They end with the closing quote. If the following text begins with that quote, they
+    end with the beginning of that text (`beginning_of`).
     """
     text = beginning_of(vocabulary, following) if following.startswith('"') else '"'
     return Ending(string_body().followed_by(text), string_body(), text, "none", is_json=True)
 
 
 def required_text(following: str) -> str:
-    """Return the following text; raise `OptionError` if there is none."""
+    """Return `following`; raise `OptionError` if it is empty."""
     if not following:
         raise OptionError("terminator", "text", "another: no text is known to follow this slot")
     return following
@@ -191,12 +191,12 @@ def required_text(following: str) -> str:
 def ending_of(
     vocabulary: Vocabulary, grammar: Grammar, terminator: str | None, following: str, *, ends_turn: bool
 ) -> Ending:
-    """Return how texts of a grammar end at a position.
+    """Return how the texts of a grammar end at a position of the page.
 
     Args:
         vocabulary: The model's vocabulary.
         grammar: The slot's grammar.
-        terminator: As the slot names it. None means the text that follows, if there is
+        terminator: The slot's argument. None means the text that follows, if there is
             one and the grammar can be followed by it, else the end of the turn, else
             "auto".
         following: Text known to come next, or "".

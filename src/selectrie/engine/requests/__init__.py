@@ -1,1 +1,1 @@
-"""Prepare and answer each kind of request of an engine."""
+"""Prepares and answers each kind of request of an engine."""

@@ -1,4 +1,4 @@
-"""Search the texts of a grammar with a beam, or exactly."""
+"""Searches the texts of a grammar with a beam, or exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from selectrie.tokenization.prompts import Prompt
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedBeamSearch:
-    """A beam search, or the exact search, checked and tokenized.
+    """A beam search, or the exact search for the same options, checked and tokenized.
 
     Attributes:
         constrained: Prompt and grammar as tokens and an automaton.
@@ -81,11 +81,11 @@ class PreparedBeamSearch:
         )
 
     def _outcome(self, session: Session) -> tuple[BeamOutcome, Cost]:
-        """Return what the beam finds, and its cost.
+        """Return the outcome of the beam search, and its cost.
 
-        If none of its paths ends in canonical tokens, a second search looks for texts
-        in any tokens, and their canonical paths are evaluated. A narrow beam misses
-        such texts; finding them proves nothing.
+        If the beam finishes no canonical path, a second search looks for texts in any
+        tokens, and a third evaluates the canonical paths of these texts. The result
+        then includes texts that the narrow beam missed, but no proof.
         """
         constrained, beam = self.constrained, self.beam
         outcome, cost = self._beam(session, beam, constrained.automaton)
@@ -130,10 +130,10 @@ class PreparedBeamSearch:
         return handle.result(), handle.cost
 
     def _gap(self, outcome: BeamOutcome) -> float:
-        """Return the lowest score returned minus the bound on all dropped paths.
+        """Return the lowest score of a returned text minus a bound on dropped paths.
 
-        No path that was dropped can score more than that bound. The gap is inf if
-        nothing was dropped, and -inf if fewer texts were found than requested.
+        The bound is `BeamOutcome.lost`. The gap is inf if nothing was dropped, and -inf
+        if fewer texts were found than requested.
         """
         if outcome.lost == -math.inf:
             return math.inf
@@ -146,9 +146,10 @@ class PreparedBeamSearch:
     def _certificate(
         self, outcome: BeamOutcome | AutomatonOutcome, gap: float, stopped: str, *, strings: bool
     ) -> BeamCertificate:
-        """Return the certificate of a search that has this bound gap.
+        """Return the certificate of a search.
 
-        With several groups or a callback there is no bound.
+        `gap` is the lowest returned score minus the bound on other texts, and `stopped`
+        is `BeamResult.stopped`. With several groups or a callback, nothing is proved.
         """
         beam = self.beam
         is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING
@@ -225,10 +226,10 @@ def prepare(
 def _exact_greedy(
     constrained: ConstrainedPrompt, outcome: AutomatonOutcome, hypotheses: Sequence[Hypothesis]
 ) -> tuple[Hypothesis | None, bool | None]:
-    """Return the greedy text if it is among these, and whether it is the best one.
+    """Return the text of masked greedy decoding, and whether it is the best one.
 
-    The greedy text is the one that masked greedy decoding writes. The first value is
-    None if that text was not found, the second if the answer is unknown.
+    The first value is the one of `hypotheses` with that text, None if it is not among
+    them. The second is None if it is not known.
     """
     n_before = len(constrained.healed) + len(constrained.delimiter)
     greedy = constrained.vocabulary.decode(outcome.greedy)[n_before:]
@@ -239,7 +240,10 @@ def _exact_greedy(
 
 
 def _hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished: str = "") -> Hypothesis:
-    """Return the record of a path; `unfinished` says what broke it off, or ""."""
+    """Return the record of a path.
+
+    `unfinished` says what broke the path off; "" for a finished path.
+    """
     data = path.data[len(constrained.delimiter) :]
     return Hypothesis(
         text=shown(data),

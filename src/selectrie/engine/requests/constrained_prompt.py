@@ -1,6 +1,6 @@
-"""A prompt and a grammar as tokens and an automaton over what follows.
+"""A prompt and a grammar as tokens and an automaton over the continuation.
 
-This includes what the answers to all requests with a grammar have in common.
+The module also has the parts that the results of all requests with a grammar share.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ class ConstrainedPrompt:
     Attributes:
         vocabulary: The model's vocabulary.
         grammar: The grammar.
-        prompt: int32[T], the kept context.
-        automaton: Automaton over what follows the context: `healed`, then the
-            delimiter, then a text of the grammar.
+        prompt: int32[T], the context: the tokens of the prompt that are kept.
+        automaton: Automaton that accepts `healed`, then `delimiter`, then a text of the
+            grammar.
         healed: Bytes of the prompt after the kept context, which every path spells
             first.
-        delimiter: The delimiter, after the space that the tokenizer puts before a text.
-        boundary: "heal" or "split", as used.
+        delimiter: Bytes before the text: the space that the tokenizer adds, then the
+            delimiter of the options.
+        boundary: The boundary that is used, "heal" or "split".
         terminator: "eog" or "none".
-        canonicity: Which paths after the prompt are canonical.
+        canonicity: Tells which paths after the prompt are canonical.
         doubt: Why texts may be missing (`PromptBoundary.doubt`), or "".
     """
 
@@ -63,15 +64,15 @@ class ConstrainedPrompt:
 
     @property
     def ended_by(self) -> str:
-        """Return what ends the texts, as `Hypothesis` names it."""
+        """Return the value of `Hypothesis.ended_by` for complete texts."""
         return "eog" if self.terminator == "eog" else "grammar"
 
     def spec(
         self, search: SearchParams, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
     ) -> AutomatonSpec:
-        """Return the spec of a search of the automaton, or of exact draws from it.
+        """Return the specification of a search of the automaton, or of exact sampling.
 
-        `budget` is the number of nodes if `search` has no budget.
+        `budget` is used as `budget_nodes` if `search` has none.
         """
         if search.budget_nodes is None:
             search = replace(search, budget_nodes=budget)
@@ -93,16 +94,19 @@ class ConstrainedPrompt:
 
     @property
     def may_join(self) -> Callable[[int, int], bool]:
-        """Return whether two tokens may be neighbours in a canonical path."""
+        """Return a function that tells whether two tokens may be neighbours.
+
+        It is about the canonical paths after the prompt.
+        """
         return self.canonicity.may_join_apart if self.doubt else self.canonicity.may_join
 
     @property
     def healing(self) -> Healed:
-        """Return which tokens of a path spell healed bytes alone."""
+        """Return the record that tells which tokens spell only healed bytes."""
         return Healed(len(self.healed), self.vocabulary.lengths)
 
     def reason(self, heal_gap: float) -> str:
-        """Return why even a complete search proves nothing; "" if it does."""
+        """Return why even a finished search proves nothing; "" if it does prove."""
         if self.doubt:
             return self.doubt
         if heal_gap > MAX_GAP:
@@ -110,10 +114,10 @@ class ConstrainedPrompt:
         return ""
 
     def hypothesis(self, path: FinishedPath) -> Hypothesis:
-        """Return the record of a text that was found, or drawn by joint probability.
+        """Return the record of a text that a search finished or exact sampling drew.
 
-        Its log-probability is that of its most probable token path, not the sum over
-        all of its paths.
+        Its log-probability is that of its best token path, not the sum over all of its
+        paths.
         """
         return Hypothesis(
             text=shown(path.data),
@@ -129,13 +133,13 @@ class ConstrainedPrompt:
         )
 
     def signature(self, session: Session, rule: str) -> Signature:
-        """Return what the scores depend on."""
+        """Return the signature of scores by the rule named `rule`."""
         return Signature.of(
             session.model.identity, session.check, rule=rule, terminator=self.terminator, boundary=self.boundary
         )
 
     def cost(self, cost: Cost, texts: Sequence[Hypothesis] | Sequence[FinishedPath]) -> Cost:
-        """Return the cost with the rows of evaluating each text one by one.
+        """Return `cost` with `rows_naive`, the rows of evaluating each text by itself.
 
         These include the prompt for every text.
         """
@@ -164,10 +168,10 @@ def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max
 
 
 def about(*, strings: bool) -> str:
-    """Return the word for what certificates and masses refer to.
+    """Return the value of `about` in results: "strings" or "token paths".
 
-    With `strings`, they refer to texts in the tokenizer's encoding, otherwise to any
-    token paths.
+    It says what certificates and masses refer to: with `strings` to texts in the
+    tokenizer's encoding, otherwise to any token paths.
     """
     return "strings" if strings else "token paths"
 
@@ -180,14 +184,15 @@ def shown(data: bytes) -> str:
 def constrain(
     model: Model, prompt: Prompt, grammar: Grammar, *, max_tokens: int, terminator: str, prompting: PromptParams
 ) -> ConstrainedPrompt:
-    """Check and tokenize a request.
+    """Check and tokenize a prompt and a grammar.
 
-    Everything that can be refused without the model is refused here. At most
-    `max_tokens` tokens follow the prompt. `terminator` is "none", "eog" or "auto".
+    Raises `RequestError` for everything that can be found invalid without a model call.
+    At most `max_tokens` tokens follow the prompt. `terminator` is "none", "eog" or
+    "auto".
 
     With boundary "heal", prompt tokens that the continuation may change are taken back,
     and the continuation spells their bytes first; "split" keeps them. "harness" applies
-    to choices only and is refused.
+    to choices only and raises an error.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
@@ -214,8 +219,8 @@ def constrain(
 def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary, before: bytes) -> str:
     """Return why a text of the grammar may have no canonical path; "" if all have one.
 
-    That is the case for a text that the tokenizer does not write unchanged. If there
-    may be such texts, each text of a grammar of few texts is encoded.
+    A text has none if the tokenizer does not write it unchanged. If there may be such
+    texts and the grammar has few texts, each of them is encoded to find out.
     """
     start = opened.healed + before
     reason = "the tokenizer does not write the prompt unchanged"
@@ -240,9 +245,9 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
 
 
 def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
-    """Return the bytes that a text may hold, and possibly more.
+    """Return the bytes that occur in texts of the grammar, and possibly more.
 
-    Those of tokens that the grammar names are included.
+    The bytes of tokens that the grammar names are included.
     """
     terminals = grammar.token_terminals
     if any(one.negated for one in terminals):
@@ -257,9 +262,9 @@ def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:
 
 
 def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str:
-    """Return why the tokenizer may change a text of these bytes after `start`.
+    """Return why the tokenizer may change a text after `start`; "" if it does not.
 
-    The result is "" if it does not.
+    `used` are the bytes of which the text consists.
     """
     altered = vocabulary.tokenizing.altered
     written = "every text" if altered is None else _written(altered, start, used)
@@ -267,11 +272,11 @@ def may_alter(vocabulary: Vocabulary, start: bytes, used: frozenset[int]) -> str
 
 
 def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> str:
-    """Return the shortest of the `altered` strings that may occur; "" for none.
+    """Return the shortest of the `altered` strings that may occur, quoted; "" for none.
 
     A string may occur if `start` contains it, or if `start` ends with its beginning and
     the rest of it consists of bytes in `used`. Of equally short strings, the first one
-    in byte order is returned, quoted.
+    in byte order is returned.
     """
 
     def may_occur(one: bytes) -> bool:
@@ -285,7 +290,9 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
 def _fitting(
     vocabulary: Vocabulary, limits: Limits, read: PromptText, prompting: PromptParams, max_tokens: int
 ) -> PromptBoundary:
-    """Return the opened prompt, truncated on the left if the options allow it.
+    """Return the prompt, opened for a continuation and truncated on the left if needed.
+
+    Truncation must be allowed by the options.
 
     Raises `PromptTooLongError` if a longest path does not fit after it.
     """
@@ -305,7 +312,7 @@ def _fitting(
 
 
 def max_context_tokens(opened: PromptBoundary | HealedPrompt) -> int:
-    """Return the maximum number of tokens of a prompt and a path's healed bytes.
+    """Return the maximum number of tokens of the context and of a path's healed bytes.
 
     There is at most one token for each healed byte.
     """
@@ -313,10 +320,11 @@ def max_context_tokens(opened: PromptBoundary | HealedPrompt) -> int:
 
 
 def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
-    """Return what ends a text, "eog" or "none".
+    """Return the terminator that "auto" selects, "eog" or "none".
 
     It is "eog" if a text of the grammar may continue another one, or if that is
-    unknown. It is "none" otherwise, and for a vocabulary without such tokens.
+    unknown. It is "none" otherwise, and for a vocabulary without end-of-generation
+    tokens.
     """
     if not len(vocabulary.eog):
         return "none"

@@ -1,4 +1,4 @@
-"""Draw sequences after prompts."""
+"""Draws sequences after prompts."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ Prompts = Prompt | Sequence[Prompt]
 
 @dataclass(frozen=True, slots=True)
 class GenerationParams:
-    """How sequences are made, beside how they are drawn and when they stop.
+    """Options of generation other than sampling and stopping.
 
     Attributes:
         best_of: Number of sequences drawn after each prompt, of which the `n` most
             probable are returned, best first.
         choices: The only texts that may be generated, chosen token by token among those
             that are left (`select` decides by the whole text).
-        grammar: A grammar whose texts are the only ones that may be generated,
-            likewise. A text that `max_tokens` breaks off ends with "length".
+        grammar: A grammar whose texts are the only ones that may be generated, also
+            token by token. A text that `max_tokens` breaks off ends with "length".
         heal: Whether prompt tokens that the continuation may change are taken back. The
             first tokens drawn then spell their bytes, so that the text may go on within
-            the prompt's last word. They are drawn tokens but no part of the text; those
+            the prompt's last word. These bytes are not part of the text, and tokens
             that spell nothing else do not count for `max_tokens`.
-        n_alternatives: Number of most probable tokens noted at every step.
-        priority: Higher goes first.
-        deadline_s: Seconds from now. A sequence that still runs then ends with the text
-            it has.
+        n_alternatives: Number of most probable tokens recorded at every step.
+        priority: Requests with a higher priority go first.
+        deadline_s: Seconds from now after which a sequence ends with the text it has;
+            None for no deadline.
     """
 
     best_of: int | None = None
@@ -136,11 +136,11 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedGenerate:
-    """A request ready to be started.
+    """A request to draw sequences, checked and tokenized.
 
     Attributes:
         request: The options of the request.
-        specs: One for each sequence, those of the first prompt first.
+        specs: The specification of each sequence, those of the first prompt first.
         prompt_tokens: Number of tokens of each prompt, healed ones included.
     """
 
@@ -149,7 +149,7 @@ class PreparedGenerate:
     prompt_tokens: tuple[int, ...]
 
     def run(self, session: Session) -> Generation:
-        """Draw every sequence."""
+        """Draw all sequences and return them."""
         completions = []
         for drawing in begin(session, self):
             with self.errors_of(drawing):
@@ -157,15 +157,18 @@ class PreparedGenerate:
         return generation(session, self, completions)
 
     def errors_of(self, drawing: Drawing) -> AbstractContextManager[None]:
-        """Assign errors of the block to the drawing's prompt, if there are several."""
+        """Return a context manager that names the drawing's prompt in errors.
+
+        It does nothing for a request with one prompt.
+        """
         return of_request(drawing.prompt_index if len(self.prompt_tokens) > 1 else None)
 
 
 def prepare(model: Model, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
     """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
 
-    Everything that can be refused without the model is refused here. The `request` of
-    an error is the index of the prompt.
+    Raises `RequestError` for everything that can be found invalid without a model call.
+    The error's `request` is the index of the prompt.
     """
     if request.draft is not None:
         check_draft(request.draft, model)
@@ -199,7 +202,7 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
 
 
 def _fitting(model: Model, prompt: Prompt, request: GenerateRequest) -> tuple[SampleSpec, int]:
-    """Return the spec of a sequence after the prompt, and the prompt's tokens.
+    """Return the spec of a sequence after the prompt, and the prompt's token count.
 
     The prompt is truncated on the left if needed and allowed.
     """
@@ -229,10 +232,11 @@ def _n_more(spec: SampleSpec) -> int:
 
 
 def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
-    """Return the spec of a sequence after the prompt, and the prompt's tokens.
+    """Return the spec of a sequence after the prompt, and the prompt's token count.
 
-    With choices, `max_tokens` becomes the number of tokens of the longest. A lower
-    `max_tokens` raises `OptionError`, since the beginning of a choice is not a choice.
+    With choices, `max_tokens` becomes the number of tokens of the longest choice. A
+    lower `max_tokens` raises `OptionError`, since the beginning of a choice is not a
+    choice.
     """
     options, stopping = request.options, request.stopping
     start = to_bytes(request.prompting.delimiter, "delimiter")
@@ -271,7 +275,15 @@ def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A sequence being drawn; `number` counts those of the whole request."""
+    """A sequence that is being drawn.
+
+    Attributes:
+        number: Its number among all sequences of the request.
+        prompt_index: Index of its prompt.
+        index: Its number among the sequences of that prompt.
+        task: The task that draws it.
+        handle: The handle of that task.
+    """
 
     number: int
     prompt_index: int
@@ -285,7 +297,7 @@ Watch = Callable[[int, int, SampleTask], Callable[[], None]]
 
 
 def begin(session: Session, prepared: PreparedGenerate, watch: Watch | None = None) -> list[Drawing]:
-    """Queue every sequence."""
+    """Queue all sequences and return them; `watch` makes a callback for each."""
     tasks = [SampleTask(replace(spec, tolerance=session.tolerance or 0.0)) for spec in prepared.specs]
     drawings = []
     for i, task in enumerate(tasks):
@@ -296,7 +308,7 @@ def begin(session: Session, prepared: PreparedGenerate, watch: Watch | None = No
 
 
 def completion(session: Session, drawing: Drawing) -> Completion:
-    """Wait for one sequence; raise the error that ended it, if any."""
+    """Wait for a sequence and return it; raise the error that ended it, if any."""
     sampled = drawing.handle.result()
     n_naive = len(drawing.task.prompt) + max(0, len(sampled.tokens) - 1)
     return Completion(
@@ -323,7 +335,7 @@ def completion(session: Session, drawing: Drawing) -> Completion:
 def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Completion]) -> Generation:
     """Return all sequences of a request, or the best of each prompt.
 
-    Of equally probable ones, the smaller seed comes first.
+    Of equally probable sequences, the one with the smaller seed comes first.
     """
     request, size = prepared.request, prepared.request.n_drawn
     completions: list[Completion] = []

@@ -1,9 +1,10 @@
-"""Log-likelihoods of many token sequences.
+"""Computes log-likelihoods of many token sequences.
 
-One trie holds all sequences, and every distinct node is evaluated once, in a separate
-empty memory. The layout is a function of the sequences alone: no bit depends on what
-was measured before, at the same time, or in another order of the same unit. A run that
-was killed and resumed is therefore equal to one that was not.
+The sequences of one call are a unit. One trie holds all of them, and every distinct
+node is evaluated once, in a separate empty memory. The layout of calls is a function of
+the sequences alone: no bit depends on other work before or at the same time, or on the
+order of the sequences. A run that was killed and resumed therefore gives the same
+numbers.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ Tokens = Sequence[int] | IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """C token sequences, each of which is scored from some token to its end.
+    """C token sequences, each with the first of its tokens that count.
 
     Attributes:
         tokens: int32[], the tokens of all sequences, one after the other.
         offsets: int64[C+1]; sequence c is tokens[offsets[c]:offsets[c+1]].
-        first_scored: int64[C], position in its sequence of the first token that counts.
-            It is at least 1 (else `OptionError`), since the very first token has no
-            probability, and the length of a sequence in which no token counts.
+        first_scored: int64[C], the position in each sequence of the first token that
+            counts; the length of a sequence in which none counts. It is at least 1
+            (else `OptionError`), since the very first token has no probability.
     """
 
     tokens: IntArray
@@ -60,7 +61,7 @@ class Sequences:
 
     @staticmethod
     def of(pairs: Sequence[tuple[Tokens, Tokens]]) -> Sequences:
-        """Make sequences from pairs of a context and the continuation that counts.
+        """Make sequences from pairs (context, continuation); the continuations count.
 
         A context has at least one token.
         """
@@ -84,7 +85,7 @@ class Sequences:
     def rows_naive(self) -> int:
         """Return the rows of evaluating each sequence alone.
 
-        The last token of a sequence is read, not evaluated.
+        The last token of a sequence needs no row of its own.
         """
         return int((np.diff(self.offsets) - 1).sum())
 
@@ -115,10 +116,10 @@ class LogLikelihoods:
 
 
 def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
-    """Evaluate a unit of sequences on an empty model, and leave it empty.
+    """Return the log-likelihoods of sequences, evaluated on an empty model.
 
-    The rows are the distinct proper prefixes of the sequences that lead to a token that
-    counts. Logits are computed only for rows that score a token.
+    The model is left empty. A row is evaluated for each distinct prefix that leads to a
+    token that counts. Logits are computed only for rows that score a token.
 
     Raises:
         CapacityError: If a sequence does not fit.
@@ -136,12 +137,12 @@ def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
 
 
 class _Evaluation:
-    """The evaluation of a unit on an empty model, one model call at a time."""
+    """The evaluation of one unit of sequences on an empty model, call by call."""
 
     def __init__(self, model: Model, sequences: Sequences) -> None:
-        """Prepare a unit without a model call.
+        """Prepare the evaluation without a model call.
 
-        Raises what `loglikelihoods` raises for invalid sequences.
+        Raises the errors of `loglikelihoods` for invalid sequences.
         """
         model.vocabulary.check_tokens(sequences.tokens)
         self._model, self._sequences = model, sequences
@@ -160,9 +161,9 @@ class _Evaluation:
         self._rows_evaluated = 0
 
     def step(self) -> bool:
-        """Make the next call; return False if there is none.
+        """Make the next model call; return False if none is left.
 
-        A call that failed is made again by the next step.
+        If a call fails, the next step makes it again.
         """
         model, nodes, windows = self._model, self._nodes, self._windows
         if self._next is None:
@@ -182,7 +183,7 @@ class _Evaluation:
         return True
 
     def leave(self) -> None:
-        """Release the nodes that the model holds for the unit."""
+        """Release the nodes that are still held."""
         self._model.release(self._nodes[self._nodes > 0], forget=True)
         self._nodes[:] = 0
 
@@ -199,7 +200,7 @@ class _Evaluation:
 
 
 def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
-    """Release the nodes of local rows, unless that was done before."""
+    """Release the nodes of local rows that were not released before."""
     held = nodes[local]
     model.release(held[held > 0], forget=True)
     nodes[local] = 0
@@ -208,20 +209,21 @@ def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
 class _Pace:
     """Decides how many rows the next call takes.
 
-    This depends on the model's limits and the sequences alone.
+    The numbers depend on the model's limits and the sequences alone.
 
     Attention may read the cells of a memory in whole blocks
-    (`CallCost.cells_per_read`). A call then costs each of its rows the same however
-    full its last block is, and a further block costs more than another call does. So a
-    call fills memory up to the end of a block, and a call that has to begin a further
-    block ends as soon as the path above the next row no longer reaches into that block.
-    In llama.cpp, whose blocks have 256 cells, a model of 0.26 M takes 88 microseconds a
-    row within 256 cells and 158 within 512; one of 0.5 B takes 9.4 ms and 10.1 ms. If a
-    model's memory is not read in blocks, a call is as large as the model takes.
+    (`CallCost.cells_per_read`). The cost of a row then depends on the number of blocks
+    in use, not on how full the last one is, and one more block costs more than one more
+    call. So a call fills memory up to the end of a block. A call that has to begin a
+    further block ends as soon as the path above the next row no longer reaches into
+    that block. In llama.cpp, whose blocks have 256 cells, a model of 0.26 M takes 88
+    microseconds a row within 256 cells and 158 within 512; one of 0.5 B takes 9.4 ms
+    and 10.1 ms. If a model's memory is not read in blocks, a call is as large as the
+    model takes.
     """
 
     def __init__(self, limits: Limits, depth: IntArray) -> None:
-        """Start before the first node.
+        """Prepare for the nodes of a unit.
 
         Args:
             limits: Limits of the model.
@@ -251,11 +253,11 @@ class _Pace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _ScoredNodes:
-    """Where in a trie the sequences are scored.
+    """The nodes of a trie at which the tokens of sequences are scored.
 
     Attributes:
-        end: int32[C], node of the last token.
-        n_scored: int64[C], number of tokens that count.
+        end: int32[C], node of each sequence's last token.
+        n_scored: int64[C], number of tokens that count in each sequence.
         wanted: bool[N], nodes whose row scores a token that counts.
         marked: bool[N], wanted nodes and all their ancestors but the root.
     """
@@ -283,7 +285,7 @@ class _ScoredNodes:
 
 
 class _EdgeReader:
-    """Collects what rows say about the edges of a trie.
+    """Reads the log-probabilities of a trie's edges from rows.
 
     Attributes:
         edge_logp: float64[N], log-probability of each edge; NaN where the parent's row
@@ -298,7 +300,7 @@ class _EdgeReader:
         self.greedy: BoolArray = np.zeros(len(trie), dtype=np.bool_)
 
     def reads(self, nodes: IntArray) -> Reads:
-        """Return what `read` reads of the rows of `nodes`."""
+        """Return the `Reads` that `read` needs from the rows of `nodes`."""
         children, owner = self._reader.children(nodes)
         return Reads(len(nodes), owner, self._trie.token[children], best=True)
 
@@ -330,11 +332,11 @@ class _EdgeReader:
 
 
 class LoglikelihoodScorer:
-    """Measures units on the model's thread, each in a separate memory.
+    """Computes log-likelihoods of sequences on the model's thread.
 
-    Made by `Engine.loglikelihood_scorer`; a context manager. Any thread may measure,
-    and threads that do so at the same time have separate memories. Other work of the
-    engine gets a turn after every model call, which changes no bit.
+    Made by `Engine.loglikelihood_scorer`; a context manager. Any thread may call
+    `loglikelihoods`, and calls at the same time have separate memories. Other work of
+    the engine gets a turn after every model call, which changes no bit.
 
     Args:
         owner: The thread of the model.
@@ -344,7 +346,7 @@ class LoglikelihoodScorer:
     """
 
     def __init__(self, owner: ModelThread, model: Model, nodes: int, *, keep: object = None) -> None:
-        """Start without a memory; `keep` is kept alive as long as the scorer."""
+        """Create a scorer without memory; `keep` lives as long as the scorer."""
         self._model_thread, self._model, self._nodes, self._kept = owner, model, nodes, keep
         self._solos: list[Model] = []  # those not in use
         self._is_closed = False
@@ -358,10 +360,10 @@ class LoglikelihoodScorer:
         self.close()
 
     def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
-        """Measure one unit, as the function `loglikelihoods` does.
+        """Return the log-likelihoods of sequences, as the function of this name does.
 
-        Ctrl-C stops it in the middle of a decode. If it fails, its memory is freed, and
-        the next unit gets a new one.
+        Ctrl-C stops it in the middle of a decode. If the call fails, its memory is
+        freed, and the next call gets a new one.
         """
         if self._is_closed:
             raise ClosedError("the scorer")
@@ -377,7 +379,7 @@ class LoglikelihoodScorer:
             return evaluation.result()
 
     def _take(self) -> Model:
-        """Return a context without nodes: a spare one, or else a new one."""
+        """Return an empty context of the model: a spare one, or else a new one."""
         with suppress(IndexError):
             return self._solos.pop()
         limits = self._model.limits

@@ -1,7 +1,7 @@
-"""Score near ties again where the rest of the request cannot change their order.
+"""Scores near ties again, each path by itself in a fixed ("canonical") layout.
 
 Each path is scored in a small empty model, after the prompt alone and at the same
-cells. The values depend on the prompt and the path alone. The order of the first k
+cells. The scores depend on the prompt and the path alone. The order of the first k
 choices therefore does not depend on the other choices, their order or batches, or on
 the cache.
 """
@@ -43,13 +43,13 @@ An end that half the trie continues would need more; it is not scored again.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluatedSelect:
-    """A request that was evaluated.
+    """A request for a selection whose rows were evaluated.
 
     Attributes:
         prepared: The request.
-        evaluation: What was read about its trie.
-        baseline: float64[C], or None if the rule has no baseline.
-        report: How the evaluation was reached, and at what cost.
+        evaluation: The log-probabilities that were read from the rows of its trie.
+        baseline: float64[C], the baseline of each choice, or None if the rule has none.
+        report: Certificate and cost of the evaluation.
     """
 
     prepared: PreparedSelect
@@ -61,11 +61,10 @@ class EvaluatedSelect:
 def rescore_near_ties(
     session: Session, evaluated: EvaluatedSelect, scored: ChoiceScores
 ) -> tuple[ChoiceScores, SearchReport]:
-    """Score the near ties among the first k again, in the canonical layout.
+    """Score the near ties among the first k again; return the new scores and report.
 
     Args:
-        session: The session that the work belongs to. If no tolerance was measured, the
-            scores stay as they are.
+        session: The session of the request. If it has no tolerance, nothing is changed.
         evaluated: The evaluated request.
         scored: The scores of its choices.
     """
@@ -97,20 +96,21 @@ def rescore_near_ties(
 
 
 def _rows(prepared: PreparedSelect, finalists: IntArray) -> int:
-    """Return the rows below one context that scoring each finalist by itself takes."""
+    """Return the number of rows, per context, of scoring the finalists one by one."""
     return int(scoring.rows_alone(prepared.trie, prepared.terminator)[prepared.trie.path_of[finalists]].sum())
 
 
 def _rescored(
     evaluated: EvaluatedSelect, scored: ChoiceScores, finalists: IntArray, values: list[FloatArray]
 ) -> ChoiceScores:
-    """Return the scores with new joints of the finalists.
+    """Return the scores with the finalists' joints replaced by canonical ones.
 
     Args:
         evaluated: The evaluated request.
         scored: The scores before.
         finalists: int32[n], indices of choices.
-        values: The canonical joints, float64[n], for the context and then each premise.
+        values: The finalists' canonical joints, float64[n], after the context and then
+            after each premise.
     """
     prepared, baseline = evaluated.prepared, evaluated.baseline
     if baseline is not None:
@@ -121,7 +121,7 @@ def _rescored(
 
 
 def _replaced(values: FloatArray, prepared: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:
-    """Return the values, float64[C], with new ones for these choices.
+    """Return `values`, float64[C], with those of `choices` replaced by `new`.
 
     Choices with the same path that are scored from the same token get the same value.
     """
@@ -133,9 +133,9 @@ def _replaced(values: FloatArray, prepared: PreparedSelect, choices: IntArray, n
 
 
 def _can_rescore(prepared: PreparedSelect) -> bool:
-    """Return whether one context alone decides the scores.
+    """Return whether the scores depend only on contexts of this request.
 
-    This is false for a callable rule, and for differences to other prompts of a batch.
+    They do not for a callable rule, nor for a baseline over other prompts of a batch.
     """
     return prepared.custom is None and prepared.rule.name != "batch"
 
@@ -143,7 +143,7 @@ def _can_rescore(prepared: PreparedSelect) -> bool:
 def _canonical_joints(
     model: Model, prepared: PreparedSelect, context: IntArray, choices: IntArray
 ) -> tuple[FloatArray | None, Cost]:
-    """Return the canonical joints of some choices after a context, and their cost.
+    """Return the joints of some choices after a context in the canonical layout.
 
     Args:
         model: The model whose `new_context` scores them.
@@ -152,8 +152,9 @@ def _canonical_joints(
         choices: int32[n], indices of the choices.
 
     Returns:
-        The joints, float64[n], without the healed bytes, or None if a choice's
-        terminator needs more than `MAX_ROWS` rows; and the cost.
+        The joints, float64[n], with the log-probability of the healed bytes subtracted,
+        and the cost. The joints are None if a choice's terminator needs more than
+        `MAX_ROWS` rows.
     """
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
@@ -178,7 +179,7 @@ def _canonical_joints(
 
 
 def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
-    """Return the trie of one path and its end node there.
+    """Return the trie of one path, and the path's end node in it.
 
     The trie includes the nodes below the end that the terminator depends on. `owner` is
     `scoring.longest_prefix_owner` of the whole trie, or None if the terminator does not
@@ -199,7 +200,7 @@ def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple
 def _log_heal(scheduler: Scheduler, prepared: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
     """Return the log-probability of the healed bytes after the context, and its cost.
 
-    It is 0 if nothing was healed or if this is another context.
+    It is 0 if nothing was healed or if `context` is that of a premise.
     """
     healing = prepared.healing
     if not len(healing.nodes) or context is not prepared.encoded.context:
@@ -219,7 +220,7 @@ def _log_heal(scheduler: Scheduler, prepared: PreparedSelect, context: IntArray)
 def _work(scheduler: Scheduler, task: Task[R]) -> tuple[R, Cost]:
     """Run a task and return its result and cost.
 
-    Raises `CancelledError` after an interrupt, where a scheduler would try again.
+    Raises `CancelledError` after an interrupt, instead of making the call again.
     """
     job = Job(task)
     scheduler.submit(job)

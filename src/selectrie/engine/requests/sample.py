@@ -1,4 +1,4 @@
-"""Sample among the texts of a grammar: from a request to its tasks and to `Samples`."""
+"""Samples among the texts of a grammar."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class PreparedSample:
     exact: bool
 
     def run(self, session: Session) -> Samples:
-        """Draw the texts.
+        """Draw the texts and return them.
 
-        Raises `NothingFoundError` if there are none within `max_tokens`, or if the
-        budget was used up: the texts drawn until then are not a sample, since short
-        texts come first.
+        Raises `NothingFoundError` if no text of at most `max_tokens` tokens is
+        possible, or if the budget was used up. The texts drawn until then are not a
+        sample, since short texts come first.
         """
         return self._draw(session) if self.exact else self._draw_locally(session)
 
     def _draw(self, session: Session) -> Samples:
-        """Draw texts by their probability among all texts."""
+        """Draw texts by their probability among all texts of the grammar."""
         constrained, search = self.constrained, self.search
         budget = GRAMMAR_NODES + self.n * search.max_tokens
         task = ExactSampleTask(
@@ -93,7 +93,7 @@ class PreparedSample:
         )
 
     def _too_few(self, outcome: ExactOutcome, n_drawn: int) -> NothingFoundError:
-        """Return the error that says why a sample is missing and what helps."""
+        """Return the error that says why texts could not be drawn and what helps."""
         name = self.constrained.grammar.name
         if outcome.is_empty:
             reason = f"none of at most {self.search.max_tokens} tokens is possible"
@@ -106,9 +106,9 @@ class PreparedSample:
         return NothingFoundError(name, reason, remedy)
 
     def _draw_locally(self, session: Session) -> Samples:
-        """Draw token by token among those that may follow.
+        """Draw each token from the model's row, renormalised over the allowed tokens.
 
-        Log-probabilities are those of the model, without the mask.
+        The log-probabilities in the result are those of the model, not renormalised.
         """
         constrained, vocabulary = self.constrained, self.constrained.vocabulary
         spec = SampleSpec(
@@ -134,7 +134,7 @@ class PreparedSample:
     def _samples(
         self, session: Session, texts: tuple[Hypothesis, ...], close_steps: tuple[tuple[int, ...], ...], cost: Cost
     ) -> Samples:
-        """Return the record of texts that were drawn token by token."""
+        """Return the record of drawn texts, as for drawing token by token."""
         constrained = self.constrained
         return Samples(
             texts=texts,
@@ -161,7 +161,7 @@ class PreparedSample:
 def prepare(
     model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest, *, n: int, seed: int | None, exact: bool
 ) -> PreparedSample:
-    """Check and tokenize a request for draws."""
+    """Check and tokenize a request to draw texts from a grammar."""
     at_least("n", n, 1, max_value=MAX_TEXTS, optional=False)
     first = checked_seed("seed", seed)
     flag("exact", exact)
@@ -180,7 +180,10 @@ def prepare(
 
 
 def _nested(constrained: ConstrainedPrompt) -> str:
-    """Return why a text that continues another one is never drawn; "" if all can be."""
+    """Return why some texts can never be drawn; "" if all can be.
+
+    With terminator "none", those are the texts that continue another one.
+    """
     if constrained.terminator == "eog" or is_prefix_free(constrained.grammar):
         return ""
     return "terminator='none' ends a draw at the first text, so a text that continues another would never be drawn"

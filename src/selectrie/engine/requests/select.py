@@ -1,7 +1,7 @@
-"""Select among choices.
+"""Selects among choices.
 
-The tasks of all requests run together on the model's thread; then follow scores, near
-ties and records.
+The tasks of all requests run together on the model's thread. Then scores are computed,
+near ties rescored and results made.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PLAN_NODES = 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectBatch:
-    """Requests that are evaluated together.
+    """Requests for selections that are evaluated together.
 
     Attributes:
-        requests: The requests.
+        requests: The requests, checked and tokenized.
         on_evaluated: Called in the caller's thread with (requests evaluated, number of
             requests); the `SearchParams.on_progress` of each is then not called.
     """
@@ -47,7 +47,7 @@ class SelectBatch:
     on_evaluated: Progress | None = None
 
     def run(self, session: Session) -> list[Selection]:
-        """Evaluate all requests together, rescore near ties and answer each."""
+        """Evaluate all requests together, rescore near ties and return the results."""
         selections = []
         for index, evaluated in enumerate(self._evaluate(session)):
             with self._errors_of(index):
@@ -89,7 +89,10 @@ class SelectBatch:
         return _with_batch_means(evaluated)
 
     def _errors_of(self, index: int) -> AbstractContextManager[None]:
-        """Assign errors of the block to this request, if there are several."""
+        """Return a context manager that names this request in errors.
+
+        It does nothing if there is one request.
+        """
         return of_request(index) if len(self.requests) > 1 else nullcontext()
 
 
@@ -180,7 +183,7 @@ def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[
 
 
 def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]:
-    """Set the baselines of rule "batch": each choice's mean joint over all prompts."""
+    """Set the baseline of rule "batch", each choice's mean joint over all prompts."""
     batch = [one for one in evaluated if one.prepared.rule.name == "batch"]
     if not batch:
         return evaluated
@@ -195,7 +198,7 @@ class PreparedScore:
     select: PreparedSelect
 
     def run(self, session: Session) -> TextScore:
-        """Return the log-probability of the text, token by token."""
+        """Return the text's log-probability, token by token."""
         prepared = self.select
         handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
         evaluation = handle.result()
@@ -223,7 +226,7 @@ def prepare_score(model: Model, prompt: Prompt, text: str, options: SelectReques
 
 
 def token_plan(prepared: PreparedSelect) -> TokenPlan:
-    """Return how a request is tokenized and what its evaluation takes."""
+    """Return how the request is tokenized and which rows its evaluation takes."""
     encoded, trie, vocabulary = prepared.encoded, prepared.trie, prepared.vocabulary
 
     def spelled(ids: IntArray) -> tuple[tuple[int, str], ...]:

@@ -1,7 +1,4 @@
-"""Select among the texts of a grammar, listed or searched.
-
-This leads from a request to its task and from the texts found to a `Selection`.
-"""
+"""Selects among the texts of a grammar, which are listed or searched."""
 
 from __future__ import annotations
 
@@ -42,9 +39,9 @@ RULES = ("joint", "token_mean")
 
 
 def listed(grammar: Grammar) -> tuple[str, ...] | None:
-    """Return all texts of a grammar, or None if it has to be searched.
+    """Return all texts of a grammar, or None if there are too many to list.
 
-    There are at most `MAX_LISTED`, unless the grammar is a list of texts.
+    At most `MAX_LISTED` texts are listed, unless the grammar is a list of texts.
     """
     if not isinstance(grammar, Grammar):
         raise OptionError("grammar", grammar, "a Grammar (Grammar.from_gbnf, from_regex, …)")
@@ -66,7 +63,7 @@ class PreparedGrammarSelect:
     rule: str
 
     def run(self, session: Session) -> Selection:
-        """Search the grammar.
+        """Search the grammar and return the selection among the texts found.
 
         Raises:
             NothingFoundError: If no text was found within `max_tokens` or the budget.
@@ -91,8 +88,8 @@ class PreparedGrammarSelect:
     def _certificate(self, outcome: AutomatonOutcome, search: SearchParams, tolerance: float | None) -> Certificate:
         """Return the certificate of a search with these options, budget included.
 
-        It is `rescored` if layout cannot change the order of the first k texts, nor
-        bring a text that is still open among them.
+        Its `rescored` is true if the layout of calls can neither change the order of
+        the first k texts nor bring an open text among them.
         """
         k, reason = search.k, self.constrained.reason(outcome.heal_gap)
         if not reason and not outcome.proved:
@@ -174,7 +171,7 @@ class PreparedGrammarSelect:
 
 
 def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
-    """Check a selection among the texts of a grammar that are not listed."""
+    """Check and tokenize a selection among texts of a grammar that are not listed."""
     rule, search = request.named_rule().name, request.search
     if request.custom is not None or rule not in RULES:
         raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
@@ -204,7 +201,10 @@ def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
 
 
 def _edges(trie: TokenTrie, paths: tuple[FinishedPath, ...]) -> FloatArray:
-    """Return the log-probability of each edge, float64[N], from the paths over it."""
+    """Return the log-probability of each edge of the trie, float64[N].
+
+    They are taken from the paths, which run over all edges.
+    """
     edges = np.full(len(trie.token), np.nan)
     for path, end in zip(paths, trie.path_node[trie.path_of].tolist(), strict=True):
         node = end

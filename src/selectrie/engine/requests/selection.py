@@ -1,4 +1,4 @@
-"""Turn a request into tasks, and their results into a `Selection`.
+"""Prepares a selection, and turns the rows that were read into a `Selection`.
 
 No model is called here.
 """
@@ -65,7 +65,7 @@ class SelectRequest:
                 raise OptionError(name, getattr(self, name), "a str")
 
     def named_rule(self) -> ScoringRule:
-        """Return the named rule; "joint" if a callable scores."""
+        """Return the rule as a `ScoringRule`; "joint" if a callable computes scores."""
         if isinstance(self.rule, ScoringRule):
             return self.rule
         return JOINT if callable(self.rule) or self.rule == JOINT.name else ScoringRule(self.rule)
@@ -77,7 +77,7 @@ class SelectRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedSelect:
-    """A request ready to be evaluated.
+    """A request for a selection, checked and tokenized.
 
     Attributes:
         texts: The choices as given.
@@ -85,16 +85,16 @@ class PreparedSelect:
         encoded: The tokens of prompt and choices.
         trie: The trie of the choices' tokens.
         needs: The rows to evaluate.
-        healing: How healed bytes are accounted for.
+        healing: How the probability of the healed bytes is computed.
         rule: The named rule.
         custom: The caller's callable rule, or None.
-        terminator: What ends a choice.
-        log_prior: float64[C], or None.
+        terminator: The terminator of the choices.
+        log_prior: float64[C], the log of each choice's prior, or None.
         lengths: The lengths that rules divide by.
         search: Options of the search.
         method: "exhaustive" or "best_first".
-        premises: Contexts in which the same paths are evaluated for a baseline.
-        notes: Notes of the answer.
+        premises: Contexts after which the same paths are evaluated for a baseline.
+        notes: Notes for the user in the result.
     """
 
     texts: tuple[str, ...]
@@ -115,7 +115,7 @@ class PreparedSelect:
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
-        """Return the needs of a baseline, without what healing observes."""
+        """Return the rows needed for a baseline, without those for healing."""
         return replace(self.needs, observe=())
 
     @property
@@ -125,16 +125,23 @@ class PreparedSelect:
         return sum(len(context) * len(self.texts) + len(self.encoded.tokens) for context in contexts)
 
     def tolerances(self, tolerance: float) -> FloatArray:
-        """Return the nats by which layout may change each score, float64[C]."""
+        """Return the nats by which the layout may change each score, float64[C].
+
+        `tolerance` is that of one row.
+        """
         first = self.encoded.first_scored
         return scoring.tolerance_of(
             self.rule.name, tolerance, self.trie, self.terminator, lengths=self.lengths, first_scored=first
         )
 
     def objective(self, baseline: FloatArray | None, tolerance: float) -> scoring.Objective | None:
-        """Return what a bounded search maximises, or None if there is no bound.
+        """Return the score that a best-first search maximises, or None.
 
-        Without a bound only exhaustive scoring will do.
+        None means that the rule gives no bound on unseen paths, so all must be scored.
+
+        Args:
+            baseline: float64[C], the baseline of each choice, or None.
+            tolerance: Nats by which the layout may change the log-probability of a row.
         """
         if self.custom is not None:
             return None
@@ -150,9 +157,9 @@ class PreparedSelect:
 
 
 def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: SelectRequest) -> PreparedSelect:
-    """Check and tokenize a request.
+    """Check and tokenize a request for a selection.
 
-    Everything that can be refused without the model is refused here.
+    Raises `RequestError` for everything that can be found invalid without a model call.
     """
     vocabulary, limits = model.vocabulary, model.limits
     rule, texts = request.named_rule(), check_texts(choices)
@@ -186,7 +193,7 @@ def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: Selec
 
 
 def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
-    """Return the choices as a tuple of str, or raise `ChoiceError`."""
+    """Return the choices as a tuple; raise `ChoiceError` unless all are str."""
     if isinstance(choices, str | bytes) or not isinstance(choices, Sequence):
         raise ChoiceError(f"choices must be a sequence of str, such as a list, not a {type(choices).__name__}")
     texts = tuple(choices)
@@ -221,9 +228,10 @@ def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
 def encode(
     vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], request: SelectRequest
 ) -> EncodedChoices:
-    """Return the tokens of prompt and choices.
+    """Return the tokens of the prompt and the choices.
 
-    A prompt that is too long is truncated on the left if the options allow it.
+    `written` are the bytes of the choices. A prompt that is too long is truncated on
+    the left if the options allow it.
     """
     prompting, following = request.prompting, to_bytes(request.following, "following")
     read = read_prompt(vocabulary, prompt, prompting)
@@ -256,9 +264,9 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
 
 
 def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams) -> tuple[IntArray, ...]:
-    """Return the contexts of the baseline, without the request's chat.
+    """Return the contexts of the rule's baseline: the premise, or content-free prompts.
 
-    These are the premise or each content-free prompt.
+    The system prompt and other chat options of the request are not applied to them.
     """
     if rule.name not in ("pmi", "calibrated"):
         return ()
@@ -274,10 +282,10 @@ def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams
 
 
 def _method(prepared: PreparedSelect, limits: Limits) -> str:
-    """Return the method of evaluation.
+    """Return the method of evaluation, "exhaustive" or "best_first".
 
-    "auto" means best_first if exhaustive scoring takes more than one call and the rule
-    has a bound.
+    "auto" selects "best_first" if exhaustive scoring takes more than one call or there
+    is a budget, and if the rule gives bounds.
     """
     search = prepared.search
     large = prepared.needs.n_rows > limits.rows_per_call or search.budget_nodes is not None
@@ -293,7 +301,9 @@ def _method(prepared: PreparedSelect, limits: Limits) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChoiceScores:
-    """The values of C choices.
+    """Log-probabilities and scores of C choices.
+
+    A choice is finished if its joint is known.
 
     Attributes:
         logp: float64[C], joint log-probability; NaN where not finished.
@@ -323,9 +333,9 @@ class ChoiceScores:
 
 
 def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
-    """Return each choice's joint in the context of this evaluation, float64[C].
+    """Return each choice's joint after the context of `evaluation`, float64[C].
 
-    The log-probability of the healed bytes is subtracted.
+    `log_heal`, the log-probability of the healed bytes, is subtracted.
     """
     paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
     return paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)[0]
@@ -334,13 +344,13 @@ def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_hea
 def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> FloatArray:
     """Return each choice's joint after its prompt, float64[C].
 
-    It is conditional on the healed bytes, as in the choice's `ChoiceScore`.
+    It is conditional on the text beginning with the healed bytes, as in `ChoiceScore`.
     """
     return joints(prepared, evaluation, prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
 def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> ChoiceScores:
-    """Score every finished choice by its rule."""
+    """Return the log-probabilities and scores of all choices."""
     log_heal, gap = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)
     paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
     logp, upper = paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)
@@ -363,7 +373,7 @@ def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline
 def rescore(
     prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, scored: ChoiceScores, baseline: FloatArray | None
 ) -> ChoiceScores:
-    """Return the scores by the rule, from `scored.logp` and `scored.upper`."""
+    """Return `scored` with scores computed anew from its `logp` and `upper`."""
 
     def by_rule(logp: FloatArray) -> FloatArray:
         return scoring.score_choices(
@@ -404,12 +414,12 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """How an evaluation was reached, and at what cost.
+    """The certificate and the cost of an evaluation.
 
     Attributes:
         certificate: What the evaluation proves.
-        cost: What it took.
-        log_open: Log of a bound on the summed exp(score) of what is not finished.
+        cost: The model work that it took.
+        log_open: Log of a bound on the summed exp(score) of all paths without a score.
     """
 
     certificate: Certificate
@@ -424,7 +434,7 @@ def selection(
     report: SearchReport,
     signature: Signature,
 ) -> Selection:
-    """Return the decision as users see it."""
+    """Return the `Selection` of a request that was scored."""
     path_of = prepared.trie.path_of
     decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
     table = _table(
@@ -464,7 +474,7 @@ def rule_name(prepared: PreparedSelect) -> str:
 
 
 def signature(prepared: PreparedSelect, session: Session) -> Signature:
-    """Return what the scores depend on."""
+    """Return the signature of the scores of a request."""
     return Signature.of(
         session.model.identity,
         session.check,

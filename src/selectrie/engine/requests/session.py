@@ -1,4 +1,4 @@
-"""What a prepared request runs with."""
+"""`Session` and `Prepared`: the model for a request, and a request that it can run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Session:
     """The model and the task group of one request.
 
     Attributes:
-        group: The group that the tasks of the request belong to.
+        group: The group in which the tasks of the request are started and cancelled.
         model: The model.
-        check: The self-check of the model; None if nothing was measured.
+        check: The self-check of the model; None if it was not made.
     """
 
     group: TaskGroup
@@ -29,9 +29,9 @@ class Session:
 
     @property
     def tolerance(self) -> float | None:
-        """Return the nats per row by which layout may change a log-probability.
+        """Return the nats per row by which the layout may change a log-probability.
 
-        It is None if it was not measured.
+        None if no self-check was made.
         """
         return None if self.check is None else self.check.tolerance
 

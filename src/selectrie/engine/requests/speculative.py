@@ -25,18 +25,18 @@ _NOTHING = NOTHING, NOTHING
 
 
 class Drafting(Protocol):
-    """The part of an `Engine` that a draft needs."""
+    """The part of an `Engine` that `EngineDrafter` uses."""
 
     _model: Model
     _model_thread: ModelThread
 
 
 class EngineDrafter:
-    """Guesses with a second, smaller engine.
+    """Guesses the next tokens with a second, smaller engine.
 
     It proposes the `branching` most probable continuations at each of `depth` levels.
     Its calls run on that engine's thread while the thread of the main model waits:
-    `depth` calls a proposal, or fewer if it still holds the text. It proposes
+    `depth` calls for each proposal, after those that evaluate new text. It proposes
     nothing if the text does not fit its context. Two engines must not draft for each
     other at the same time: each would wait for the other.
     """
@@ -74,11 +74,10 @@ class EngineDrafter:
 class LookupDrafter:
     """Guesses that a text repeats itself.
 
-    It finds an earlier occurrence of the last tokens and proposes what followed there.
-    The longest match of at most `n_gram` tokens is used, and the latest one of equal
-    length. `n_tokens` are proposed in a row; if the match is so close to the end that
-    fewer follow, they are repeated. It needs no model and one pass over the text for
-    each length.
+    It finds an earlier occurrence of the last tokens and proposes the tokens that
+    followed there. The longest match of at most `n_gram` tokens is used; of matches of
+    one length, the latest. `n_tokens` are proposed in a row. If fewer follow the match,
+    they are repeated. It needs no model and one pass over the text for each length.
     """
 
     def __init__(self, n_gram: int = 3, n_tokens: int = 8) -> None:
@@ -102,14 +101,14 @@ def _following(tokens: IntArray, start: int, n: int) -> IntArray:
 
 
 def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a proposal in which each token follows the one before it."""
+    """Return an unbranched proposal of these tokens, as parents and tokens."""
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
 def check_draft(drafter: Drafter, model: Model) -> None:
-    """Refuse a draft that cannot work for the model.
+    """Raise an error for a draft that cannot work for the model.
 
-    This happens before any model call.
+    No model call is made.
 
     Raises:
         UnsupportedModelError: If the model keeps a state only at a sequence's tip, so

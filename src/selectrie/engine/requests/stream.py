@@ -1,4 +1,4 @@
-"""Sequences as they grow."""
+"""Streams sequences in chunks while they are drawn."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from selectrie.results import Chunk, Completion, Generation
 
 
 class Stream(QueueStream[Chunk]):
-    """The chunks of all sequences of a request, as they come; made by `Engine.stream`.
+    """An iterator over the chunks of all sequences of a request; see `Engine.stream`.
 
-    The sequences grow whether or not they are read. `close`, leaving a `with` block, an
-    error, and garbage collection of the stream cancel those that have not ended. An
-    error of one sequence is raised to the reader and cancels the others. Only one
-    thread may read at a time.
+    The sequences are drawn whether or not the stream is read. `close`, leaving a `with`
+    block, an error, and garbage collection of the stream cancel those that have not
+    ended. An error of one sequence is raised to the reader and cancels the others. Only
+    one thread may read at a time.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Stream(QueueStream[Chunk]):
         return generate.generation(self._session, self._prepared, completions)
 
     def _ended(self, number: int) -> Chunk:
-        """Return a chunk with the rest of a sequence's text, and its completion."""
+        """Return a sequence's last chunk: the rest of its text, its `Completion`."""
         drawing = self._drawings[number]
         with self._prepared.errors_of(drawing):
             whole = generate.completion(self._session, drawing)
@@ -68,7 +68,7 @@ class Stream(QueueStream[Chunk]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedStream:
-    """A request whose sequences are streamed; `keep` is kept alive meanwhile."""
+    """A request whose sequences are streamed; the stream keeps `keep` alive."""
 
     generate: PreparedGenerate
     keep: object
@@ -81,10 +81,11 @@ class PreparedStream:
 def _watch(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
     outlet: Outlet[Chunk], n_sent: list[int], n_drawn: int, prompt_index: int, index: int, task: SampleTask
 ) -> Callable[[], None]:
-    """Return a callback for after each of a sequence's model calls.
+    """Return a callback to be called after each model call of a sequence.
 
-    It sends what is new of the sequence and counts the tokens in `n_sent`. The end of a
-    sequence is reported separately, with the rest of its text.
+    It sends the new text and tokens of the sequence as a chunk, and counts the tokens
+    in `n_sent`. The end of a sequence is reported separately, with the rest of its
+    text.
     """
     number = prompt_index * n_drawn + index
 

@@ -1,4 +1,4 @@
-"""Say why a search does not prove that its answer is the best.
+"""Says why a search does not prove that its result is the best.
 
 The text becomes the `reason` of a certificate that is not `proved`.
 """
@@ -9,7 +9,7 @@ from selectrie.options import BeamSearchParams, SearchParams
 
 
 def search_ended(search: SearchParams, n_evaluated: int) -> str:
-    """Return why a best-first search ended although something better may be left."""
+    """Return why a best-first search ended although a better text may be left."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
     if search.stop == "mass" and has_budget_left:
         return f"the search ended when {search.mass:g} of the probability was found (stop='mass')"
@@ -17,12 +17,12 @@ def search_ended(search: SearchParams, n_evaluated: int) -> str:
 
 
 def budget_ended(n_evaluated: int) -> str:
-    """Return the reason for a search whose budget ended after this many nodes."""
+    """Return the reason for a search whose budget ended after `n_evaluated` nodes."""
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
 def beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
-    """Return why a beam search or the exact search proves nothing.
+    """Return why a beam search, or the exact search in its place, proves nothing.
 
     `stopped` is `BeamResult.stopped`.
     """

@@ -1,1 +1,1 @@
-"""Decide what goes into the next batch: jobs, prefill, preemption, the model thread."""
+"""Decides which rows the next model call evaluates: jobs, prefill, preemption."""

@@ -1,6 +1,7 @@
-"""The parts of jobs in a model call: what each sends, and how the result is split.
+"""Builds a model call from parts of several jobs, and splits its result among them.
 
-A part holds pending rows of a job's ask, or rows that the job lost to preemption.
+A part holds rows of a job's ask that are still to be evaluated, or rows that the job
+lost to preemption.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from selectrie.errors import ProtocolError
 
 
 def attach(model: Model, job: Job) -> bool:
-    """Set the job's prompt node from the cache; return whether it was there."""
+    """Look up the job's prompt node in the cache; return whether it was found."""
     node, depth = model.match_prefix(job.prompt)
     if depth < len(job.prompt):
         model.release(as_ids([node]))
@@ -31,7 +32,8 @@ def ask_part(model: Model, job: Job, capacity: Capacity) -> BatchPart:
     """Return the next part of the job's ask.
 
     The part has as many rows as the capacity, or a recurrent-state model, takes at
-    once. Lost rows that pending ones descend from are evaluated again first.
+    once. If ancestors of pending rows were lost to preemption, these are evaluated
+    again first.
     """
     rows, runs = job.rows, job.runs
     if runs is None:
@@ -48,7 +50,7 @@ def ask_part(model: Model, job: Job, capacity: Capacity) -> BatchPart:
 
 
 def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) -> BatchPart:
-    """Return a part with rows of the ask that were never evaluated."""
+    """Return a part with the rows `chosen` of the ask, which were never evaluated."""
     rows, ask, collector = job.rows, job.ask, job.collector
     if ask is None or collector is None:
         raise ProtocolError("nothing was asked for")
@@ -72,7 +74,7 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
 
 
 def _again_part(model: Model, job: Job, lost: list[int], *, keep: list[bool]) -> BatchPart:
-    """Return a part that evaluates lost rows again, by their paths."""
+    """Return a part that evaluates the rows `lost` to preemption again."""
     rows = job.rows
 
     def take(nodes: list[int], _read: Rows) -> None:
@@ -106,8 +108,8 @@ def extend(model: Model, parts: Sequence[BatchPart]) -> Extension:
 def shares(parts: Sequence[BatchPart], extension: Extension) -> Iterator[tuple[BatchPart, list[int], Rows, Cost]]:
     """Yield each part with its nodes, its wanted rows and its share of the cost.
 
-    The cost is divided by the sizes of the parts, which is exact for a call of one
-    part.
+    The cost is divided in proportion to the sizes of the parts, which is exact for a
+    call of one part.
     """
     nodes = extension.nodes.tolist()
     node = row = 0
@@ -119,7 +121,7 @@ def shares(parts: Sequence[BatchPart], extension: Extension) -> Iterator[tuple[B
 
 
 def _cost(extension: Extension, share: float, n_new: int) -> Cost:
-    """Return the cost of a part that has this share of the call.
+    """Return the cost of a part that has the fraction `share` of the call's rows.
 
     Args:
         extension: The result of the whole call.

@@ -1,4 +1,4 @@
-"""What the scheduler knows of a task: its rows, its ask and its reservation."""
+"""A task as the scheduler sees it, with its rows, current ask and reservation."""
 
 from __future__ import annotations
 
@@ -25,23 +25,26 @@ class SupportsDeadline(Protocol):
     """A task that can end with a partial result when its deadline passes."""
 
     def expire(self) -> None:
-        """End now; `result` answers from then on, without the rows still pending."""
+        """End the task now, so that `result` returns a partial result.
+
+        Rows still pending are ignored.
+        """
         ...
 
 
 @runtime_checkable
 class BoundedStates(Protocol):
-    """A task that extends only a few rows and marks the others as `Ask.spent`.
+    """A task that extends only a few of its rows and marks the others as `Ask.spent`.
 
-    Of any other task, every row may be extended.
+    Any other task may extend every row that it holds.
     """
 
     @property
     def states(self) -> int:
-        """Return the most states that a model holds for the task at once.
+        """Return the maximum number of states that the task needs at once.
 
-        This applies to recurrent-state models. The state of row 0 is not counted; that
-        of a running evaluation is.
+        This applies to recurrent-state models. The state of row 0 is not counted; the
+        state of a running evaluation is.
         """
         ...
 
@@ -56,8 +59,8 @@ class BatchPart:
         tokens: Token of each row.
         wanted: Whether the logits of each row are wanted.
         keep: Whether the node of each row may be a parent later.
-        take: Called with the part's nodes and its wanted rows.
-        base: Numbers of the job's rows that the part starts from.
+        take: Called with the part's nodes and its wanted rows after the call.
+        base: Numbers of the job's rows whose nodes the part extends.
         n_again: Number of rows that were evaluated before and lost since.
     """
 
@@ -87,7 +90,7 @@ class RowCollector:
 
         Args:
             wanted: bool[n], the wanted rows of the whole ask.
-            reads: Returns what the task reads of them.
+            reads: Returns the `Reads` of the task for these rows.
         """
         self._wanted, self._missing, self._reads = wanted, len(wanted), reads
         self._number = np.cumsum(wanted) - 1
@@ -95,9 +98,9 @@ class RowCollector:
         self._order: list[NDArray[np.int64]] = []
 
     def add(self, elements: list[int], rows: Rows) -> Rows | None:
-        """Add the rows of some elements, which are ascending.
+        """Add the rows of some elements of the ask, given in ascending order.
 
-        Returns every wanted row in the order of the ask after the last element, else
+        Returns all wanted rows in the order of the ask once no element is missing, else
         None.
         """
         self._missing -= len(elements)
@@ -116,7 +119,7 @@ class Job:
     """A task with its rows, its cost so far and the future that receives its result.
 
     Attributes:
-        priority: Higher goes first.
+        priority: Jobs with a higher priority go first.
         deadline: Time on the scheduler's clock, in seconds, or None.
         keep_cached: Whether the job's nodes stay cached when it ends, until room is
             needed.
@@ -125,9 +128,10 @@ class Job:
         has_prompt_row: Whether the task has received the row of its prompt's end.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
             tokens.
-        narrow: Whether runs go one by one, since several did not fit.
+        narrow: Whether the runs of a recurrent-state model go one by one, since several
+            did not fit.
         cancelled: Whether the job was cancelled; any thread may set it.
-        answered: Whether the future is set, or will be at once.
+        answered: Whether the future is set or about to be set.
     """
 
     def __init__(
@@ -173,7 +177,7 @@ class Job:
         return 0 if self.rows.node[0] != NO_NODE else len(self.prompt) - self.depth
 
     def begin(self, ask: Ask, *, is_recurrent: bool) -> list[int]:
-        """Start an ask; return the nodes to release for it."""
+        """Start an ask of the task; return the nodes that it releases."""
         gone = self.rows.apply_ask(ask)
         self.ask, self.collector, self.narrow = ask, RowCollector(ask.wanted, self.task.reads), False
         if is_recurrent:
@@ -185,9 +189,9 @@ class Job:
     def need(self, *, is_recurrent: bool) -> Capacity:
         """Return the capacity to reserve for the job beyond what it holds.
 
-        That is the rest of its prompt, the nodes it lost to preemption and the rest of
-        its ask, and never less than `task.floor`. In a recurrent-state model, every new
-        row may own a state, unless the task is `BoundedStates`; a prompt being
+        That covers the rest of its prompt, the nodes it lost to preemption and the rest
+        of its ask, and never less than `task.floor`. In a recurrent-state model, every
+        new row may own a state, unless the task is `BoundedStates`; a prompt being
         evaluated holds two.
         """
         rows, floor, n_prompt_left = self.rows, self.floor, self.n_prompt_left
@@ -202,7 +206,10 @@ class Job:
         return Capacity(floor.rows, n_prompt_left + rows.n_lost + to_come, branches + rows.n_lost_leaves)
 
     def capacity_to_ask(self, capacity: Capacity, *, is_recurrent: bool) -> Capacity:
-        """Return what the task may ask for in this capacity; at least its floor."""
+        """Return the capacity to offer the task for its next ask, at least its floor.
+
+        `capacity` is what the job may take in addition to what it holds.
+        """
         held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
         rows, nodes = capacity.rows, held + capacity.nodes - n_prompt_left
         if is_recurrent:  # each row of the ask may own a state
@@ -214,7 +221,9 @@ class Job:
         return Capacity(max(floor.rows, rows), max(floor.nodes, nodes), max(floor.sequences, leaves))
 
     def release(self) -> tuple[list[int], list[int]]:
-        """Forget every node; return (those below the prompt, those of the prompt).
+        """Forget all nodes of the job and return them, to be released.
+
+        The result is (nodes below the prompt, nodes of the prompt).
 
         The rows that the task has received are kept, so that it can continue later.
         """
@@ -224,16 +233,16 @@ class Job:
         return self.rows.release(), ends
 
     def leave_queue(self) -> None:
-        """Report that the job no longer waits: it was admitted or has ended."""
+        """Call `on_queued_no_more`, because the job was admitted or has ended."""
         if self.on_queued_no_more is not None:
             self.on_queued_no_more()
 
     def answer(self, result: object, error: BaseException | None) -> None:
-        """Set the future once.
+        """Set the future to a result or an error, unless it is set already.
 
-        `StopIteration` out of a callback becomes a `RuntimeError`, as in a generator
-        (PEP 479): otherwise it would silently end a loop that waits for the answer, and
-        an asyncio future refuses it.
+        `StopIteration` from a callback becomes a `RuntimeError`, as in a generator (PEP
+        479). Otherwise it would silently end a loop that waits for the result, and an
+        asyncio future refuses it.
         """
         self.leave_queue()
         if self.answered:
@@ -249,7 +258,7 @@ class Job:
 
 
 class RowCache:
-    """A cache of single rows by token path, least recently used first out.
+    """A cache of single rows by token path; it drops the least recently used.
 
     The path alone determines the row.
     """

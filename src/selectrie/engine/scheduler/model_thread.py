@@ -1,7 +1,6 @@
 """The thread that owns a model.
 
-Calls from any thread are queued to it. It runs while there is work and sleeps
-otherwise.
+Other threads queue work to it. It runs while there is work and sleeps otherwise.
 """
 
 from __future__ import annotations
@@ -56,7 +55,10 @@ Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting it.
 
 
 class Handle(Generic[R]):
-    """A running task. If the handle is garbage-collected, the task is cancelled."""
+    """A task that was given to the model's thread.
+
+    If the handle is garbage-collected, the task is cancelled.
+    """
 
     def __init__(self, model_thread: ModelThread, job: Job) -> None:
         self._model_thread, self._job = model_thread, job
@@ -73,11 +75,11 @@ class Handle(Generic[R]):
         self._model_thread.queue(self._job)
 
     def result(self) -> R:
-        """Wait for the answer.
+        """Wait for the task to end and return its result.
 
         Ctrl-C cancels the task, even in the middle of a decode, and is raised again.
-        Raises `ForkedError` in a child process if there is no answer yet: none will
-        come.
+        Raises `ForkedError` in a child process if there is no result yet, since none
+        will come.
         """
         if not self.is_done:
             self._model_thread.check_process()
@@ -93,7 +95,7 @@ class Handle(Generic[R]):
         self._model_thread.cancel(self._job)
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call a function once when the task ends, or at once if it has ended.
+        """Call `callback` once when the task ends.
 
         It is called on the model's thread, or here if the task has ended already.
         """
@@ -113,7 +115,7 @@ class Handle(Generic[R]):
 def _abandon(model_thread: ModelThread, job: weakref.ref[Job]) -> None:
     """Cancel a job whose handle is gone.
 
-    This runs wherever the garbage collector does, so it takes no lock.
+    The garbage collector may call this at any point of any thread, so it takes no lock.
     """
     under_way = job()
     if under_way is not None and not under_way.answered:
@@ -123,7 +125,7 @@ def _abandon(model_thread: ModelThread, job: weakref.ref[Job]) -> None:
 def _move(source: list[bool], target: list[bool]) -> bool:
     """Move an item from one list to another; return False if there is none.
 
-    No signal and no other thread comes in between, since no Python code runs there.
+    No signal handler and no other thread can run in between, since no Python code does.
     """
     try:
         target.extend(islice(iter(source.pop, None), 1))
@@ -133,7 +135,10 @@ def _move(source: list[bool], target: list[bool]) -> bool:
 
 
 class _Call:
-    """A function for the model's thread; `is_stopped` if no caller waits for it."""
+    """A function to run on the model's thread.
+
+    `is_stopped` is set if its caller no longer waits for it.
+    """
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
@@ -142,14 +147,15 @@ class _Call:
         self._claims = [True]
 
     def claim(self) -> bool:
-        """Return True to the first caller: it alone runs or drops the function."""
+        """Return True to the first caller, which alone may run or drop the function."""
         return _move(self._claims, [])
 
 
 class _Use:
-    """A block within `ModelThread.using`. It is over once nothing refers to it.
+    """An open `with model_thread.using()` block.
 
-    Ctrl-C may end the block before it has reported its start or its end.
+    The block is over once nothing refers to this object, since Ctrl-C may end it before
+    it has reported its end.
     """
 
     __slots__ = ("__weakref__", "thread")
@@ -161,9 +167,9 @@ class _Use:
 class ModelThread:
     """Runs a scheduler on a background thread, which alone touches the model.
 
-    Threads communicate through a `SimpleQueue` and single assignments, without a lock:
-    a signal handler, a finalizer or a forked child may come at any point, and would
-    wait forever for a lock that is held there.
+    Threads communicate through a `SimpleQueue` and single assignments, without a lock.
+    A signal handler, a finalizer or a forked child may run at any point, and would wait
+    forever for a lock that is held at that point.
     """
 
     def __init__(
@@ -206,9 +212,9 @@ class ModelThread:
             task: The task to run.
             on_step: Called on the model's thread when the row of the prompt's end is
                 known and after each model call of the task.
-            priority: Higher goes first.
-            deadline_s: Seconds from now, or None. A task out of time ends with a
-                partial result if it can (`job.SupportsDeadline`), else with
+            priority: Tasks with a higher priority go first.
+            deadline_s: Seconds from now, or None for no deadline. After it the task
+                ends with a partial result if it can (`job.SupportsDeadline`), else with
                 `DeadlineError`.
             keep_cached: Whether the task's nodes stay cached when it has ended.
         """
@@ -225,7 +231,7 @@ class ModelThread:
         priority: int = 0,
         deadline_s: float | None = None,
     ) -> Handle[R]:
-        """Queue a task; see `handle` for the arguments."""
+        """Queue a task and return its handle; see `handle` for the arguments."""
         handle = self.handle(task, on_step, priority=priority, deadline_s=deadline_s)
         try:
             handle.start()
@@ -268,11 +274,12 @@ class ModelThread:
         return replace(load, n_waiting=load.n_waiting + self._inbox.qsize())
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread, between two steps.
+        """Run a function on the model's thread, between two steps; return its result.
 
-        The function must be repeatable: a stray interrupt runs it again. Ctrl-C stops
-        it, even in the middle of a decode of this model or of one made by
-        `Model.new_context`, and is raised again when the function has ended.
+        The function must be repeatable: it is run again after an interrupt that was
+        meant for other work. Ctrl-C stops it, even in the middle of a decode of this
+        model or of one made by `Model.new_context`, and is raised again when the
+        function has ended.
         """
         call = _Call(function)
         with self.using():
@@ -305,21 +312,21 @@ class ModelThread:
     def cancel(self, job: Job) -> None:
         """Mark a job as cancelled.
 
-        The running decode is stopped unless another job that is not cancelled shares
-        it. If the model cannot be interrupted, the job ends after the decode.
+        The running decode is interrupted, unless it also serves a job that is not
+        cancelled. If the model cannot be interrupted, the job ends after the decode.
         """
         job.cancelled = True
         if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
             self._interrupt(self.scheduler)
 
     def interrupt(self) -> None:
-        """Interrupt the decode that is running, if any."""
+        """Interrupt the decode that is running now, if any."""
         self._model.interrupt()
 
     def _interrupt(self, work: _Call | Scheduler) -> None:
-        """Interrupt the decode of this work.
+        """Interrupt the running decode if it belongs to `work`.
 
-        The interrupt may hit other work that starts at this very moment, which is
+        The interrupt may hit other work that begins at this very moment. That work is
         repeated.
         """
         if self._running is work:
@@ -327,11 +334,12 @@ class ModelThread:
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """Keep the model's memory until the block ends.
+        """Keep the model's memory valid until the block ends.
 
-        The model's tokenizer reads it on the caller's thread. A `close` meanwhile ends
-        waits in the block with `ClosedError`. A `close` from within the block, out of a
-        callback or a signal handler, completes when the block ends.
+        The block may call the model's tokenizer, which reads that memory on the
+        caller's thread. If `close` is called meanwhile, waits in the block end with
+        `ClosedError`. A `close` from within the block (in a callback or a signal
+        handler) completes when the block ends.
 
         Raises:
             ClosedError: If the engine was closed.
@@ -352,16 +360,16 @@ class ModelThread:
                     self._join()
 
     def _is_used(self, thread: int | None = None) -> bool:
-        """Return whether a thread, or this one, is within `using`."""
+        """Return whether `thread`, or any thread if it is None, is within `using`."""
         uses = [reference() for reference in tuple(self._uses)]
         return any(use is not None and thread in {None, use.thread} for use in uses)
 
     def close(self) -> None:
         """End all work with `ClosedError`, close the model and end the thread.
 
-        May be called twice. Waits for the thread, except where that would deadlock: on
-        the thread itself, and within `using`. If the model cannot be interrupted, the
-        call that is running ends first.
+        May be called twice. Waits for the thread to end, except where that would
+        deadlock: on the thread itself, and within `using`. If the model cannot be
+        interrupted, the call that is running ends first.
         """
         if self._process != os.getpid():
             return
@@ -395,7 +403,10 @@ class ModelThread:
         self._shut()
 
     def _turn(self) -> bool:
-        """Wait for work and do one step; return False if the engine is closing."""
+        """Receive queued work and do one step; return False if the engine is closing.
+
+        Waits for work if there is none.
+        """
         for item in self._received(block=self.scheduler.idle):
             if isinstance(item, Job):
                 self.scheduler.submit(item)
@@ -407,7 +418,7 @@ class ModelThread:
         return True
 
     def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | Job | None]:
-        """Return everything queued since the last call.
+        """Return all items queued since the last call.
 
         With `block`, waits up to `timeout_s` seconds for the first item, or forever if
         that is None. No local variable here or in the caller may hold a job while
@@ -441,7 +452,7 @@ class ModelThread:
         raise ClosedError("the engine")
 
     def _step(self) -> None:
-        """Do one step; an unexpected error ends the jobs instead of the thread."""
+        """Do one step; an unexpected error ends all jobs, but not the thread."""
         self._running = self.scheduler
         try:
             if not self.scheduler.idle:

@@ -1,4 +1,4 @@
-"""The local rows that a task holds on a model, and the unbranched runs of an ask."""
+"""The local rows of a task with their nodes, and the unbranched runs of an ask."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class NodeTable:
         token: Token of the row.
         keep: Whether the row may be a parent in a later ask.
         done: Whether the row was evaluated.
-        node: Node of the row, or NO_NODE if it is not evaluated yet, lost, or (in a
-            recurrent-state model, where holding a node means holding its state) no
-            longer needed as a parent.
+        node: Node of the row. NO_NODE if it is not evaluated yet or lost. In a
+            recurrent-state model, where holding a node means holding its state, also
+            NO_NODE if it is no longer needed as a parent.
         pending: Numbers of the rows of the last ask still to be evaluated, ascending.
         first_row: Number of the first row of the last ask.
         n_held: Number of rows below row 0, pending ones included.
@@ -52,8 +52,9 @@ class NodeTable:
     def apply_ask(self, ask: Ask) -> list[int]:
         """Remove the rows that an ask releases and append those that it asks for.
 
-        Returns the nodes to release. Raises `ProtocolError` if a released row has
-        children that stay or is not held, or if a parent is not held.
+        Returns the nodes of the removed rows, to be released. Raises `ProtocolError` if
+        a released row has children that stay or is not held, or if a parent is not
+        held.
         """
         released, parents = ask.release.tolist(), ask.parents.tolist()
         leaving = self._check_released(released)
@@ -86,7 +87,10 @@ class NodeTable:
         return row < len(self.up) and self.up[row] != _GONE
 
     def _check_released(self, released: list[int]) -> set[int]:
-        """Return the rows to release as a set; raise before anything has changed."""
+        """Return the rows to release as a set; raise if one cannot be released.
+
+        This happens before anything has changed.
+        """
         leaving = set(released)
         if len(leaving) < len(released) or any(row <= 0 or not self._is_held(row) for row in released):
             raise ProtocolError("an ask released a row that is not held")
@@ -96,7 +100,7 @@ class NodeTable:
         return leaving
 
     def _take_out(self, released: list[int], leaving: set[int]) -> list[int]:
-        """Release rows and return the nodes that they had."""
+        """Remove the rows `released` and return the nodes that they had."""
         for row in released:
             if not self._n_children[row]:
                 self._count_leaf(row, -1)
@@ -133,7 +137,10 @@ class NodeTable:
             self._set_lost(row, lost=False)
 
     def take_away(self, row: int) -> int:
-        """Take a row's node for other tasks; the row is lost until it is `restored`."""
+        """Return a row's node, to be used for other tasks.
+
+        The row counts as lost until it is `restored`.
+        """
         node, self.node[row] = self.node[row], NO_NODE
         self.n_nodes -= 1
         self._set_lost(row, lost=True)
@@ -155,9 +162,9 @@ class NodeTable:
         return [row for row in range(1, len(self.node)) if self.node[row] != NO_NODE]
 
     def drop_states(self, rows: list[int]) -> list[int]:
-        """Forget the nodes of rows that have no pending children; return them.
+        """Forget the nodes of `rows` that have no pending children; return the nodes.
 
-        Rows marked `keep` are left alone.
+        Rows marked `keep` keep their nodes.
         """
         waited_for = {self.up[row] for row in self.pending}
         gone = []
@@ -175,8 +182,7 @@ class NodeTable:
     def lost_above(self) -> list[int]:
         """Return the lost ancestors of pending rows, at any distance, ascending.
 
-        An ancestor of a row with a node has one too, unless the model is a
-        recurrent-state model.
+        Above a row that has a node none is lost, except in a recurrent-state model.
         """
         if not self.n_lost:
             return []
@@ -189,9 +195,9 @@ class NodeTable:
         return sorted(lost)
 
     def way_to(self, row: int, max_rows: int) -> list[int]:
-        """Return the path to a row from below its nearest ancestor that has a node.
+        """Return the rows from below the nearest ancestor that has a node to `row`.
 
-        The path is cut after `max_rows` rows.
+        At most the first `max_rows` of them are returned.
         """
         way = [row]
         while self.up[way[-1]] > 0 and self.node[self.up[way[-1]]] == NO_NODE:
@@ -199,17 +205,17 @@ class NodeTable:
         return way[::-1][:max_rows]
 
     def parents_of(self, rows: list[int]) -> list[int]:
-        """Return the parents of some rows as nodes; `~j` is the j-th of these rows."""
+        """Return the parent of each row: a node, or `~j` for the j-th of `rows`."""
         index = {row: i for i, row in enumerate(rows)}
         return [~index[up] if (up := self.up[row]) in index else self.node[up] for row in rows]
 
 
 class LinearRuns:
-    """The unbranched runs of an ask.
+    """The unbranched runs of rows in an ask, for a recurrent-state model.
 
-    A recurrent-state model evaluates a run from the state of one row to that of
-    another. A run starts wherever `model.rounds` starts a later round. At most one
-    state is kept of a run, at its tip.
+    Such a model evaluates a run from the state of its base row to that of its last row,
+    the tip. A run starts wherever `model.rounds` starts a later round. At most the
+    state at the tip is kept.
     """
 
     def __init__(self, rows: NodeTable, ask: Ask) -> None:
@@ -229,7 +235,7 @@ class LinearRuns:
         self._keeps = [rows.keep[tip] or tip in self._carriers for tip in self._tip]
 
     def _ready(self, rows: NodeTable) -> list[int]:
-        """Return the runs to evaluate whose base row is evaluated."""
+        """Return the runs that are not evaluated but whose base row is."""
         return [
             run
             for run, (base, tip) in enumerate(zip(self._base, self._tip, strict=True))
@@ -239,10 +245,11 @@ class LinearRuns:
     def choose(self, rows: NodeTable, max_rows: int, states: int) -> list[int]:
         """Return the rows of the runs to evaluate now, ascending.
 
-        The result is empty if every state that a run could start from is gone. Runs
-        that keep no state go first, then the last ones: this is depth first, so that
-        few states wait at a time. Each run takes a sequence; one more is allowed for a
-        run that keeps no state. At least one run is chosen if any is ready.
+        Runs whose state is not kept go first, then the last runs of the ask. This is
+        depth-first, so that few states are held at a time. As many runs are chosen as
+        `states` allows, and one more if the first run keeps no state. At least one is
+        chosen if any can start. The result is empty if every state that a run could
+        start from is gone.
         """
         ready = [run for run in self._ready(rows) if rows.node[self._base[run]] != NO_NODE]
         ready.sort(key=lambda run: (self._keeps[run], -self._tip[run]))
@@ -255,11 +262,11 @@ class LinearRuns:
         return sorted(chosen)
 
     def to_restore(self, rows: NodeTable) -> int:
-        """Return the base row of the last ready run, whose state was lost."""
+        """Return the base row, whose state was lost, of the last ready run."""
         return self._base[max(self._ready(rows), key=self._tip.__getitem__)]
 
     def carries(self, row: int) -> bool:
-        """Return whether other runs start from this row."""
+        """Return whether a run of the ask starts from this row."""
         return row in self._carriers
 
 

@@ -1,4 +1,4 @@
-"""Results of work on another thread, without a lock that Ctrl-C can leave held."""
+"""The result of work on another thread, without a lock that Ctrl-C could leave held."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Outcome(Generic[R]):
         self._callbacks: deque[Callable[[], None]] = deque()
 
     def done(self) -> bool:
-        """Return whether the result or the error is set."""
+        """Return whether the result or the error was set."""
         return self._is_set
 
     def set_result(self, result: R) -> None:
@@ -60,7 +60,7 @@ class Outcome(Generic[R]):
                 _call(self._callbacks.popleft())
 
     def add_done_callback(self, callback: Callable[[], None]) -> None:
-        """Call a function once when this is set, or at once if it is set already."""
+        """Call `callback` once when this is set, or at once if it is set already."""
         self._callbacks.append(callback)
         if self._is_set:
             with suppress(ValueError):  # the other thread calls it
@@ -68,7 +68,7 @@ class Outcome(Generic[R]):
                 _call(callback)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until this is set, or for a time; return whether it is set."""
+        """Wait up to `timeout_s` seconds for the outcome; return whether it is set."""
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         is_main = threading.current_thread() is threading.main_thread()
         most_s = _LOOK_AGAIN_S if is_main else threading.TIMEOUT_MAX
@@ -86,13 +86,19 @@ class Outcome(Generic[R]):
         return self._is_set
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Return the error, None if there is none; `TimeoutError` if it is not set."""
+        """Return the error, or None if there is none.
+
+        Raises `TimeoutError` if the outcome is not set in time.
+        """
         if not self._is_set and not self.wait(timeout):
             raise TimeoutError
         return self._error
 
     def result(self, timeout: float | None = None) -> R:
-        """Return the result or raise the error; `TimeoutError` if neither is set."""
+        """Return the result or raise the error.
+
+        Raises `TimeoutError` if the outcome is not set in time.
+        """
         error = self.exception(timeout)
         if error is not None:
             try:

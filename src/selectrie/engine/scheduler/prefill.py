@@ -1,4 +1,4 @@
-"""Evaluate prompts: decide how much of each goes into the next call."""
+"""Evaluates prompts, and decides how much of each goes into the next call."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Rather than cutting shares smaller, fewer prompts take part and the others wait.
 def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) -> list[tuple[Job, int]]:
     """Return each job with the number of prompt tokens it evaluates in the next call.
 
-    Jobs that are left out wait. Higher priorities get what they can use; equal
-    priorities share equally, and nothing goes unused. A token that another job
-    evaluates in the same call takes no row, except in a recurrent-state model, where
-    this is not relied on. Of equal prompts one is evaluated; the others will find it in
-    the cache.
+    Jobs that are left out wait. Higher priorities get as many rows as they can use.
+    Equal priorities share equally, and rows that one cannot use go to others. A token
+    that another job evaluates in the same call takes no further row (this is not relied
+    on in a recurrent-state model). Of equal prompts one is evaluated; the others find
+    it in the cache later.
 
     Args:
         jobs: The jobs to prefill, higher priorities first.
@@ -58,7 +58,10 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
 
 
 def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
-    """Return the first jobs that can each have a worthwhile chunk, shortest first."""
+    """Return the first jobs that can each get a chunk of a worthwhile size.
+
+    They are sorted by the number of prompt tokens left, fewest first.
+    """
     taking: list[Job] = []
     for job in jobs:
         budget -= min(job.n_prompt_left, _MIN_CHUNK)
@@ -69,14 +72,14 @@ def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
 
 
 class _Chunk:
-    """The next n tokens of a job's prompt."""
+    """The next `n` tokens of a job's prompt to evaluate."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.n = job, 0
         self._to_come = job.prompt[job.depth :]
 
     def shared(self, others: Sequence[_Chunk]) -> int:
-        """Return how many of the next tokens another chunk evaluates too."""
+        """Return how many of the next tokens one of `others` evaluates too."""
         return max(
             (
                 _common_prefix(self._to_come, other._to_come[: other.n])
@@ -94,7 +97,11 @@ def _common_prefix(one: IntArray, other: IntArray) -> int:
 
 
 def find_cursor(model: Model, job: Job) -> None:
-    """Move the cursor of an unevaluated prompt to its deepest cached node."""
+    """Set `job.cursor` and `job.depth` to where the job's prompt continues.
+
+    The cursor is the deepest cached node on the prompt's path, and below it the prompt
+    is still to be evaluated.
+    """
     before = job.cursor
     job.cursor, job.depth = model.match_prefix(job.prompt[:-1])
     if before != NO_NODE:
@@ -102,7 +109,7 @@ def find_cursor(model: Model, job: Job) -> None:
 
 
 def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> BatchPart:
-    """Return a part with the next n tokens of the prompt, below the cursor."""
+    """Return a part with the next n tokens of the job's prompt, below `job.cursor`."""
     want_row = not job.has_prompt_row
     parents = [job.cursor, *range(-1, -n, -1)]
     is_end = [False] * (n - 1) + [True]

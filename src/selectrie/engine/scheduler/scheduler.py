@@ -1,18 +1,18 @@
-"""Merge the asks of many tasks into few model calls.
+"""Merges the asks of many tasks into few model calls.
 
 The scheduler admits jobs, gives them fair turns, cuts asks to size, cancels jobs and
-keeps the row cache. One step makes one `extend`, and more only if that failed. Tasks of
-any kind may come and go at any time.
+keeps the cache of rows at prompt ends. One step makes one `extend`, and more only if
+that failed. Tasks of any kind may come and go at any time.
 
 Higher priorities are admitted first and go into a call first. Among equals, the job
 that went first in one step goes last in the next. The asks of tasks go into a call
 before prompts do, and prompts share what is left (`prefill.allocate_prefill`), so a
 long prompt delays other jobs by no more than a chunk of it.
 
-Every admitted task has reserved what it may still need, so most asks fit. An ask may
-still fail to fit, since nodes that several tasks hold are not free when one of them
-releases its reference. The other jobs then go on. If no job can go on, the
-lowest-ranked one gives up its nodes and is queued again, to evaluate them by path
+Capacity is reserved for all that every admitted task may still need, so most asks fit.
+An ask may still fail to fit, because nodes that several tasks hold do not become free
+when one of them releases its reference. The other jobs then go on. If no job can go on,
+the lowest-ranked one gives up its nodes and is queued again, to evaluate them by path
 later. The highest-ranked job is never evicted, so no two unfinished tasks wait for each
 other.
 
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy a model is, as of its last call.
+    """The tasks of a model and its free capacity, as of its last call.
 
     Attributes:
         n_active: Number of admitted tasks.
@@ -71,11 +71,13 @@ class Load:
 
 
 class Scheduler:
-    """Runs jobs on one model: call `submit`, then `step` until `idle`.
+    """Runs jobs on one model.
+
+    Call `submit` for each job, then `step` until `idle`.
 
     Attributes:
         n_interrupted: Number of interrupted calls, which are made again.
-        calling: The jobs of the call that is running.
+        calling: The jobs whose rows are in the running call.
         load: The load as of the last step; any thread may read it.
     """
 
@@ -92,9 +94,9 @@ class Scheduler:
         Args:
             model: The model to run on.
             row_cache_bytes: Size of the cache of prompt-end rows, in bytes.
-            prefill_rows: Maximum rows of prompts in a call, and of one ask, while more
-                than one task is active. None: `limits.call_cost.prefill_rows` of the
-                model.
+            prefill_rows: Maximum number of rows of prompts in a call, and of rows of
+                one ask, while more than one task is active. None:
+                `limits.call_cost.prefill_rows` of the model.
             clock: Returns the seconds that deadlines are compared with.
         """
         self.model = model
@@ -118,8 +120,8 @@ class Scheduler:
     def submit(self, job: Job) -> None:
         """Queue a job, or fail it at once.
 
-        A job that cannot fit even alone fails with `CapacityError`, one without a
-        prompt with `ProtocolError`.
+        A job that does not fit even alone fails with `CapacityError`, and one with an
+        empty prompt with `ProtocolError`.
         """
         if not len(job.prompt):
             job.answer(None, ProtocolError("a task needs a prompt of at least one token"))
@@ -140,7 +142,7 @@ class Scheduler:
     def fail_all(self, error: BaseException) -> None:
         """End every job with this error.
 
-        Never raises: every caller must get the error, whatever state the model is in.
+        This never raises: every job must get the error, whatever state the model is in.
         """
         jobs = [*self._active, *self._waiting]
         self._active.clear()
@@ -161,7 +163,7 @@ class Scheduler:
         self.model.trim(0)
 
     def step(self) -> None:
-        """Let every job that can go on do so in one model call."""
+        """Make one model call that advances every job that can go on."""
         self._end_early()
         if not (self._refused and self._active):  # parts that did not fit go first
             self._admit_waiting()
@@ -177,7 +179,7 @@ class Scheduler:
             self._measure(self._free())
 
     def _measure(self, free: Capacity) -> None:
-        """Update `load`."""
+        """Set `load`, given the free capacity."""
         self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences))
 
     def _end_early(self) -> None:
@@ -202,7 +204,7 @@ class Scheduler:
             self._end(job, result=result)
 
     def _admit_waiting(self) -> None:
-        """Admit waiting jobs in order while the reservations of all jobs fit."""
+        """Admit waiting jobs in order of rank, as long as all reservations fit."""
         if not self._waiting:
             return
         free = self._free()
@@ -216,7 +218,7 @@ class Scheduler:
             free = Capacity(free.rows, free.nodes - need.nodes, free.sequences - need.sequences)
 
     def _free(self) -> Capacity:
-        """Return the capacity that is neither held nor reserved for an admitted job."""
+        """Return the capacity that is neither held nor reserved for admitted jobs."""
         capacity = self.model.capacity()
         nodes, branches = capacity.nodes, capacity.sequences
         for job in self._active:
@@ -267,11 +269,13 @@ class Scheduler:
         return parts + self._prefills(filling, free.rows), free
 
     def _next(self, job: Job, free: Capacity, rows: int) -> Capacity:
-        """Find the job's next part, of at most `rows` rows; return the capacity left.
+        """Set `job.part` to its next part, of at most `rows` rows.
 
-        There is no part if the job waits for its prompt or has ended. A task that
-        raises ends its own job and no other. This includes `sys.exit` in a callback: it
-        is raised where the result is waited for.
+        Returns the capacity left.
+
+        The part is None if the job waits for its prompt or has ended. An exception of a
+        task ends its own job and no other. This includes `sys.exit` in a callback: it
+        is raised by `Handle.result`.
         """
         reserved = job.need(is_recurrent=self._is_recurrent)
         capacity = Capacity(rows, free.nodes + reserved.nodes, free.sequences + reserved.sequences)
@@ -312,7 +316,7 @@ class Scheduler:
         return [prefill_part(self.model, self.row_cache, job, n) for job, n in chunks]
 
     def _is_placed(self, job: Job) -> bool:
-        """Find where the job's prompt continues; return False if the job failed.
+        """Set the job's cursor; return False if the job failed.
 
         After a failure of the model, the nodes that the job held may be lost.
         """
@@ -323,7 +327,7 @@ class Scheduler:
         return not job.answered
 
     def _ask(self, job: Job, capacity: Capacity) -> bool:
-        """Let the task ask within its capacity and release what it names.
+        """Let the task make its next ask, and release the nodes that it gives up.
 
         Returns False if the task has finished.
         """
@@ -341,8 +345,8 @@ class Scheduler:
     def _execute(self, parts: list[BatchPart]) -> None:
         """Evaluate all parts in one call.
 
-        Parts that do not fit together are tried in halves. A part that fails alone
-        fails its own job.
+        If the call fails, each half of the parts is tried by itself. If a part fails
+        alone, its job fails, or is cut to size if it did not fit.
         """
         self.calling = tuple(part.job for part in parts)
         try:
@@ -381,8 +385,8 @@ class Scheduler:
         """Free capacity when no job can make progress.
 
         Preempts the lowest-ranked job and queues it again; the highest-ranked job is
-        never preempted. A job that runs alone makes do with less (`_shrink`) and fails
-        if nothing is left to try.
+        never preempted. If only one job is active, it goes on with less (`_shrink`),
+        and fails if nothing is left to try.
         """
         if len(self._active) > 1:
             last = max(self._active, key=attrgetter("rank"))
@@ -394,10 +398,11 @@ class Scheduler:
             self._end(part.job, error=error)
 
     def _shrink(self, part: BatchPart) -> bool:
-        """Let a job that runs alone go on with less; return whether it can.
+        """Free memory for the only active job; return whether anything could be done.
 
-        It first takes one run at a time, then drops states that this part does not
-        start from, then everything cached.
+        Each call tries one thing: evaluate one run at a time, drop a state that `part`
+        does not start from, or drop all cached nodes. The first two apply to
+        recurrent-state models.
         """
         job, rows = part.job, part.job.rows
         if self._is_recurrent:
@@ -411,7 +416,7 @@ class Scheduler:
         return self.model.trim(0) > 0
 
     def _end(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:
-        """Release the job's nodes and answer, even if the release fails."""
+        """Release the job's nodes and set its future, even if the release fails."""
         if job in self._active:
             self._active.remove(job)
         elif job in self._waiting:
@@ -429,18 +434,19 @@ class Scheduler:
             self._ignoring_lost_nodes(lambda: self.model.trim(max_idle_rows))
 
     def _release(self, job: Job, *, forget: bool = True) -> None:
-        """Release everything that a job holds.
+        """Release all nodes that a job holds.
 
-        Its prompt stays cached; its branches are dropped if `forget`, else cached too.
+        Its prompt stays cached. The nodes below it are dropped with `forget`, else
+        cached too.
         """
         branches, ends = job.release()
         self._ignoring_lost_nodes(lambda: self.model.release(as_ids(branches), forget=forget))
         self._ignoring_lost_nodes(lambda: self.model.release(as_ids(ends)))
 
     def _ignoring_lost_nodes(self, release: Callable[[], object]) -> None:
-        """Release nodes, ignoring that the model holds none any more.
+        """Call `release`, and ignore the error if the model no longer holds the nodes.
 
-        This happens if the model was closed, or dropped every node after a failure.
+        That is so if the model was closed, or dropped every node after a failure.
         """
         try:
             release()
@@ -449,7 +455,10 @@ class Scheduler:
 
 
 def _own(error: BaseException) -> BaseException:
-    """Return a copy of an error for one job of many; a foreign error is not copied."""
+    """Return a copy of an error, so that each of many jobs has its own.
+
+    An error of a foreign class is returned as it is.
+    """
     if not isinstance(error, SelectrieError):
         return error
     own = copy(error).with_traceback(error.__traceback__)

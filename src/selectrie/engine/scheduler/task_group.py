@@ -31,7 +31,8 @@ class Counting(Task[R_co], Protocol[R_co]):
 class TaskGroup:
     """The tasks and calls of one request.
 
-    Any thread may cancel the group at any time; from then on it starts nothing more.
+    Any thread may cancel the group at any time; tasks started afterwards raise
+    `CancelledError`.
 
     Args:
         model_thread: The thread that runs the tasks.
@@ -65,7 +66,7 @@ class TaskGroup:
         return 0.0 if self._until is None else max(0.0, self.model_thread.now() - self._until)
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task (`ModelThread.handle`)."""
+        """Queue a task and return its handle (`ModelThread.handle`)."""
         if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
@@ -79,7 +80,7 @@ class TaskGroup:
         return handle
 
     def begin_counted(self, task: Counting[R], report: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
-        """Queue a task and report its progress after each model call.
+        """Queue a task, report its progress after each model call, return its handle.
 
         Args:
             task: The task to run.
@@ -90,7 +91,7 @@ class TaskGroup:
         return self.begin(task, None if report is None else lambda: report(task.n_evaluated, total))
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread (`ModelThread.call`)."""
+        """Run a function on the model's thread, as `ModelThread.call` does."""
         self._is_calling = True
         try:
             self._check()
@@ -104,7 +105,10 @@ class TaskGroup:
         return answer[0]
 
     def cancel(self) -> None:
-        """Cancel all that has not ended; `result` then raises `CancelledError`."""
+        """Cancel all tasks and calls that have not ended.
+
+        `Handle.result` of the tasks then raises `CancelledError`.
+        """
         self._is_cancelled = True
         for handle in tuple(self._handles):
             if not handle.is_done:  # cancelling stops the decode, which others share
@@ -113,7 +117,7 @@ class TaskGroup:
             self.model_thread.interrupt()
 
     def leave(self) -> None:
-        """Remove the group from its scope, which need not cancel it any more."""
+        """Remove the group from its scope, which then no longer cancels it."""
         if self._scope is not None:
             self._scope.drop(self)
 
@@ -134,8 +138,8 @@ def task_group(
         model_thread: The thread that runs the tasks.
         priority: Priority of every task; higher goes first.
         deadline_s: Seconds from now, or None for no deadline.
-        keep_cached: Whether what the tasks have evaluated stays cached when they end,
-            for requests that go on from there.
+        keep_cached: Whether the tasks' nodes stay cached when they end, for requests
+            that continue their texts.
 
     Raises:
         ClosedError: If the engine was closed.
@@ -153,9 +157,10 @@ def task_group(
 
 
 class CancelScope:
-    """The task groups created within a `with` block, in one thread or asyncio task.
+    """Collects the task groups that are created within a `with` block.
 
-    Code that waits for the block can cancel all of them through the scope.
+    Only those of the same thread or asyncio task are collected. Code that waits for the
+    block can cancel all of them through the scope.
 
     Attributes:
         is_cancelled: Whether the scope was cancelled.
@@ -167,7 +172,7 @@ class CancelScope:
 
     @classmethod
     def nested(cls) -> CancelScope:
-        """Return a new scope that is cancelled with the one open here, if any."""
+        """Return a new scope that is cancelled with the enclosing one, if any."""
         scope, outer = cls(), _SCOPE.get()
         if outer is not None:
             outer.add(scope)
@@ -203,12 +208,12 @@ _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=N
 
 
 class ScopedThread(threading.Thread, Generic[R]):
-    """A daemon thread that runs a function within a scope.
+    """A daemon thread that runs a function within a `CancelScope`.
 
     The function sees the context variables of the thread that made this one.
 
     Attributes:
-        outcome: What the function returns or raises.
+        outcome: The result or the error of the function.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Evaluations and comparisons as one page each.
+"""HTML pages of an evaluation and of a comparison.
 
-The pages need no network and no script, have a light and a dark style, and describe
-every picture in words.
+A page needs no network and no script, has a light and a dark style, and describes every
+picture in words.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Section: TypeAlias = Mapping[str, Any]
 
 
 def evaluation_page(evaluation: Evaluation) -> str:
-    """Return the page of a run.
+    """Return an HTML page about an evaluation.
 
     It shows figures, accuracy with 95 % intervals beside random chance, reliability,
-    margins, what could not be measured, and the signature.
+    margins, items that could not be measured, and the signature.
     """
     model = evaluation.signature.get("model", "")
     rows = [row for task in evaluation.tasks for row in _task_rows(task, named=len(evaluation.tasks) > 1)]
@@ -52,14 +52,15 @@ def evaluation_page(evaluation: Evaluation) -> str:
 
 
 def comparison_page(comparison: Mapping[str, Any], runs: tuple[Evaluation, Evaluation], names: tuple[str, str]) -> str:
-    """Return the page of two runs.
+    """Return an HTML page that compares two runs.
 
-    It shows differences with intervals and p, items that only one run gets right, and
-    how their signatures differ.
+    It shows differences with intervals and p-values, items that only one run gets
+    right, and the differences of their signatures.
 
     Args:
-        comparison: JSON-ready (`compare.comparison_dict`).
-        names: The names of the runs for people.
+        comparison: The comparison, ready for JSON (`compare.comparison_dict`).
+        runs: The two runs.
+        names: The names of the runs to show.
     """
     rows = [
         (position, name, run.signature.get("model", ""))
@@ -82,7 +83,7 @@ def _page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
 
 
 def _printable(value: object) -> object:
-    """Escape what does not print, but leave markup of the template unchanged."""
+    """Escape characters that do not print, but leave the template's markup as it is."""
     return value if hasattr(value, "__html__") else printable(value)
 
 
@@ -99,7 +100,7 @@ def _paragraph(text: str) -> Block:
 
 
 def _figure(picture: str, caption: str = "", *, key: str = "") -> Block:
-    """Return a picture.
+    """Return a picture with its caption, as HTML.
 
     `key` is the kind of legend in front of the caption: "intervals", "bars" or "".
     """
@@ -107,9 +108,9 @@ def _figure(picture: str, caption: str = "", *, key: str = "") -> Block:
 
 
 def _table(caption: str, names: Sequence[str], rows: Sequence[Cells], *, left: int = 1) -> Block:
-    """Return a table; its first `left` columns are words, the others numbers.
+    """Return an HTML table; its first `left` columns are words, the others numbers.
 
-    The first cell of a row names it.
+    The first cell of a row is its heading.
     """
     return {"kind": "table", "caption": caption, "names": names, "rows": rows, "left": left}
 
@@ -216,7 +217,10 @@ def _margins(task: TaskResult) -> list[Block]:
 
 
 def _piles(margins: np.ndarray, right: np.ndarray) -> tuple[list[Pile], int]:
-    """Return columns from 0 to about the 99th percentile, and the items beyond."""
+    """Return histogram columns from 0 to about the 99th percentile of the margins.
+
+    The second value is the number of items with larger margins.
+    """
     finite = margins[np.isfinite(margins)]
     end = float(np.quantile(finite, 0.99)) if len(finite) else 0.0
     edges = np.linspace(0.0, svg.round_up(end or 1.0), _N_PILES + 1)

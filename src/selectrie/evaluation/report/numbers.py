@@ -1,6 +1,6 @@
-"""The notation of figures in the reports of evaluations.
+"""Formats figures in the reports of evaluations.
 
-A number that is missing or not finite is an empty text.
+A number that is missing or not finite becomes an empty text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 def number(value: float | None, sign: str = "") -> str:
-    """Return a figure with four decimals, or one from 100 on.
+    """Return a number with four decimals, or with one decimal from 100 on.
 
     Args:
         sign: "+" to write the sign of positive numbers too.
@@ -21,12 +21,12 @@ def number(value: float | None, sign: str = "") -> str:
 
 
 def signed(value: float | None) -> str:
-    """Return a difference with its sign."""
+    """Return a number with its sign, + or -."""
     return number(value, "+")
 
 
 def between(low: float | None, high: float | None) -> str:
-    """Return an interval."""
+    """Return an interval as text."""
     if low is None or high is None or not math.isfinite(low + high):
         return ""
     return f"{number(low)} {'to' if low < 0 else '–'} {number(high)}"
@@ -38,5 +38,5 @@ def p_value(p: float | None) -> str:
 
 
 def signed_interval(interval: Mapping[str, float | None]) -> str:
-    """Return the interval of a difference, from its JSON."""
+    """Return the interval of a difference as text, given its JSON form."""
     return " to ".join(filter(None, map(signed, interval.values())))

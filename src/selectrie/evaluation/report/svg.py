@@ -1,4 +1,4 @@
-"""Charts as inline SVG for pages without scripts: intervals, reliability, histograms.
+"""Draws charts as inline SVG: intervals, reliability diagrams and histograms.
 
 Colours are classes of the page's style sheet.
 """
@@ -20,25 +20,26 @@ _LABEL_CHARS = 30
 
 
 def shown(text: object) -> str:
-    r"""Return a text that may be anywhere in a page, attributes included.
+    r"""Return a text escaped for HTML, so that it may stand anywhere in a page.
 
-    What does not print is written `\xNN` or `\uNNNN`.
+    Attribute values are included. Characters that do not print are written `\xNN` or
+    `\uNNNN`.
     """
     return escape(printable(text))
 
 
 def printable(text: object) -> str:
-    r"""Write what does not print as `\xNN` or `\uNNNN`."""
+    r"""Write characters of a text that do not print as `\xNN` or `\uNNNN`."""
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a chart for readers who cannot see it.
+    """The description of a chart, for readers who cannot see it.
 
     Attributes:
-        title: A few words.
-        alternative: What it shows, in sentences.
+        title: The title, a few words.
+        alternative: A description of the chart in sentences.
     """
 
     title: str
@@ -47,11 +48,14 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a chart of intervals.
+    """A row of a chart of intervals.
 
     Attributes:
-        mark: A reference value for the line, such as that of random guessing.
-        note: Text at its right.
+        label: Text at the left of the row.
+        value: The figure.
+        low, high: Its interval.
+        mark: A reference value, such as that of random guessing, or None.
+        note: Text at the right of the row.
     """
 
     label: str
@@ -82,7 +86,7 @@ class Axis:
     write: Callable[[float], str]
 
     def __call__(self, value: float) -> float:
-        """Return the pixel of a value; values outside lie on the edge."""
+        """Return the pixel of a value; a value out of range gets the edge's."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
@@ -98,7 +102,7 @@ def signed_points(value: float) -> str:
 
 
 def share_axis(start: float, end: float) -> Axis:
-    """Return an axis from 0 to 1."""
+    """Return an axis for shares, from 0 to 1."""
     return Axis(0, 1, start, end, (0, 0.25, 0.5, 0.75, 1), percent)
 
 
@@ -109,13 +113,13 @@ def difference_axis(rows: Sequence[Row], start: float, end: float) -> Axis:
 
 
 def round_up(value: float) -> float:
-    """Return the next of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
+    """Return the next number of 1, 2, 3, 4, 5, 6, 8 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-9))
 
 
 def tag(name: str, content: str = "", /, **attributes: object) -> str:
-    """Return an element with its content as it is.
+    """Return an SVG or HTML element, with `content` as it is.
 
     `_` in an attribute's name becomes `-`, `class_` becomes `class`.
     """
@@ -154,7 +158,7 @@ def _chart(words: Words, width: float, height: float, parts: Iterable[str]) -> s
 
 
 def intervals(rows: Sequence[Row], words: Words, axis_of: Callable[[float, float], Axis] = share_axis) -> str:
-    """Return a chart with a dot and whiskers for each row, one below the other.
+    """Return an SVG chart with a dot and whiskers for each row, one below the other.
 
     A row may have a mark; the dot is hollow if the mark lies between the whiskers.
     """
@@ -182,7 +186,10 @@ def _interval(row: Row, axis: Axis, y: float) -> str:
 
 
 def _shortened(label: str) -> str:
-    """Return both ends of a label, because names often differ in the last word."""
+    """Return the beginning and the end of a long label, with … in between.
+
+    Names often differ in the last word.
+    """
     half = _LABEL_CHARS // 2
     return label if len(label) <= _LABEL_CHARS else f"{label[:half]}…{label[1 - half :]}"
 
@@ -206,7 +213,7 @@ class Point:
 
 
 def reliability(points: Sequence[Point], words: Words) -> str:
-    """Return a chart of accuracy over confidence.
+    """Return an SVG chart of accuracy over confidence.
 
     The diagonal is where both are equal. Dots grow with the number of items, which is
     shown below.
@@ -239,7 +246,8 @@ class Pile:
     """A column of a histogram.
 
     Attributes:
-        right, wrong: Numbers of items; `wrong` is stacked on `right`.
+        low, high: The range of values that it covers.
+        right, wrong: Number of right and of wrong items; `wrong` is stacked on `right`.
     """
 
     low: float
@@ -249,7 +257,7 @@ class Pile:
 
 
 def histogram(piles: Sequence[Pile], words: Words, label: str) -> str:
-    """Return columns of right items, with wrong items stacked on them."""
+    """Return an SVG histogram of right items, with wrong items stacked on them."""
     low, high = (piles[0].low, piles[-1].high) if piles else (0.0, 1.0)
     max_count = max((pile.right + pile.wrong for pile in piles), default=1) or 1
     x = Axis(low, high, 52, 332, tuple(low + (high - low) * i / 4 for i in range(5)), lambda value: f"{value:.3g}")

@@ -1,1 +1,1 @@
-"""llguidance grammars behind the automaton port."""
+"""Adapts llguidance grammars to the automaton port."""

@@ -1,4 +1,4 @@
-"""Read an llguidance grammar byte by byte to decide whether it accepts a text."""
+"""Reads texts byte by byte with an llguidance grammar, to accept or reject them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class GuidedBytes:
     """A `ByteReader` over an llguidance automaton whose vocabulary is the 256 bytes.
 
     This vocabulary has no tokens that the grammar could name, so a grammar that names
-    one is refused. The mask of each state is computed before a byte is read, as in a
-    search, because that makes llguidance renew the budget of its lexer.
+    one raises an error. The mask of each state is computed before a byte is read, as in
+    a search, because that makes llguidance renew the budget of its lexer.
     """
 
     token_sets: tuple[TokenSet, ...] = ()
@@ -41,11 +41,11 @@ class GuidedBytes:
         return frozenset((np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed).tolist())
 
     def expected(self, configuration: int) -> tuple[str, ...]:
-        """Return readable descriptions of what may come next.
+        """Return descriptions of the characters that may come next.
 
-        A character of several bytes is found by reading them, and each path of bytes is
-        a separate state here. So at most `MAX_READS` bytes are read after each first
-        byte. If that is not enough, that byte represents its characters.
+        A character of several bytes is found by reading its bytes, and each path of
+        bytes is a separate state here. So at most `MAX_READS` bytes are read after each
+        first byte. If that is not enough, that byte represents its characters.
         """
         bytes_ = self.following(configuration)
         characters: list[tuple[int, int]] = []
@@ -64,9 +64,9 @@ class GuidedBytes:
         return cut(shown, self.can_end(configuration))
 
     def _spread(self, configuration: int, byte: int, n_more: int, base: int) -> list[tuple[int, int]] | None:
-        """Return the characters that continue with a byte, or None if too many.
+        """Return ranges of the characters that continue with `byte`; None if too many.
 
-        `base` holds the bits of the code points that are known so far.
+        `base` holds the bits of the code point known so far, and `n_more` bytes follow.
         """
         if not n_more:
             return [(base, base)]
@@ -90,7 +90,7 @@ class GuidedBytes:
         return self._automaton.can_end(configuration)
 
     def token_terminals(self, _configuration: int) -> tuple[int, ...]:
-        """Return no terminals: only bytes may come next."""
+        """Return (): only bytes may come next."""
         return ()
 
 

@@ -1,6 +1,6 @@
-"""llguidance grammars behind the automaton port.
+"""Adapts llguidance grammars to the automaton port.
 
-Supported are its Lark dialect, regular expressions and JSON Schema. llguidance
+Its Lark dialect, regular expressions and JSON Schema are supported. llguidance
 (https://github.com/guidance-ai/llguidance) parses with an Earley parser over lexemes.
 One of its matchers represents one position in a text. Here each state has a separate
 matcher, copied from that of the state before.
@@ -100,9 +100,9 @@ class GuidanceGrammar:
 
     Attributes:
         serialised: JSON of the form `{"grammars": [...]}`.
-        route: What made the grammar, with the version. The digest is blake2b over
-            `route` and `serialised`, since another version may read the same grammar
-            differently.
+        route: The reader that made the grammar, with llguidance's version. The digest
+            is blake2b over `route` and `serialised`, since another version may read the
+            same grammar differently.
         notes: Parts of the source that have no effect although a reader may expect one.
     """
 
@@ -126,8 +126,8 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
     """Return a checked grammar from a text in one of llguidance's dialects.
 
     With "auto", a JSON object is a serialised grammar, `/…/` around the whole text is a
-    regular expression (in Rust's syntax, matching the whole text), and all else is
-    Lark. Raises `GrammarError` with llguidance's message and position.
+    regular expression (in Rust's syntax, matching the whole text), and any other text
+    is Lark. Raises `GrammarError` with llguidance's message and position.
     """
     import llguidance
 
@@ -148,7 +148,7 @@ def read_guidance(text: str, *, dialect: GuidanceDialect = "auto") -> GuidanceGr
 def check_guidance(grammars: Sequence[Mapping[str, Any]], route: str, *, source: str = "") -> GuidanceGrammar:
     """Return a checked grammar from grammars in llguidance's serialised form.
 
-    The first grammar is the start. Raises `GrammarError` for what llguidance refuses.
+    The first grammar is the start. Raises `GrammarError` if llguidance refuses them.
 
     Args:
         grammars: The grammars.
@@ -176,9 +176,9 @@ class GuidanceAutomaton:
     """The tokens of a vocabulary that an llguidance grammar allows.
 
     Not thread-safe. A state is a path of tokens: equal paths are the same state,
-    different paths are different states. A state costs an entry in tables. Its matcher
-    and its mask are kept within `cache_bytes`; if dropped, they are made again by
-    reading the path.
+    different paths are different states. A state is an entry in tables. Matchers and
+    masks of states are cached up to `cache_bytes`; one that was dropped is made again
+    by reading the path.
 
     All tokens with the same bytes are allowed alike. Control tokens are allowed where
     the grammar names them (`<think>`), end-of-generation tokens never. A step costs a
@@ -284,7 +284,7 @@ class GuidanceAutomaton:
         return np.sort(np.array(tokens, dtype=np.int32))
 
     def walk(self, state: int, text: bytes) -> int:
-        """Return the state after bytes, however tokens cut them; -1 if refused."""
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
         for byte in text if state != DEAD else b"":
             state = self._step(state, self._n_tokens + 1 + byte)
             if state == DEAD:
@@ -294,7 +294,7 @@ class GuidanceAutomaton:
     def _step(self, state: int, token: int) -> int:
         """Return the state after a token of llguidance, or `DEAD` if it is refused.
 
-        Both results are cached.
+        The result is cached.
         """
         following = self._next.get((state, token))
         if following is None:
@@ -351,9 +351,9 @@ class GuidanceAutomaton:
 
 
 class _ByteLru(Generic[Key, Value]):
-    """A least-recently-used cache within a budget of bytes.
+    """A least-recently-used cache with a budget of bytes.
 
-    The last value put in always stays.
+    It always keeps the last value put in.
     """
 
     def __init__(self, max_bytes: int, size: Callable[[Value], int]) -> None:
@@ -405,7 +405,7 @@ def error_of(message: str, source: str = "") -> GrammarError:
 def _check_refused(matcher: Any, tokens: list[int]) -> None:
     """Raise an error if a matcher refused tokens because it exceeded a limit.
 
-    A matcher reports that, and keeps reporting it, only when it has to read the tokens.
+    A matcher reports this only when it has to read the tokens, and then each time.
     """
     if matcher.is_stopped() and not matcher.is_error():
         return  # the text has ended
@@ -457,9 +457,9 @@ def _check_characters(text: str) -> None:
 
 
 def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse grammars that llguidance might recurse into beyond its stack.
+    """Raise `GrammarError` for grammars that might overflow llguidance's stack.
 
-    The actual length of the chains is not examined.
+    Chains of references are not followed; their greatest possible length counts.
     """
     texts = [text for grammar in grammars if isinstance(text := grammar.get("lark_grammar"), str)]
     n_rules = sum(len(_DEFINED.findall(text)) for text in texts)
@@ -473,7 +473,7 @@ def _check_depth(grammars: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _references(schema: object) -> tuple[set[str], int]:
-    """Return what a schema refers to, and its depth."""
+    """Return the references in a schema, and the depth of its nesting."""
     references: set[str] = set()
     deepest = 0
     waiting = [(schema, 0)]

@@ -1,4 +1,4 @@
 """The recogniser: rules compiled to a pushdown automaton over bytes.
 
-The automaton is made deterministic while it reads.
+The automaton is made deterministic while it reads a text.
 """

@@ -1,4 +1,4 @@
-"""Read a machine of bytes character by character."""
+"""Reads a machine of bytes character by character."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ByteReader(Protocol):
 
 
 class Characterwise:
-    """Computes the possible next characters once for each configuration.
+    """Computes, and then keeps, the possible next characters of each configuration.
 
     Not thread-safe.
 
@@ -50,7 +50,7 @@ class Characterwise:
     def choices(self, configuration: int) -> list[Choice]:
         """Return the possible next characters as ascending ranges of code points.
 
-        Neighbouring ranges that lead to different configurations are kept apart.
+        Adjacent ranges that lead to different configurations stay separate.
         """
         choices = self._choices.get(configuration)
         if choices is None:

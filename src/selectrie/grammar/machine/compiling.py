@@ -1,4 +1,4 @@
-"""Compile rules to a machine.
+"""Compiles rules to a program for a machine.
 
 Each rule becomes an automaton over bytes. Small automata are copied in place of their
 calls, and left recursion is rewritten.
@@ -40,7 +40,7 @@ def compiled(rules: RuleSet, limits: GrammarLimits = DEFAULT_LIMITS) -> Program:
     """Return the program that a `Machine` runs.
 
     It holds the states, edges and calls of all rules reachable from the root. Raises
-    `GrammarError` if the root or a referenced rule does not exist, if nothing matches
+    `GrammarError` if the root or a referenced rule does not exist, if no text matches
     the root, or if a limit is exceeded.
     """
     known = facts(rules.rules, rules.root)
@@ -85,9 +85,9 @@ def _calls_of(known: Facts) -> dict[str, list[str]]:
 
 @dataclass(slots=True)
 class _Compiler:
-    """Builds the automata of rules, which are numbered.
+    """Builds the automata of rules.
 
-    Character sets that are separate rules have numbers too.
+    Rules have numbers, and so have character sets that became rules of their own.
     """
 
     rules: RuleSet
@@ -161,9 +161,9 @@ class _Compiler:
         return automaton
 
     def _set(self, part: Characters) -> Resolved:
-        """Return a label, an automaton to copy in or, if that is large, a call.
+        """Return the label of a character set, or the automaton to insert for it.
 
-        The call is of a new rule.
+        If the automaton is large, it becomes a new rule, and the label calls that rule.
         """
         if not part.ranges:
             return None
@@ -187,9 +187,9 @@ NOTHING = RuleAutomaton([[]], [True], deterministic=True)
 def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, bool]]:
     """Return the rules that the root calls once left recursion has been removed.
 
-    Each rule comes with whether it also matches the empty text; its automaton does not.
-    Only the root's flag is used, because a caller of a nullable rule has its own edge
-    around the call.
+    Each rule is an automaton without the empty text, and whether the rule also matches
+    that. Only the root's flag is used, because a caller of a rule that may be empty has
+    an edge that skips the call.
     """
     root = work.number[work.rules.root]
     nullable = {number: automaton.final[0] for number, automaton in work.automata.items()}

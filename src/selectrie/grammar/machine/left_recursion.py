@@ -1,14 +1,13 @@
-"""Remove left recursion from automata without changing the language.
+"""Removes left recursion from automata without changing the language.
 
-Uses the left-corner transformation (Rosenkrantz and Lewis, 1970). A text of X is read
-along the leftmost calls of its derivation, from the innermost outwards: first what the
-innermost rule begins with, and whenever a rule is complete, the rest of a rule that may
-begin with it.
+It uses the left-corner transformation (Rosenkrantz and Lewis, 1970). A text of X is
+read along the leftmost calls of its derivation, from the innermost rule outwards.
+Whenever a rule is complete, the rest of a rule that may begin with it is read.
 
-For a ring of rules that begin with each other, this is one automaton of all their
-states. It starts with every edge of a rule's start that is not a call within the ring.
-Where Y is complete, it continues at q for every edge start --Y--> q of the ring. It
-ends where X is complete.
+For a ring, a set of rules that begin with each other, the result is one automaton of
+all their states. It starts with every edge of a rule's start state that is not a call
+within the ring. Where Y is complete, it continues at q for every edge start --Y--> q of
+the ring. It ends where X is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from selectrie.grammar.machine.nfa import Nfa, RuleAutomaton, called
 def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
     """Return an automaton of the same texts without the empty one.
 
-    No edge leads back to its start, which is not final.
+    No edge leads back to the start state, which is not final.
     """
     if not rule.final[0] and not any(target == 0 for edges in rule.edges for _, target in edges):
         return rule
@@ -36,14 +35,14 @@ def without_empty(rule: RuleAutomaton) -> RuleAutomaton:
 
 
 def leftmost_calls(rule: RuleAutomaton) -> list[int]:
-    """Return the rules that a text of this rule may begin with."""
+    """Return the rules that a text of `rule` may begin with, by number."""
     return [called(label) for label, _ in rule.edges[0] if label < 0]
 
 
 def left_corner(
     ring: Sequence[int], number: int, automata: dict[int, RuleAutomaton], nfa: Nfa, work: Work
 ) -> RuleAutomaton:
-    """Return the rule `number` of a ring without left recursion.
+    """Return an automaton of rule `number` of a ring, without left recursion.
 
     Args:
         automata: The automata of the rules, without the empty text (see

@@ -1,6 +1,6 @@
 """The recogniser of a list of texts, which searches the sorted list itself.
 
-Nothing is compiled.
+It needs no compilation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SPAN_BYTES = 150
 class ListMachine:
     """Reads the texts of a list byte by byte, with the interface of `Machine`.
 
-    Not thread-safe. A configuration is a prefix of some text: a run of the list and the
-    number of bytes read. Its successors are created when it is first looked at, by one
-    binary search for each byte that may come next. The cost of a list therefore depends
-    on what is read and not on its length.
+    Not thread-safe. A configuration is a prefix of some text: a range of the sorted
+    list and the number of bytes read. Its successors are found on first use, by one
+    binary search for each byte that may come next. The cost therefore depends on the
+    texts that are read and not on the length of the list.
 
-    Any method raises `GrammarError` if what has been read takes more memory than the
+    Any method raises `GrammarError` if the configurations take more memory than the
     limits allow.
 
     Args:
@@ -68,7 +68,7 @@ class ListMachine:
         return self._table.nbytes + SPAN_BYTES * len(self._spans)
 
     def begin(self) -> None:
-        """Do nothing: looking at a configuration is short, so no steps are counted."""
+        """Do nothing, since no steps are counted."""
 
     def fill(self, configurations: IntArray, classes: IntArray) -> None:
         """Compute unknown transitions (see `Machine.fill`), whole rows at once."""
@@ -98,7 +98,7 @@ class ListMachine:
         return len(self._texts[first]) == n_read
 
     def token_terminals(self, _configuration: int) -> tuple[int, ...]:
-        """Return no terminals: a list contains only texts."""
+        """Return (): a list contains only texts."""
         return ()
 
     def take_terminal(self, _configuration: int, _terminal: int) -> int:
@@ -106,15 +106,15 @@ class ListMachine:
         return DEAD
 
     def union(self, configurations: Sequence[int]) -> int:
-        """Return the only configuration given.
+        """Return the configuration given, of which there is only one.
 
-        Without token terminals there are never two different ones at once.
+        Two different ones would need token terminals.
         """
         (only,) = set(configurations)
         return only
 
     def _look_at(self, configuration: int) -> None:
-        """Fill a row with the run of each byte that may come next."""
+        """Compute the successors of a configuration for all bytes that may come."""
         texts = self._texts
         first, stop, n_read = self._spans[configuration]
         row = np.full(self.n_classes, DEAD, np.int32)

@@ -1,9 +1,9 @@
 """The recogniser: a pushdown automaton that is made deterministic while it reads.
 
-A configuration is everything that may still follow: a set of pairs (state, set of
+A configuration stands for all possible continuations: a set of pairs (state, set of
 stacks of return states). Configurations are interned, so equal ones have the same
-number, and copying one means copying a number. What a byte leads to is computed once
-and kept in a table.
+number, and copying one means copying a number. The configuration after a byte is
+computed once and kept in a table.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ class Machine:
 
     @property
     def table(self) -> IntArray:
-        """Return int32[capacity, n_classes]: the next configuration of each pair.
+        """Return the next configurations, int32[capacity, n_classes].
 
-        An entry is `DEAD` if no text continues so, and `UNKNOWN` until `fill` computes
-        it. The array is read-only, and is replaced by another one when it grows.
+        The entry of a configuration and a class of bytes is `DEAD` if no text continues
+        with such a byte, and `UNKNOWN` until `fill` computes it. The array is
+        read-only, and is replaced by another one when it grows.
         """
         return self._table
 
@@ -77,7 +78,7 @@ class Machine:
 
     @property
     def stacks(self) -> Stacks:
-        """Return the sets of stacks that configurations refer to. Read-only."""
+        """Return the sets of stacks that configurations refer to, read-only."""
         return self._stacks
 
     def items(self, configuration: int) -> zip[tuple[int, int]]:
@@ -113,13 +114,13 @@ class Machine:
     def begin(self) -> None:
         """Reset the step count at the beginning of a walk.
 
-        From here on, `fill` may take `max_steps` steps before it raises an error.
+        Afterwards, `fill` may take `max_steps` steps before it raises an error.
         """
         self._n_spent_at_begin = self.n_spent
 
     @property
     def n_spent(self) -> int:
-        """Return the number of elementary steps in this machine's life.
+        """Return the number of elementary steps that this machine has taken.
 
         `GrammarLimits.max_steps` counts the same steps.
         """
@@ -189,7 +190,7 @@ class Machine:
         return target
 
     def union(self, configurations: Sequence[int]) -> int:
-        """Return the configuration that accepts what any of these does.
+        """Return the configuration that accepts all continuations of any of these.
 
         Returns `DEAD` for an empty sequence.
         """
@@ -199,9 +200,9 @@ class Machine:
         return self._interned(stacks_of)
 
     def _closed(self, configuration: int) -> Items:
-        """Return a configuration's items and those reached from complete rules.
+        """Return a configuration's items and those after returns from complete rules.
 
-        The latter follow when a complete rule returns.
+        A final state returns to the states on top of its stacks.
         """
         items = self._items[configuration]
         final = self.program.final
@@ -215,7 +216,9 @@ class Machine:
         return tuple([part for item in stacks_of.items() for part in item])
 
     def _after(self, closed: Items, symbol: int) -> int:
-        """Return the configuration after a class of bytes or a terminal.
+        """Return the configuration after items `closed` and a symbol.
+
+        A symbol is a class of bytes or a token terminal.
 
         Returns `DEAD` if there is none.
         """

@@ -1,6 +1,6 @@
-"""Simplify the automaton of one rule.
+"""Simplifies the automaton of one rule.
 
-The result has no empty moves, is deterministic if that is cheap, and then minimal.
+The result has no empty moves. If that is cheap, it is deterministic and minimal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNSEEN, ENTERED = -1, -2
 
 @dataclass(slots=True)
 class Work:
-    """The work left for the rules of one grammar.
+    """The budget of work that is left for the rules of one grammar.
 
     Attributes:
         steps: Elementary steps left for making rules deterministic.
@@ -83,7 +83,7 @@ def _states(nfa: Nfa) -> Iterable[tuple[list[Edge], list[int]]]:
 
 
 def _closure(states: Iterable[int], jumps: list[list[int]]) -> set[int]:
-    """Return the states and everything that empty moves lead to."""
+    """Return the states and all states that empty moves (`jumps`) lead to."""
     closure = set(states)
     work = [state for state in closure if jumps[state]]
     if not work:
@@ -127,7 +127,7 @@ def _subsets(nfa: Nfa, work: Work) -> RuleAutomaton | None:
 
 
 def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[int]]]:
-    """Return the same targets by labels that have no byte in common."""
+    """Return the same targets, grouped by labels that have no byte in common."""
     pieces: list[tuple[Label, set[int]]] = []
     seen = 0
     for label, targets in grouped.items():
@@ -152,9 +152,10 @@ def _apart(grouped: dict[Label, set[int]], work: Work) -> list[tuple[Label, set[
 
 
 def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
-    """Give each state the edges of all states that it may jump to.
+    """Return the automaton without empty moves, but not made deterministic.
 
-    States that are then unreachable are left out.
+    Each state gets the edges of all states that its empty moves lead to. Unreachable
+    states are left out.
     """
     number, order = {0: 0}, [0]
     edges: list[list[Edge]] = []
@@ -177,10 +178,10 @@ def _without_jumps(nfa: Nfa, work: Work) -> RuleAutomaton:
 
 
 def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
-    """Return the number of the block of equal states for each state.
+    """Return for each state the number of its block, a set of equivalent states.
 
-    The automaton is deterministic; returns None if it has a cycle. Successors are
-    visited first; states with the same final flag and signature are equal.
+    The automaton must be deterministic; returns None if it has a cycle. Successors are
+    visited first, so states with the same final flag and signature are equivalent.
     """
     block = [UNSEEN] * len(rule.edges)
     number: dict[tuple[bool, frozenset[tuple[int, Label]]], int] = {}
@@ -202,11 +203,11 @@ def _blocks_without_cycles(rule: RuleAutomaton) -> list[int] | None:
 
 
 def _blocks(rule: RuleAutomaton) -> list[int]:
-    """Return the number of the block of equal states for each state.
+    """Return for each state the number of its block, a set of equivalent states.
 
-    The automaton is deterministic. Partition refinement looks again only at states
+    The automaton must be deterministic. Partition refinement visits again only states
     whose successors moved to another block, and the larger part of a split block keeps
-    its number. A state is therefore looked at O(log n) times for each of its edges
+    its number. A state is therefore visited O(log n) times for each of its edges
     (Hopcroft 1971).
     """
     sources: list[list[int]] = [[] for _ in rule.edges]
@@ -234,9 +235,9 @@ def _blocks(rule: RuleAutomaton) -> list[int]:
 def _split(
     rule: RuleAutomaton, block: list[int], members: list[set[int]], number: int, states: list[int]
 ) -> list[tuple[int, list[int]]]:
-    """Return new blocks for the states of a block that differ from the rest.
+    """Return new blocks for those of `states` that differ from the rest of their block.
 
-    The caller updates `block`.
+    `number` is that of the block. The caller updates `block`.
     """
     parts: dict[frozenset[tuple[int, Label]], list[int]] = {}
     for state in states:
@@ -261,9 +262,9 @@ def _split(
 
 
 def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Label]]:
-    """Return what a state reads and where it leads.
+    """Return the edges of a state as pairs (block of the target, label).
 
-    Bytes that lead to the same block share one label.
+    Edges to the same block are joined into one label.
     """
     if len(edges) == 1:
         return frozenset([(block[edges[0][1]], edges[0][0])])
@@ -278,7 +279,7 @@ def _signature(edges: list[Edge], block: list[int]) -> frozenset[tuple[int, Labe
 
 
 def _merged(rule: RuleAutomaton, block: list[int]) -> RuleAutomaton:
-    """Return one state for each block, in the order in which the start reaches them."""
+    """Return the automaton with one state for each block, in order of discovery."""
     example = {number: state for state, number in enumerate(block)}
     number, order = {block[0]: 0}, [block[0]]
     edges: list[list[Edge]] = []

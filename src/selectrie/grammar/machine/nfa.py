@@ -1,7 +1,7 @@
 """One rule as a nondeterministic automaton over bytes, rule calls and token terminals.
 
-Uses Thompson's construction (Communications of the ACM 11, 1968) with an explicit stack
-of work, so nesting may be arbitrarily deep.
+It is built by Thompson's construction (Communications of the ACM 11, 1968) with an
+explicit stack, so nesting may be arbitrarily deep.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST_TERMINAL: Label = 1 << 256
 
 
 def call(rule: int) -> Label:
-    """Return the label that reads a text of a rule."""
+    """Return the label of an edge that reads a text of a rule."""
     return -1 - rule
 
 
@@ -43,12 +43,12 @@ def called(label: Label) -> int:
 
 
 def terminal(index: int) -> Label:
-    """Return the label that reads a token of a set of tokens."""
+    """Return the label of an edge that reads a token of the token set `index`."""
     return FIRST_TERMINAL + index
 
 
 def bytes_between(first: int, last: int) -> Label:
-    """Return the label that reads any byte from `first` to `last`, both included."""
+    """Return the label of an edge that reads one byte, `first` to `last` (included)."""
     return (1 << last + 1) - (1 << first)
 
 
@@ -57,7 +57,7 @@ Edge: TypeAlias = tuple[Label, int]
 
 @dataclass(frozen=True, slots=True)
 class RuleAutomaton:
-    """A rule without empty moves; state 0 is the start.
+    """The automaton of a rule, without empty moves; state 0 is the start.
 
     Every state can be reached and can reach a final one, except for the start of a rule
     without texts.
@@ -65,8 +65,8 @@ class RuleAutomaton:
     Attributes:
         edges: For each state, pairs (label, next state).
         final: For each state, whether the rule may be complete there.
-        deterministic: Whether the labels of each state are disjoint. If so, this is
-            also the smallest such automaton.
+        deterministic: Whether the labels of each state are disjoint. The automaton is
+            then also minimal.
     """
 
     edges: list[list[Edge]]
@@ -89,7 +89,7 @@ class Nfa:
 
     Attributes:
         max_states: Maximum number of states.
-        what: What is compiled, for error messages, such as "rule 'root'".
+        what: Name of the compiled part in error messages, such as "rule 'root'".
         edges: For each state, pairs (label, next state).
         jumps: For each state, the targets of moves that read nothing.
         has_dead_ends: Whether some states might be unreachable or might not lead to the
@@ -113,7 +113,7 @@ class Nfa:
         return len(self.edges) - 1
 
     def build(self, expression: Expression, resolve: Resolve) -> None:
-        """Add the paths from start to final that spell an expression."""
+        """Add paths from start to final for all texts of an expression."""
         work: list[tuple[Expression, int, int]] = [(expression, 0, 1)]
         while work:
             part, start, stop = work.pop()
@@ -141,7 +141,7 @@ class Nfa:
                 self.jumps[state].append(stop)
 
     def characters(self, part: Characters) -> None:
-        """Add the paths from start to final that spell one character of a set."""
+        """Add paths from start to final for each character of a set."""
         tree = byte_tree(part.ranges)
         own = [0, *(self.state() for _ in tree.edges[1:])]
         for state, edges in zip(own, tree.edges, strict=True):
@@ -170,7 +170,7 @@ class Nfa:
         self.edges[start].append((1 << value[-1], stop))
 
     def _texts(self, texts: list[bytes], start: int, stop: int) -> None:
-        """Add paths for sorted distinct texts, spelling common prefixes only once."""
+        """Add paths for sorted distinct texts, which share common prefixes."""
         path = [start]
         for i, text in enumerate(texts):
             if not text:

@@ -1,4 +1,6 @@
-"""Find which rules have texts, the empty text or other texts, and their references.
+"""Finds facts about rules: their references, and whether they may be empty.
+
+It also finds rules without any text.
 
 All of this takes time linear in the size of the rules.
 """
@@ -53,7 +55,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
 def facts(rules: Mapping[str, Expression], root: str) -> Facts:
     """Return the facts about the rules reachable from the root.
 
-    Names without a rule count as rules without texts; the caller refuses them.
+    A name without a rule counts as a rule without texts; the caller raises an error for
+    it.
     """
     references: dict[str, tuple[Reference, ...]] = {}
     flat = _Flat()
@@ -103,7 +106,7 @@ def _needs_for_another(part: Expression) -> int:
 
 @dataclass(slots=True)
 class _Flat:
-    """All parts of all rules in one list.
+    """All parts of all rules, in one list, for the computation of facts.
 
     Attributes:
         parent: For each part, the part that contains it; -1 at the top of a rule.
@@ -127,11 +130,11 @@ class _Flat:
             work += [(inner, own) for inner in parts_of(part)]
 
     def holds(self, needs: Callable[[Expression], int], whole: list[bool] | None = None) -> list[int]:
-        """Return how much each part still misses; a part holds if that is <= 0.
+        """Return how many of its parts each part still needs; it holds if that is <= 0.
 
-        This is the least solution. Each part that comes to hold counts down once at the
-        part that contains it (Dowling and Gallier, Journal of Logic Programming 1,
-        1984).
+        A part holds if enough of its own parts do, and the least solution is computed.
+        Each part that begins to hold is counted once at the part that contains it
+        (Dowling and Gallier, Journal of Logic Programming 1, 1984).
 
         Args:
             needs: Returns how many of a part's parts must hold; for a reference, the

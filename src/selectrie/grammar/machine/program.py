@@ -13,7 +13,7 @@ NO_RETURN = -1
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The states of all rules.
+    """The states of all rules, linked into one table.
 
     A text begins in `starts` with no open rule, and may end where a final state has no
     open rule. No rule is complete at its first state, and no rule leads to itself by
@@ -22,7 +22,7 @@ class Program:
     Attributes:
         edges: For each state, pairs (bytes as bits of a number, next state).
         calls: For each state, pairs (first state of a rule, state to return to). The
-            latter is `NO_RETURN` if the state could do nothing but return in turn.
+            latter is `NO_RETURN` if that state could only return in turn.
         tokens: For each state, pairs (terminal, next state).
         final: For each state, whether the rule may be complete here.
         class_of: The class of each byte; no state distinguishes bytes of one class.
@@ -43,8 +43,8 @@ def linked(rules: Mapping[int, tuple[RuleAutomaton, bool]], root: int, token_set
     """Link rules into a program with consecutive state numbers.
 
     Args:
-        rules: For each rule number, the automaton without the empty text and whether
-            the rule also matches that.
+        rules: For each rule number, the automaton without the empty text, and whether
+            the rule also matches the empty text.
     """
     first: dict[int, int] = {}
     n_states = 0
@@ -84,8 +84,8 @@ def _back(automaton: RuleAutomaton, base: int, state: int) -> int:
 def _classes(labels: set[int]) -> tuple[int, ...]:
     """Return the class of each byte.
 
-    Bytes that the same labels read are one class. Classes are numbered by their first
-    byte.
+    Bytes that belong to the same labels are one class. Classes are numbered by their
+    first byte.
     """
     masks = sorted(labels)
     number: dict[tuple[bool, ...], int] = {}

@@ -1,4 +1,4 @@
-"""Determine properties of all texts of a compiled grammar without reading any."""
+"""Determines properties of all texts of a compiled grammar without reading any."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def is_finite(program: Program) -> bool:
     """Return whether there are finitely many texts.
 
     That is so if no state leads to itself by reading or by calling, because every state
-    can be reached and left, and every rule reads something.
+    can be reached and left, and every rule reads at least one byte.
     """
     after = {state: _leads_to(program, state) for state in range(len(program.edges))}
     return all(len(ring) == 1 and ring[0] not in after[ring[0]] for ring in rings(after))
 
 
 def is_prefix_free(program: Program) -> bool:
-    """Return True if no text is a prefix of another, False if one is or if unknown.
+    """Return whether no text is a prefix of another; False if that is unknown.
 
-    Follows sets of items (a state, and the stack above what all items have in common)
-    as the machine would. Where a set leaves a rule that was already open at its
-    beginning, every possible return from the rule is tried. If one of them is to the
-    end of the text, nothing else may be able to continue. The search is sound because
-    it tries more stacks than exist, and ends because it gives up beyond a number of
+    The search follows sets of items as the machine would. An item is a state with the
+    upper part of its stack, above the part that all items of the set share. Where a set
+    leaves the shared part, every possible return from its rule is tried. If one of them
+    ends the text, no item may be able to continue. The result is right because more
+    stacks are tried than exist. The search ends because it gives up beyond a number of
     sets.
     """
     start = program.starts[0]
@@ -68,7 +68,7 @@ def _leads_to(program: Program, state: int) -> list[int]:
 
 
 class _Search:
-    """A search for a text that continues where another ends."""
+    """Follows sets of items, to find a text that continues where another one ends."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -77,7 +77,7 @@ class _Search:
         self._returns = self._returns_of()
 
     def after(self, items: frozenset[Item]) -> list[frozenset[Item]] | None:
-        """Return the sets after one more byte or after a return to a caller.
+        """Return the sets of items after one more byte, or after a return to a caller.
 
         Returns None if some text continues another, or if the stacks get too deep to
         tell.
@@ -119,7 +119,10 @@ class _Search:
         return items
 
     def _common(self, items: set[Item]) -> frozenset[Item]:
-        """Remove what lies below all items alike, if one rule was called there."""
+        """Return the items without the bottom of their stacks, as far as all share it.
+
+        The states below must have been called in one rule.
+        """
         while len({stack[-1:] for _, stack in items}) == 1 and next(iter(items))[1]:
             if len({self._rule(stack[-2] if len(stack) > 1 else state) for state, stack in items}) > 1:
                 break

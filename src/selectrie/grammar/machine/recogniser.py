@@ -1,4 +1,4 @@
-"""The interface that readers of texts and tokens expect of a grammar's machine."""
+"""The interface of a grammar's machine, for code that reads texts or tokens with it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from selectrie.grammar.rules.expressions import TokenSet
 
 
 class Recogniser(Protocol):
-    """Either a `Machine`, which runs rules, or a `ListMachine`, which reads a list.
+    """Reads texts: a `Machine`, which runs rules, or a `ListMachine`.
 
-    Both classes document each method.
+    The methods are documented in those classes.
     """
 
     @property

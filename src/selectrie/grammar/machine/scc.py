@@ -1,4 +1,4 @@
-"""Strongly connected components, such as rules that lead to each other."""
+"""Finds strongly connected components, such as rules that lead to each other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rings(graph: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
 
 
 def _cut(path: dict[Node, None], node: Node) -> list[Node]:
-    """Remove the end of a path from a node on and return it."""
+    """Remove the part of a path from `node` on and return it."""
     ring = [path.popitem()[0]]
     while ring[-1] != node:
         ring.append(path.popitem()[0])

@@ -1,8 +1,8 @@
-"""Interned sets of stacks: equal sets have one number, and stacks share what is below.
+"""Interned sets of stacks: equal sets have one number, and stacks share tails.
 
-A set is a node of an acyclic automaton over return states that is deterministic and
-minimal by construction. Many stacks that differ only in what was called on the way
-therefore take little memory.
+A set is a node of an acyclic automaton over return states, which is deterministic and
+minimal by construction. Many stacks that differ only in the calls on the way therefore
+take little memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Stacks:
         return STACK_BYTES * len(self.links) + 200 * len(self._joined) + 500 * len(self._returned)
 
     def push(self, state: int, below: int) -> int:
-        """Return the stacks of a set, each with one more return state on top."""
+        """Return the set `below` with the return state `state` pushed on each stack."""
         link = (state, below)
         number = self._pushed.get(link)
         if number is None:
@@ -92,11 +92,12 @@ class Stacks:
         return self._joined[first]
 
     def returned(self, stacks: int) -> dict[int, int]:
-        """Return the states, with their stacks, that completing a rule leads to.
+        """Return the states after the completion of a rule, with their stacks.
 
-        Includes those reached through all rules that are complete with it. A path that
-        only leads to stacks already found there is not followed. A long path is cached,
-        so that the next one, which is mostly the same with one more rule, is short.
+        The rule returns to the states on top of `stacks`. If such a state is final, its
+        rule is complete too, and the states after its return are included. A path that
+        only leads to stacks already found is not followed. A long path is cached, so
+        that the next one, which is mostly the same with one more rule, is short.
         """
         known = self._returned.get(stacks)
         if known is not None:
@@ -121,7 +122,7 @@ class Stacks:
         return stacks_of
 
     def _add_to(self, stacks_of: dict[int, int], state: int, stacks: int) -> bool:
-        """Join stacks to those of a state; return False if it had them all."""
+        """Add the set `stacks` to that of a state; return False if it had them."""
         known = stacks_of.setdefault(state, -1)
         stacks_of[state] = stacks if known < 0 else self.join(known, stacks)
         return stacks_of[state] != known

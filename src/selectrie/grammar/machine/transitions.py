@@ -1,6 +1,7 @@
-"""Precompute what reading a symbol from a state does to the stacks.
+"""Computes the next states and the changes of the stacks when a state reads a symbol.
 
-A plan is made once for each state and class of bytes or terminal.
+A symbol is a class of bytes or a token terminal. A plan is made once for each pair of
+state and symbol.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from selectrie.grammar.machine.program import Program
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one symbol does in a state.
+    """The next states after one symbol, and the return states pushed on their stacks.
 
     Attributes:
         targets: Next states that keep the stacks as they are.
-        steps: Rules entered on the way, callers first. Each is a pair (callers, next
-            states). A caller is a pair (0 for the state itself or 1 + an earlier step,
-            state to return to or `NO_RETURN`). The step's stacks are the union of its
-            callers' stacks, each with that return state pushed; the next states get
-            these stacks.
+        steps: The rules that are entered first, callers before the rules they call.
+            Each is a pair (callers, next states). A caller is a pair (0 for the state
+            itself or 1 + an earlier step, state to return to or `NO_RETURN`). The
+            step's stacks are the union of its callers' stacks, each with that return
+            state pushed; the next states get these stacks.
     """
 
     targets: tuple[int, ...]
@@ -31,7 +32,7 @@ NO_PLAN = Plan((), ())
 
 
 class Plans:
-    """Plans of a program, made on demand."""
+    """The plans of a program, made on demand."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -49,7 +50,10 @@ class Plans:
         return 400 * len(self._plans) + 100 * sum(map(len, self._orders.values()))
 
     def plan(self, state: int, symbol: int) -> Plan:
-        """Return the plan of a state for a class of bytes or n_classes + a terminal."""
+        """Return the plan of a state for a symbol.
+
+        The symbol is a class of bytes, or n_classes + the index of a token terminal.
+        """
         key = state * self._n_symbols + symbol
         plan = self._plans.get(key)
         if plan is None:
@@ -57,9 +61,9 @@ class Plans:
         return plan
 
     def terminals(self, state: int) -> frozenset[int]:
-        """Return the terminals that may come next.
+        """Return the token terminals that may come next, by index.
 
-        These are the terminals of the state and of the rules that it calls.
+        They are those of the state and of the rules that it calls.
         """
         terminals = self._terminals.get(state)
         if terminals is None:
@@ -71,8 +75,8 @@ class Plans:
     def _make(self, state: int, symbol: int) -> Plan:
         """Make a plan.
 
-        The rules that matter are those that read the symbol, or lead to one that does
-        by their leftmost calls.
+        Only rules that read the symbol, or lead to one that does by their leftmost
+        calls, become steps.
         """
         if not self._program.calls[state]:
             targets = self._targets(state, symbol)
@@ -113,7 +117,7 @@ class Plans:
     def _order(self, state: int) -> list[int]:
         """Return the state and the first states of all rules that calls alone lead to.
 
-        Callers come before what they call.
+        Callers come before the rules that they call.
         """
         order = self._orders.get(state)
         if order is not None:

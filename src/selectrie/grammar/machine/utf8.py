@@ -22,7 +22,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ByteTree:
-    """An automaton without cycles.
+    """An automaton over bytes without cycles, which reads one character.
 
     Nodes come before the nodes they lead to; node 0 is the start.
 

@@ -1,11 +1,12 @@
-r"""Resolve the anchors of a regular expression into an equivalent one without anchors.
+r"""Rewrites a regular expression into an equivalent one without anchors.
 
-The regex reader leaves an anchor in the tree as a `Reference` named after it. A pattern
-is matched against a whole text, so whether an anchor holds depends on what its
-neighbours consume. The tree is rewritten once from the left for `^` and `\A` and once
-from the right for `$` and `\Z`. Each part is rewritten for every case of what lies
-beyond it: nothing; one line feed, before which `$` also holds; or more. Anchors that
-depend on the neighbouring character itself are refused.
+The regex reader represents an anchor as a `Reference` named after it. A pattern is
+matched against a whole text, so whether an anchor holds depends on the characters that
+its neighbours match. The tree is rewritten once from the left for `^` and `\A` and once
+from the right for `$` and `\Z`. Each part is rewritten for each case of the text
+between it and that end of the whole text (`_Beyond`): none; one line feed, before which
+`$` also holds; or more. Anchors that depend on the neighbouring character itself raise
+an error.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ MAX_WORK_PER_NODE = 30
 
 
 class _Beyond(Enum):
-    """What lies between a part and the end of the text that its anchors refer to."""
+    """The text between a part of the pattern and the end that its anchors refer to."""
 
     NOTHING = "nothing"
     LINE_FEED = "one line feed"
@@ -55,7 +56,7 @@ class _Beyond(Enum):
 
 
 def anchor(name: str, offset: int) -> Reference:
-    """Return an anchor at a character of the pattern."""
+    """Return a reference for the anchor `name` at an offset of the pattern."""
     return Reference(name, Span(offset, offset + 1))
 
 
@@ -74,7 +75,7 @@ def without_anchors(expression: Expression, refuse: Callable[[int, str], Grammar
 
 
 class _Pass:
-    """A rewriting pass in one direction.
+    """Resolves the anchors of one direction, those of the left or of the right end.
 
     Attributes:
         first: Offset of the first anchor seen, of either direction.
@@ -88,7 +89,7 @@ class _Pass:
         self.first: int | None = None
 
     def resolved(self, expression: Expression) -> Expression:
-        """Return the whole pattern rewritten; nothing lies beyond it."""
+        """Return the whole pattern rewritten, with no text beyond it."""
         self._max_size = MAX_MORE + 4 * self._size(expression)
         self._left = MAX_WORK_PER_NODE * self._max_size
         return self.beside(expression, _Beyond.NOTHING)
@@ -108,7 +109,7 @@ class _Pass:
         return known[1]
 
     def beside(self, expression: Expression, beyond: _Beyond) -> Expression:
-        """Return the expression rewritten for what lies beyond it."""
+        """Return the expression rewritten for the text `beyond` it."""
         if not self._has_anchor(expression):
             return expression
         result = self._beside(expression, beyond)
@@ -166,8 +167,8 @@ class _Pass:
     def _left_to_right(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
         """Rewrite a sequence from the left.
 
-        `empty` and `full` are the cases in which the items so far have no characters
-        and at least one character.
+        `empty` is the rewriting of the items so far for the case that they match no
+        character, and `full` that for at least one character.
         """
         if beyond is _Beyond.MORE:
             return sequence([self.beside(item, beyond) for item in items])
@@ -187,8 +188,8 @@ class _Pass:
     def _right_to_left(self, items: tuple[Expression, ...], beyond: _Beyond) -> Expression:
         """Rewrite a sequence from the right.
 
-        `tails` holds the items so far by case: the empty string, a line feed, or other
-        texts.
+        `tails` holds the rewritings of the items so far, by the text that they match:
+        none, a line feed, or more.
         """
         if beyond is _Beyond.MORE:
             return sequence([self.beside(item, beyond) for item in items])
@@ -204,7 +205,7 @@ class _Pass:
     def _grown(self, item: Expression, tails: dict[_Beyond, Expression]) -> dict[_Beyond, Expression]:
         """Return the tails with one more item in front.
 
-        The keys say what lies beyond the next item.
+        Keys are the texts that lie beyond the next item.
         """
         grown: dict[_Beyond, list[Expression]] = {}
         for beyond, tail in tails.items():
@@ -219,9 +220,9 @@ class _Pass:
         return {beyond: alternatives(parts) for beyond, parts in grown.items()}
 
     def _repeated(self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond) -> Expression:
-        """Rewrite a repetition.
+        """Return a repetition, rewritten for the text beyond it.
 
-        Only the outermost round that has characters is affected by the edge.
+        Only the outermost round that matches a character is next to that text.
         """
         if beyond is not _Beyond.NOTHING and self._names is _LEFT:
             return repeat(self.beside(item, beyond), min_count, max_count)
@@ -236,10 +237,10 @@ class _Pass:
     def _repeated_from_right(
         self, item: Expression, min_count: int, max_count: int | None, beyond: _Beyond
     ) -> Expression:
-        """Rewrite a repetition from the right, as `_repeated` does from the left.
+        """Return a repetition rewritten from the right, like `_repeated` from the left.
 
-        If the last round may be a line feed, the round before it may still be at an
-        edge.
+        If the last round may match a line feed, an anchor may still hold in the round
+        before it.
         """
         if beyond is _Beyond.MORE:
             return repeat(self.beside(item, beyond), min_count, max_count)

@@ -1,4 +1,4 @@
-"""Translate what `Annotated` adds to a type into keywords of JSON Schema.
+"""Translates the metadata of `Annotated` into keywords of JSON Schema.
 
 Objects of annotated_types and pydantic are recognised by the module of their class;
 neither package is imported.
@@ -57,7 +57,7 @@ def constraints_of(metadata: object) -> dict[str, Any] | None:
     """Return the constraints in one metadata item of `Annotated`.
 
     Keys are the names in annotated_types. Returns None for an unknown item, and {} for
-    documentation and for what only affects how a value is read.
+    documentation and for items that only affect how a value is parsed.
     """
     if metadata is None or isinstance(metadata, str):
         return {}
@@ -152,10 +152,7 @@ def _narrow(schema: dict[str, Any], keyword: str, value: float, unknown: Callabl
 
 
 def _number(value: Any, unknown: Callable[[], GrammarError]) -> int | float:
-    """Return a bound as a JSON number, or raise an error for any other value.
-
-    Dates, for example, are refused.
-    """
+    """Return a bound as a JSON number; raise `unknown()` for any other value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value  # exact: it may exceed every float
     try:

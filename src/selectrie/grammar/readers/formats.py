@@ -1,8 +1,8 @@
 """Formats of JSON Schema as patterns of the whole text.
 
-Each pattern accepts only what the definition of the format accepts, and some accept
-less. What a pattern cannot express (such as the length of a name together with that of
-its labels) is restricted to what it can. The patterns use the common syntax that
+Each pattern accepts only texts of the format, and some accept fewer. Where a pattern
+cannot express a condition (such as the length of a name together with that of its
+labels), it is stricter than the format. The patterns use the common syntax that
 `schema.patterns` reads.
 """
 

@@ -1,4 +1,4 @@
-r"""Read GBNF, llama.cpp's grammar notation, as llama.cpp's parser does.
+r"""Reads GBNF, llama.cpp's grammar notation, as llama.cpp's parser does.
 
 Two things are accepted in addition: left recursion (compiling rewrites it), and an
 operator after an operator (`"a"?*`). Four things are refused although llama.cpp reads
@@ -77,7 +77,7 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
 
 
 class _Builder(Transformer[Token, Any]):
-    """Builds expressions from the productions, bottom-up."""
+    """Builds expressions from the productions of GBNF, bottom-up."""
 
     def start(self, children: list[tuple[Token, Expression]]) -> list[tuple[Token, Expression]]:
         return children
@@ -114,7 +114,7 @@ class _Builder(Transformer[Token, Any]):
 
 
 def _check(source: Source, rules: dict[str, Expression], span: Span, expression: Expression) -> None:
-    """Refuse undefined references, deep nesting, and repetitions that multiply."""
+    """Raise an error for undefined references, deep nesting or multiplying counts."""
     pending = [(expression, 0, 1)]
     while pending:
         node, depth, copies = pending.pop()
@@ -145,6 +145,6 @@ def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first few names, quoted."""
+    """Return the first few names, quoted, for a message."""
     shown = [clipped(name) for name in islice(names, 6)]
     return ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")

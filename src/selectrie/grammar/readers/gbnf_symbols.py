@@ -1,4 +1,4 @@
-"""Split GBNF into symbols and interpret each of them."""
+"""Splits GBNF into symbols and interprets each of them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Scanner(Lexer):
 
 
 def literal_of(token: Token) -> Text:
-    """Return the characters of `"…"` in UTF-8."""
+    """Return the text of a literal `"…"`."""
     text = "".join(chr(code) for code, _ in _characters(token, 1)) if "\\" in token else token[1:-1]
     try:
         return Text(text.encode("utf-8"))
@@ -105,8 +105,8 @@ def class_of(token: Token) -> Characters:
     """Return the characters of a class `[…]`.
 
     A bare '-' between two characters makes a range of them, from the left; elsewhere it
-    is literal. A surrogate is refused, except in a negated class, which it does not
-    change.
+    is literal. A surrogate raises an error, except in a negated class, which it does
+    not change.
     """
     negated = token[1:2] == "^"
     body = _characters(token, 1 + negated)

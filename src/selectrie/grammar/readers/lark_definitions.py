@@ -1,4 +1,4 @@
-"""Definitions of a Lark grammar and its imports, each under one global name."""
+"""The definitions of a Lark grammar and its imports, each under one global name."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _OURS = "lark_exact.lark"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How names in one grammar text map to global names.
+    """Maps the names in one grammar text to global names.
 
-    Names imported explicitly get their alias; other names get a prefix.
+    Explicitly imported names get their alias; other names get a prefix.
 
     Attributes:
         prefix: Prefix of other names, made from the path of the import.
@@ -39,7 +39,7 @@ class Scope:
     outer: Scope | None = None
 
     def whole(self, name: str) -> str:
-        """Return the global name."""
+        """Return the global name of a name in the text."""
         if self.outer is None:
             return name
         hidden = name.startswith("_")
@@ -57,10 +57,12 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A rule or terminal, defined at `span` of `source`.
+    """A rule or terminal of a Lark grammar.
 
     Attributes:
-        bodies: The alternatives; none if the name is only declared.
+        bodies: Its alternatives; none if the name is only declared.
+        source: The text that defines it.
+        span: The position of its name in that text.
     """
 
     name: str
@@ -76,7 +78,7 @@ class Definitions:
     """Everything that a grammar text defines or imports.
 
     Attributes:
-        folder: Where imports are looked for, besides lark's own files.
+        folder: The folder in which imports are looked for, besides lark's own files.
         ignored: Names of terminals, one for each `%ignore`.
     """
 
@@ -86,7 +88,7 @@ class Definitions:
     n_files: int = 0
 
     def load(self, source: Source) -> None:
-        """Add the definitions of the top-level text, after those of its imports."""
+        """Add the definitions of a top-level text, after those of its imports."""
         self._load(source, Scope(), self.folder, ())
 
     def _load(self, source: Source, scope: Scope, folder: Traversable | None, within: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Read Lark's grammar notation as a grammar of characters.
+"""Reads Lark's grammar notation as a grammar of characters.
 
 Lark first splits a text into terminals (the longest match, by priorities) and then
 parses these. Here there is no such step: a terminal matches every text that its
@@ -11,7 +11,7 @@ with `"if" NAME`, "iffy" is `if` and `fy` here, but one NAME to the basic lexer.
 
 Priorities, aliases, `?` and `!` determine the shape of a tree and which of several
 trees is chosen; they are read and have no effect. Expressions that stop at their first
-match (lazy counts) are refused where that matters, since no match comes first here.
+match (lazy counts) raise an error where that matters, since no match comes first here.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def read_lark(text: str, *, folder: Path | None = None, start: str = "start") -> RuleSet:
-    """Return the texts of the rule `start` of a grammar in Lark's notation.
+    """Return rules for the texts of the rule `start` of a grammar in Lark's notation.
 
-    The module docstring says how they relate to what Lark parses. Only rules that
-    `start` needs are converted. Raises `GrammarError` with the position of an error
-    and, by name, for what cannot be converted: terminals that are only declared,
-    look-around and back-references, recursive terminals, and a template as an argument
-    of another one.
+    The module's docstring says how they relate to the texts that Lark parses. Only
+    rules that `start` needs are converted. Raises `GrammarError` with the position of
+    an error, and for features that cannot be converted: terminals that are only
+    declared, look-around and back-references, recursive terminals, and a template as an
+    argument of another one.
 
     Args:
         text: The grammar.
-        folder: Where `%import` looks for files, besides those that come with lark.
+        folder: The folder in which `%import` looks for files, besides those that come
+            with lark.
         start: The start rule.
     """
     definitions = Definitions(folder)
@@ -71,7 +72,7 @@ def read_lark(text: str, *, folder: Path | None = None, start: str = "start") ->
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """The context of a node.
+    """The context in which a node is converted.
 
     Attributes:
         values: Values of a template's parameters.
@@ -135,7 +136,7 @@ class _Converter:
     def _name(self, definition: Definition, span: Span | None = None) -> Reference:
         """Return a reference to a definition without parameters.
 
-        Its rule is made later.
+        The rule of the definition is made later.
         """
         if definition.name not in self._named:
             self._named.add(definition.name)
@@ -162,7 +163,7 @@ class _Converter:
         return self._with_ignored(_of_literal(node, context.source, self._sets), context)
 
     def _around(self, item: Expression, node: Node, context: _Context) -> Expression:
-        """Convert an item with an alias, or a repeated item."""
+        """Convert a node that has an alias or a repetition around `item`."""
         if node.kind == "repeated":
             if max(node.min_count, node.max_count or 0) > MAX_COUNT:
                 raise context.source.refused(
@@ -212,8 +213,8 @@ class _Converter:
     def _of_template(self, node: Node, context: _Context) -> Expression:
         """Return a reference to an instance of a template.
 
-        Each distinct use gets one rule. Arguments are rules too, so passing them on
-        does not make anything grow.
+        Each distinct use becomes one rule. Arguments become rules too, so passing them
+        on does not make expressions larger.
         """
         if node.word in context.values:
             raise context.source.refused(node.offset, "a template cannot be the argument of another one; write it out")
@@ -239,7 +240,7 @@ class _Converter:
         return Reference(self._arguments.setdefault(value, f"argument-{len(self._arguments) + 1}"))
 
     def _check_names(self) -> None:
-        """Check that every name in the top-level text is defined, even if unneeded."""
+        """Raise an error for an undefined name in the top-level text."""
         for definition in self._definitions.values():
             for body in definition.bodies:
                 waiting = [body.node] if body.source.text is self._text else []

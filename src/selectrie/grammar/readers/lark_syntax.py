@@ -1,4 +1,4 @@
-"""Parse a Lark grammar into statements, using the grammar file lark.lark.
+"""Parses a Lark grammar into statements, using the grammar file lark.lark.
 
 The scanner is hand-written: it handles line ends, comments and limits while it splits
 the text.
@@ -68,7 +68,7 @@ _VALUE = frozenset({"RULE", "TERMINAL", "STRING", "REGEXP", "_LPAR"})
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of a definition.
+    """A node of the syntax tree of a definition.
 
     Attributes:
         kind: "alternatives", "sequence", "alias", "repeated", "name", "literal",
@@ -76,7 +76,7 @@ class Node:
         parts: The parts of the node.
         word: The name, the literal, or the first end of the range, as written.
         last: The last end of the range, as written.
-        offset: Offset of the node.
+        offset: Offset of the node in the text.
         min_count: Minimum number of repetitions.
         max_count: Maximum number of repetitions; None for no limit.
     """
@@ -96,7 +96,7 @@ class Statement:
 
     Attributes:
         kind: "rule", "terminal", "override", "extend", "ignore", "import" or "declare".
-        span: Where the name is.
+        span: Position of the name in the text.
         name: The name that is defined.
         body: The definition.
         names: Parameters of a template, declared names, or imported names; each with
@@ -124,7 +124,7 @@ def read_statements(source: Source) -> list[Statement]:
 
 
 class Scanner(Lexer):
-    """Splits a text into symbols.
+    """Splits a Lark grammar into symbols.
 
     A line end is yielded only where it ends a statement: not before `|` and not at the
     beginning.
@@ -265,7 +265,7 @@ def _import(path: list[Token], names: list[tuple[Token, Token]]) -> Statement:
 
 
 def _expected(error: UnexpectedToken) -> tuple[list[str], str]:
-    """Return the symbols expected at an error, and no remedy."""
+    """Return the symbols expected at an error, and an empty remedy."""
     expected = set(error.expected)
     shown = ["a name, string, regular expression or '('"] if expected >= _VALUE else []
     return shown + [word for kind, word in _WORDS.items() if kind in expected and not (shown and kind in _VALUE)], ""

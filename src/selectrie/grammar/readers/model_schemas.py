@@ -1,4 +1,4 @@
-"""Post-process JSON Schemas of types, and adapt pydantic's schema generator.
+"""Post-processes JSON Schemas of types, and adapts pydantic's schema generator.
 
 Schemas of models are closed (no additional properties), and a set type with few
 possible members becomes an enumeration of its values. pydantic is never imported: the
@@ -90,9 +90,9 @@ def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) ->
 def generator(says: Any) -> dict[str, Any]:
     """Return the `schema_generator` argument for pydantic.
 
-    With it, dates and decimals are described by what pydantic reads instead of by a
-    format or as any string. Patterns with flags, which pydantic would drop, are
-    refused. Returns {} for a class that only resembles a pydantic model.
+    With it, the schema of dates and decimals allows only what pydantic can parse,
+    instead of a format or any string. Patterns with flags, which pydantic would drop,
+    raise an error. Returns {} for a class that only resembles a pydantic model.
     """
     parameter = inspect.signature(says).parameters.get("schema_generator")
     if parameter is None:

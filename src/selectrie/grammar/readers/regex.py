@@ -1,9 +1,9 @@
-"""Read regular expressions in Python's syntax.
+"""Reads regular expressions in Python's syntax.
 
-An expression stands for what `re.fullmatch` accepts, as far as it is regular. The
-parser is written by hand and not as a grammar file: flags inside a pattern change how
-the characters after them are read, `{` begins a count or is literal depending on what
-follows, and nesting must be bounded while reading.
+An expression stands for the texts that `re.fullmatch` accepts, as far as it is regular.
+The parser is written by hand and not as a grammar file: flags inside a pattern change
+how the characters after them are read, `{` begins a count or is literal depending on
+what follows, and nesting must be bounded while reading.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ _ANCHOR_ESCAPES = {"A": anchors.START, "Z": anchors.LAST}
 
 
 def read_regex(pattern: str) -> RuleSet:
-    """Return the texts that `re.fullmatch(pattern, text)` matches, as one rule `root`.
+    """Return one rule `root` for the texts that `re.fullmatch(pattern, text)` matches.
 
     Lazy counts are treated like greedy ones. Possessive counts are accepted only where
-    they lose no text. Look-around, back-references, conditional and atomic groups, and
-    word boundaries raise a `GrammarError` that names them and their position.
+    greedy ones would match the same texts. Look-around, back-references, conditional
+    and atomic groups, and word boundaries raise a `GrammarError` that names them and
+    their position.
     """
     span = Span(0, len(pattern))
     return RuleSet({"root": read_pattern(Source(pattern), span)}, "root", pattern, {"root": span})
@@ -62,7 +63,7 @@ def read_pattern(
 
     Args:
         source: The text.
-        span: Where the pattern is.
+        span: Position of the pattern in the text.
         flags: Letters of a, i, m, s, x.
         lazy_as_greedy: If False, a lazy count is refused where the first match would
             end before the longest one.
@@ -78,7 +79,7 @@ def read_pattern(
 
 
 class _Reader:
-    """Reads a pattern in one pass; open groups are a list of frames."""
+    """Reads a pattern in one pass; open groups are kept in a list of frames."""
 
     def __init__(
         self, source: Source, span: Span, flags: frozenset[str], sets: SetMaker, *, lazy_as_greedy: bool

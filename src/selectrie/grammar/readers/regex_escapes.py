@@ -1,4 +1,4 @@
-"""Escapes and character sets of Python's regular expressions."""
+"""Reads escapes and character sets of Python's regular expressions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Open groups of a pattern, and checks on its lazy and possessive counts.
+"""The open groups of a pattern, and checks on its lazy and possessive counts.
 
-Such a count is accepted only if its way of matching makes no difference.
+Such a count is accepted only if a greedy count would match the same texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ MAX_WORK = 200_000
 
 
 class Last(Enum):
-    """What a count would repeat; for a run of plain characters, only the last one."""
+    """The kind of the last item, which a count would repeat.
+
+    Of a run of plain characters, a count repeats only the last one.
+    """
 
     NONE = "nothing"
     RUN = "run"
@@ -30,13 +33,13 @@ class Last(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lazy or possessive count that is accepted on a condition.
+    """A lazy or possessive count that is accepted if its characters cannot follow.
 
-    It matches all texts that a greedy count would if none of its characters can follow
-    it. A lazy count also needs something to follow.
+    It then matches the same texts as a greedy count. A lazy count also needs an item
+    that follows.
 
     Attributes:
-        offset: Where the count is.
+        offset: Offset of the count in the pattern.
         characters: The characters that must not follow.
         lazy: Whether the count is lazy; otherwise it is possessive.
     """
@@ -47,22 +50,22 @@ class Held:
 
     @property
     def what(self) -> str:
-        """Return how messages name the count."""
+        """Return the kind of the count for messages: "lazy" or "possessive"."""
         return "lazy" if self.lazy else "possessive"
 
 
 @dataclass(slots=True)
 class Frame:
-    """An open group.
+    """An open group of a pattern.
 
     Attributes:
-        flags: Flags in force.
+        flags: The flags that apply in the group.
         offset: Offset of the parenthesis, -1 for the whole pattern.
         options: The options that are complete.
         items: The items of the current option.
-        last: What the last item is.
-        last_offset: Where the last item begins.
-        held: Counts at the end of this option, which restrict what follows.
+        last: The kind of the last item.
+        last_offset: Offset of the last item.
+        held: Counts at the end of the current option, which restrict the next item.
         held_before: Counts at the ends of the other options.
     """
 
@@ -83,16 +86,16 @@ class Frame:
         self.held, self.items, self.last = [], [], Last.NONE
 
     def release(self) -> None:
-        """Drop the counts that cannot affect what follows.
+        """Drop the held counts that no longer restrict the next item.
 
-        An item that is never empty separates them from it.
+        Those are the counts before the last item, if that item is never empty.
         """
         if self.held and self.items and empty_part(self.items[-1]) == NOTHING:
             self.held = [held for held in self.held if held.offset >= self.last_offset]
 
 
 class Watch:
-    """Checks, with bounded work, that no restricted character follows a count."""
+    """Checks, with bounded work, that a held count's characters cannot follow it."""
 
     def __init__(self, refuse: Callable[[int, str], GrammarError]) -> None:
         self._refuse = refuse
@@ -101,8 +104,8 @@ class Watch:
     def hold(self, frame: Frame, item: Expression, held: Held, *, is_fixed: bool) -> None:
         """Record a count, to check later that none of its characters can follow.
 
-        A count of single characters loses no text in that case. Other counts are
-        refused, except for lazy counts with a fixed number.
+        That condition is enough for counts of single characters. Other counts raise an
+        error, except lazy ones with a fixed number.
         """
         is_one = isinstance(item, Characters) or (isinstance(item, Text) and len(item.value.decode()) == 1)
         if not is_one and not (held.lazy and is_fixed):
@@ -112,7 +115,7 @@ class Watch:
             frame.held.append(held)
 
     def check(self, frame: Frame, item: Expression) -> None:
-        """Check that the item may follow the counts held in the frame."""
+        """Raise an error if the item may begin with a character of a held count."""
         if not frame.held:
             return
         frame.release()

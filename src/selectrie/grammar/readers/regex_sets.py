@@ -1,7 +1,7 @@
-r"""Character sets of Python's regular expressions.
+r"""Computes character sets of Python's regular expressions.
 
-Covers what \d, \w and \s contain, and which characters differ only by case. The Unicode
-tables are those of the running interpreter, computed once on first use.
+These are the characters of \d, \w and \s, and those that differ only by case. The
+Unicode tables are those of the running interpreter, computed once on first use.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def category(letter: str, *, ascii_only: bool) -> Characters:
 
 @cache
 def any_character(*, line_feed: bool) -> Characters:
-    """Return what `.` matches: every character, or all except the line feed."""
+    """Return the characters that `.` matches: all, or all except the line feed."""
     return Characters.of([] if line_feed else list(LINE_FEED), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSet:
-    r"""A set as written.
+    r"""A character set of a pattern, as it is written.
 
     Attributes:
         ranges: Ranges of code points.
@@ -61,7 +61,7 @@ class ParsedSet:
 
 
 class SetMaker:
-    """Builds the characters of each distinct set once.
+    """Computes the characters of each distinct set once.
 
     All sets together have at most `MAX_RANGES` ranges.
     """
@@ -111,7 +111,7 @@ def ignoring_case(ranges: Iterable[tuple[int, int]], *, ascii_only: bool) -> lis
 def _unicode_category(letter: str) -> Ranges:
     """Return all runs of characters that the interpreter's `re` finds for a category.
 
-    The tables therefore always agree with `re`.
+    They are computed with `re`, so they always agree with it.
     """
     everything = "".join(map(chr, range(SURROGATES[0]))) + "".join(
         map(chr, range(SURROGATES[1] + 1, LAST_CODE_POINT + 1))
@@ -120,7 +120,7 @@ def _unicode_category(letter: str) -> Ranges:
 
 
 def _case_key(character: str) -> str:
-    """Return a key that is equal for two characters if `re` ignores their difference.
+    """Return a key that is equal for two characters if `re.IGNORECASE` equates them.
 
     With case ignored, `re` compares the simple lower case (the first character, if the
     full lower case has more). It also treats lower-case characters with the same upper

@@ -42,7 +42,7 @@ The bounds exclude exponents, which a reader might turn into infinity.
 
 
 def schema_of_written(kind: Any) -> dict[str, Any] | None:
-    """Return the JSON Schema of such a type, or None for any other type."""
+    """Return the JSON Schema of one of these types, or None for any other type."""
     pattern = PATTERNS.get(kind)
     if pattern is not None:
         return {"type": "string", "pattern": f"^(?:{pattern})$"}

@@ -1,4 +1,4 @@
-"""Derive JSON Schemas (2020-12) from Python type annotations.
+"""Derives JSON Schemas (2020-12) from Python type annotations.
 
 pydantic is never imported: a model makes its own schema.
 """
@@ -70,7 +70,7 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
 
 
 def shown(kind: Any) -> str:
-    """Return how messages name a type."""
+    """Return the name of a type for messages."""
     return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else clipped(str(kind), 80)
 
 
@@ -273,7 +273,7 @@ class _Builder:
 
 
 def _schema_of_simple(part: Any) -> dict[str, Any] | None:
-    """Return the schema of a type without parts, or None for any other type."""
+    """Return the JSON Schema of a type without parts, or None for any other type."""
     if part is Any or part is object:
         return {}
     members = members_of(part)
@@ -342,8 +342,8 @@ def _last_name(origin: Any) -> str:
 def _is_required_key(hint: Any, *, is_required: bool) -> bool:
     """Return whether a typed dictionary needs a key.
 
-    The mark of the key decides, even if annotations were strings when the class was
-    made.
+    A mark `Required` or `NotRequired` decides, even if annotations were strings when
+    the class was made.
     """
     while (name := _last_name(get_origin(hint))) in _MARKS:
         is_required = name == "Required" or (is_required and name != "NotRequired")
@@ -379,7 +379,7 @@ def _is_pydantic(kind: Any) -> bool:
 
 
 def is_hashable(value: object) -> bool:
-    """Return whether a value can be a key."""
+    """Return whether a value can be the key of a dictionary."""
     try:
         hash(value)
     except TypeError:

@@ -1,8 +1,8 @@
-"""Build small expressions, inspect them, and take the parts of their texts.
+"""Builds small expressions, inspects them, and restricts them to some of their texts.
 
-The parts are the empty text, non-empty texts, and texts other than a line feed.
-Functions that inspect an expression recurse as deep as it is nested, which readers
-bound.
+The restrictions are to the empty text, to non-empty texts, and to texts other than a
+line feed. Functions that inspect an expression recurse as deep as it is nested, which
+readers bound.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LINE_FEED_CODE = 10
 def sequence(items: Iterable[Expression]) -> Expression:
     """Return a sequence.
 
-    Adjacent texts are joined and empty ones dropped. If an item is `NOTHING`, so is the
-    result.
+    Adjacent texts are joined and empty ones dropped. If an item is `NOTHING`, the
+    result is `NOTHING`.
     """
     kept: list[Expression] = []
     texts: list[bytes] = []
@@ -61,7 +61,8 @@ def alternatives(options: Iterable[Expression]) -> Expression:
 def repeat(item: Expression, min_count: int, max_count: int | None) -> Expression:
     """Return a repetition.
 
-    At most 0 repetitions are the empty string, and exactly one is the item.
+    The result is the empty string for at most 0 repetitions, and the item for exactly
+    one.
     """
     if max_count == 0 or (item == NOTHING and min_count == 0):
         return EMPTY
@@ -69,10 +70,9 @@ def repeat(item: Expression, min_count: int, max_count: int | None) -> Expressio
 
 
 def empty_part(expression: Expression) -> Expression:
-    """Return the part of an expression that has no characters.
+    """Return the expression restricted to the empty text.
 
-    This is the empty string, nothing, or the references in it, which represent anchors
-    here.
+    That is `EMPTY`, `NOTHING`, or the references in it, which represent anchors here.
     """
     match expression:
         case Reference():
@@ -89,7 +89,7 @@ def empty_part(expression: Expression) -> Expression:
 
 
 def full_part(expression: Expression) -> Expression:
-    """Return the part of an expression that has at least one character."""
+    """Return the expression restricted to texts of at least one character."""
     match expression:
         case Reference():
             return NOTHING
@@ -107,9 +107,9 @@ def full_part(expression: Expression) -> Expression:
 
 
 def long_part(expression: Expression) -> Expression:
-    """Return the part that is neither the empty string nor a single line feed.
+    """Return the expression restricted to texts other than "" and a single line feed.
 
-    The expression has no anchors.
+    The expression must have no anchors.
     """
     match expression:
         case Text(value):
@@ -127,7 +127,10 @@ def long_part(expression: Expression) -> Expression:
 
 
 def _long_repeat(item: Expression, min_count: int, max_count: int | None) -> Expression:
-    """Return one long round, or two rounds that are not empty and further ones."""
+    """Return a repetition of `item` without the texts "" and a single line feed.
+
+    Either `item` gives one such text in one round, or two rounds or more are not empty.
+    """
     one = long_part(item) if min_count <= 1 or empty_part(item) == EMPTY else NOTHING
     if max_count == 1:
         return one
@@ -180,10 +183,10 @@ def _at_least_two(items: tuple[Expression, ...]) -> bool:
 
 
 def _first_long(items: tuple[Expression, ...]) -> Iterable[Expression]:
-    """Yield sequences by the first item with characters; see `_first_full`.
+    """Yield sequences that together are the items restricted as by `long_part`.
 
-    The whole is more than one line feed: either that item alone is, or something
-    follows it.
+    There is a case for each item that may be the first with characters. Either that
+    item alone is long, or characters follow it.
     """
     for index, item in enumerate(_checked(items)):
         rest = sequence(items[index + 1 :])
@@ -205,7 +208,10 @@ def _checked(items: tuple[Expression, ...]) -> tuple[Expression, ...]:
 
 
 def _first_full(items: tuple[Expression, ...]) -> Iterable[Expression]:
-    """Yield a sequence for each item that may be the first with characters."""
+    """Yield sequences that together are the items restricted as by `full_part`.
+
+    There is a sequence for each item that may be the first with characters.
+    """
     empty: list[Expression] = []
     for index, item in enumerate(_checked(items)):
         yield sequence([*empty, full_part(item), *items[index + 1 :]])

@@ -1,4 +1,4 @@
-"""What the readers of GBNF and of Lark share: symbols of a text and their errors."""
+"""Symbols of a text and errors about them, for the readers of GBNF and Lark."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def parser_of(name: str, scanner: type[Lexer], builder: type[Transformer[Token, 
 
 
 def parsed(parser: Lark, source: Source, expected: Callable[[UnexpectedToken], tuple[list[str], str]]) -> Any:
-    """Return what a parser makes of a text.
+    """Parse a text and return the result of the parser.
 
     Raises `GrammarError` with the position, the symbol found and those expected.
 
     Args:
         parser: The parser.
         source: The text.
-        expected: Names the symbols that may be at the position of an error, and returns
-            a remedy, or "".
+        expected: Returns the names of the symbols that may be at the position of an
+            error, and a remedy or "".
     """
     try:
         return parser.parse(source.text)
@@ -69,5 +69,5 @@ def start_of(token: Token) -> int:
 
 
 def span_of(token: Token) -> Span:
-    """Return the offsets of a symbol."""
+    """Return the start and end offsets of a symbol."""
     return Span(start_of(token), start_of(token) + len(token))

@@ -1,4 +1,4 @@
-"""Measure types, in which one type may occur in many places."""
+"""Measures the size of types, in which one type may occur in many places."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ _MAX_DEPTH = 200
 
 
 def check_size(kind: Any) -> None:
-    """Refuse a type that is too large to be written out.
+    """Raise `GrammarError` for a type that is too large to be written out.
 
-    This has to come before anything compares the type: even hashing it would not
-    finish.
+    It must be called before the type is compared: even hashing it would not finish.
     """
     if _n_types(kind, {}, 0) > MAX_TYPES:
         raise GrammarError(

@@ -1,4 +1,4 @@
-"""Read grammars from Python values: lists of texts and types."""
+"""Makes grammars from Python values: lists of texts, and types."""
 
 from __future__ import annotations
 
@@ -60,15 +60,14 @@ def list_of_choices(texts: Iterable[str]) -> TextList:
 
 
 def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa: A002 - the public name
-    """Return the texts of a type's values, or its JSON Schema if the values have parts.
+    """Return the grammar of a type's values, or a JSON Schema if they have parts.
 
-    If each value has exactly one text, the result is a list, in the order in which the
-    type names them.
+    If each value has exactly one text, the grammar is a list, in the order of the type.
 
     Plain text is used for `Enum` (the value of each member, not its name), `Literal`,
     str, bool, numbers, None, dates, times, UUIDs, paths, bytes, and unions of them. A
-    string stays as it is, without quotes. Anything else is as JSON writes it (true,
-    null, 1.5), or as `isoformat` and `str` do.
+    string stays as it is, without quotes. Other values are written as in JSON (true,
+    null, 1.5), or as by `isoformat` and `str`.
 
     JSON Schema is used for types with parts (data classes, models, lists …), types with
     constraints (`Annotated`), and unions that contain one of them; see
@@ -90,7 +89,7 @@ def rules_of_type(type: Any) -> RuleSet | TextList | Mapping[str, Any]:  # noqa:
 
 
 def _plain(part: Any) -> Expression | None:
-    """Return the texts of one type without parts, or None for any other type."""
+    """Return the expression of one type without parts, or None for any other type."""
     if is_hashable(part) and part in _PLAIN:
         return _PLAIN[part]
     if is_text(part):

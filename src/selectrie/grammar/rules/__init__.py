@@ -1,1 +1,1 @@
-"""Grammar rules as data: expressions, what can be said about them, and GBNF output."""
+"""Grammar rules as data: expressions, facts about them, and GBNF output."""

@@ -1,4 +1,4 @@
-"""Decide whether rules derive a text in one way or in several."""
+"""Decides whether rules derive a text in one way or in several."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Ways:
     def count(self, text: str) -> int:
         """Return 0 for no derivation, 1 for one, 2 for two or more, -1 if work ran out.
 
-        Infinitely many derivations also count as 2. Fills a chart by position: each
-        entry starts empty and is computed again whenever an entry it used has grown,
-        until nothing grows. That is the least solution, even where rules refer to
+        Infinitely many derivations also count as 2. A chart is filled by position: each
+        entry starts empty and is computed again whenever an entry that it used has
+        grown, until none grows. That is the least solution, even where rules refer to
         themselves.
         """
         chart = _Chart(text, self._rules.rules)
@@ -127,7 +127,7 @@ class _Chart:
         return self._repeated(expression, start) if isinstance(expression, Repeat) else {}
 
     def _then(self, ways: Ends, item: Expression, *, moving: bool = False) -> Ends:
-        """Append the item to each partial match.
+        """Return the partial matches `ways`, each extended by the item.
 
         With `moving`, only matches of the item that are not empty are appended.
         """

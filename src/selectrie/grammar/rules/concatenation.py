@@ -1,4 +1,4 @@
-"""Concatenation of a grammar with a literal text."""
+"""Concatenates a grammar with a literal text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from selectrie.grammar.rules.expressions import Reference, RuleSet, Sequence, Te
 
 
 def rules_with(rules: RuleSet, following: bytes) -> RuleSet:
-    """Return the rules under a new root: the old root followed by these bytes.
+    """Return the rules with a new root: the old root followed by the bytes `following`.
 
     Positions in the source are unchanged.
     """

@@ -1,6 +1,6 @@
-"""Grammars as data: what every reader produces and everything else works on.
+"""Grammars as data: the expressions that readers produce and other modules work on.
 
-This level is about characters; bytes appear only when a grammar is compiled.
+Expressions are about characters; bytes appear only when a grammar is compiled.
 Expressions are immutable trees. A rule is referred to by its name, so shared parts are
 stored once.
 """
@@ -19,7 +19,7 @@ SURROGATES = (0xD800, 0xDFFF)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters `start` to `stop` (exclusive) of a grammar's text."""
+    """A range of a grammar's text: characters `start` to `stop` (exclusive)."""
 
     start: int
     stop: int
@@ -27,14 +27,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A literal, as UTF-8 bytes. b"" is the empty string."""
+    """Matches a literal text, given as UTF-8 bytes; b"" is the empty string."""
 
     value: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One character of a set.
+    """Matches one character of a set.
 
     Attributes:
         ranges: (first, last) code points, both inclusive, in ascending order, neither
@@ -54,7 +54,7 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class TokenSet:
-    """One token of the vocabulary, whatever its bytes.
+    """Matches one token of the vocabulary, whatever its bytes.
 
     Attributes:
         tokens: Spellings of control tokens (`<think>`) or ids.
@@ -68,10 +68,10 @@ class TokenSet:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference to a rule by name.
+    """Matches a text of the rule of this name.
 
     Attributes:
-        span: Where the source text names the rule.
+        span: Position of the name in the source text.
     """
 
     name: str
@@ -80,14 +80,14 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """Items one after the other; no items match the empty string."""
+    """Matches the items one after the other; no items match the empty string."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """A choice between options; no options match nothing at all."""
+    """Matches any one of the options; without options it matches no text."""
 
     options: tuple[Expression, ...]
 
@@ -113,7 +113,7 @@ class RuleSet:
     Attributes:
         root: The start rule.
         text: The source that the rules were read from, "" if there is none.
-        spans: Where each rule's name is defined in the source.
+        spans: Position in the source of each rule's definition.
     """
 
     rules: Mapping[str, Expression]

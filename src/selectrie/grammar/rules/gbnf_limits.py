@@ -1,4 +1,4 @@
-"""Definitions shared by the reader and the printer of GBNF."""
+"""Limits and names that the reader and the printer of GBNF share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convert offsets in a grammar's text to the lines and columns that errors show."""
+"""Converts offsets in a grammar's text to the lines and columns that errors show."""
 
 from __future__ import annotations
 

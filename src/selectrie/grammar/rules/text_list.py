@@ -13,9 +13,9 @@ from selectrie.grammar.rules.expressions import Alternatives, RuleSet, Text
 
 @final
 class TextList:
-    """A language of exactly these texts, which are distinct; there is at least one.
+    """A grammar of a list of distinct texts, of which there is at least one.
 
-    Their order is the order in which they are numbered as choices. Everything else is
+    The texts are numbered as choices in this order. Other forms of the list are
     computed on first use and kept. The caller makes sure that no text contains a lone
     surrogate.
     """
@@ -53,5 +53,5 @@ class TextList:
         return RuleSet(MappingProxyType({"root": whole}))
 
     def followed_by(self, text: str) -> TextList:
-        """Return the list with this text appended to each text."""
+        """Return the list with `text` appended to each of its texts."""
         return TextList(tuple(one + text for one in self.texts))

@@ -1,7 +1,7 @@
-r"""Convert rules back to GBNF, and to canonical lines for digests.
+r"""Converts rules back to GBNF, and to canonical lines for digests.
 
-Law: the printed grammar reads back to the same language. Names keep the characters that
-GBNF allows in names. Texts and classes are escaped so that any tool can display them.
+The printed grammar reads back to the same language. Names keep the characters that GBNF
+allows in names. Texts and classes are escaped so that any tool can display them.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def canonical_rules(rules: RuleSet) -> Iterator[str]:
 def printed(expression: Expression, names: Mapping[str, str], *, total: bool = False) -> str:
     """Return an expression in GBNF.
 
-    Uses an explicit stack of strings and of expressions; each expression is paired with
-    the precedence level allowed there.
+    The work is kept on an explicit stack of strings and of pairs (expression,
+    precedence level that is allowed there).
 
     Args:
         names: The printed name of each rule.
@@ -121,7 +121,7 @@ def _level_of(part: Expression) -> int:
 
 
 def _joined(parts: tuple[Expression, ...], level: int, between: str) -> list[str | tuple[Expression, int]]:
-    """Return stack entries for the parts, last one first, with a text between them."""
+    """Return stack entries for the parts, last one first, with `between` inserted."""
     work: list[str | tuple[Expression, int]] = []
     for part in reversed(parts):
         work += [(part, level), between]
@@ -203,7 +203,7 @@ def _escaped(character: str) -> str:
 
 
 def _tokens(part: TokenSet, *, total: bool) -> str:
-    """Return one token, one negated token, or several tokens as alternatives."""
+    """Return a token set in GBNF: one token, a negated one, or alternatives."""
     spelled = [f"<[{token}]>" if isinstance(token, int) else token for token in part.tokens]
     if not part.negated:
         if total or all(isinstance(token, int) or _SPELLING.fullmatch(token) for token in part.tokens):

@@ -1,4 +1,4 @@
-"""Decide whether a normalized schema allows a value."""
+"""Decides whether a normalized schema allows a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEXADECIMAL = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 
 class UnknownKeywordError(Exception):
-    """Raised for an unsupported keyword: what the schema allows is not known."""
+    """Raised for an unsupported keyword, whose meaning is not known."""
 
 
 class Check:
@@ -64,7 +64,7 @@ class Check:
         return kind != _INSIDE[key] or self._inside(key, schema, value)
 
     def _keys(self, constants: Sequence[Any]) -> frozenset[Hashable]:
-        """Return the keys of constants; those of an `enum` are computed once."""
+        """Return the keys of `constants` (see `key_of`), which are cached."""
         if len(constants) == 1:
             return frozenset([key_of(constants[0])])
         if id(constants) not in self._keys_of:
@@ -72,7 +72,7 @@ class Check:
         return self._keys_of[id(constants)][1]
 
     def _inside(self, key: str, schema: Mapping[str, Any], value: Any) -> bool:
-        """Check a keyword that contains schemas for array items or object members."""
+        """Return whether a keyword with schemas for items or members allows a value."""
         argument = schema[key]
         if key == "prefixItems":
             return all(map(self.allows, argument, value))

@@ -1,9 +1,9 @@
-"""List the values of a schema that has finitely many, each with one text.
+"""Lists the values of a schema that has finitely many, each with one text.
 
 These kinds of schemas are finite if everything inside them is: `const`, `enum`, null,
 booleans, integers between two bounds, arrays of bounded length, and objects that name
 all their properties. If several schemas must hold at once, it is enough if one is
-finite. Everything else is left to the grammars that support any schema.
+finite. All other schemas are left to llguidance.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEYWORDS = {
 
 
 def finite_texts(copy: SchemaCopy, separators: tuple[str, str]) -> tuple[str, ...] | None:
-    """Return the texts of all values, or None if they are not known to be few.
+    """Return the texts of all values of a schema, or None if they may be many.
 
     The texts are in the order in which the schema names the values. A text is what
     `json.dumps(value, ensure_ascii=False)` writes with these separators. Keys are in
@@ -64,7 +64,7 @@ class _UnlistedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Finitely many values, made on demand. Duplicates are possible.
+    """A finite collection of values, made on demand; duplicates are possible.
 
     Attributes:
         max_values: Upper bound on the number of values.
@@ -96,8 +96,8 @@ class _Reader:
     def values(self, schema: Schema, depth: int) -> _Values:
         """Return the values that every keyword of the schema allows.
 
-        These are the smallest set of values left by any part of the schema, filtered by
-        the other parts.
+        Each part of the schema allows a set of values. The result is the smallest of
+        these sets, filtered by the other parts.
         """
         if isinstance(schema, bool) or depth > MAX_DEPTH:
             if schema is not False:
@@ -114,7 +114,11 @@ class _Reader:
         return self._common(ways)
 
     def _common(self, ways: Sequence[tuple[Callable[[], _Values], Schema]]) -> _Values:
-        """Return the values of the smallest schema, filtered by all other schemas."""
+        """Return the values that all schemas allow.
+
+        `ways` are pairs of a function that lists the values of a schema, and that
+        schema. The smallest list is filtered by the other schemas.
+        """
         candidates: list[tuple[int, _Values]] = []
         for index, (listed, _) in enumerate(ways):
             with suppress(_UnlistedError):
@@ -159,7 +163,7 @@ class _Reader:
     def _definition(self, name: str, depth: int) -> _Values:
         """Return the values of a definition.
 
-        While it is being read it counts as unknown, so a definition that refers to
+        While a definition is read, its values count as unknown, so one that refers to
         itself is not listed.
         """
         if name not in self._known:
@@ -280,7 +284,7 @@ def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[S
 
     Args:
         parts: The values of each part.
-        around: The text beside the value of each part.
+        around: The text that is written beside the value of each part.
         make: Combines one value of each part.
     """
     *_, (max_values, size) = _running(parts, around)
@@ -292,7 +296,7 @@ def _products(parts: Sequence[_Values], around: Sequence[str], make: Callable[[S
 
 
 def _running(parts: Sequence[_Values], around: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the number and the size of the products of the first 0, 1, 2, … parts."""
+    """Yield (number, size of the texts) of the products of the first 0, 1, … parts."""
     max_values, size = 1, 0
     yield max_values, 2 * max_values
     for part, text in zip(parts, around, strict=True):
@@ -323,8 +327,8 @@ def _distinct(values: Iterable[Any]) -> Iterator[Any]:
 def _single(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the values that occur once.
 
-    The values of each part of a `oneOf` are distinct, so no other part has these
-    values.
+    `values` are those of all parts of a `oneOf`, distinct within each part. So only one
+    part allows each value that is yielded.
     """
     every = list(values)
     times = Counter(map(key_of, every))

@@ -1,8 +1,8 @@
-"""Check JSON Schema keywords for numbers and strings, and make them exact.
+"""Checks JSON Schema keywords for numbers and strings, and makes them exact.
 
-A JSON reader holds a number either as a double or exactly; the bounds here hold for
-both. Whole numbers beyond `EXACT` are kept: a list of values spells them exactly, and
-any other grammar refuses them.
+A JSON reader holds a number either as a double or exactly; the bounds computed here are
+right for both. Whole numbers beyond `EXACT` are kept: a list of values spells them
+exactly, and any other grammar refuses them.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ _BOUNDS = (("minimum", "exclusiveMinimum", math.inf), ("maximum", "exclusiveMaxi
 
 
 def refuse(pointer: str, keyword: str, reason: str) -> GrammarError:
-    """Return the error about a keyword of the schema at a pointer."""
+    """Return the error about a keyword of the schema at a JSON pointer."""
     return GrammarError(f"{keyword} at {pointer}: {reason}")
 
 
 def shown(value: object, max_length: int = 60) -> str:
-    """Return a value as messages show it."""
+    """Return a value as text for a message, with at most `max_length` characters."""
     text = repr(value)
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
@@ -89,7 +89,7 @@ def types_of(schema: Mapping[str, Any], pointer: str) -> tuple[str, ...]:
 
 
 def kind_of(value: object) -> str:
-    """Return the type of a JSON value; whole numbers are numbers."""
+    """Return the JSON type of a value; whole numbers are "number"."""
     kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
     return kinds.get(type(value), "null")
 
@@ -124,8 +124,8 @@ def count_of(schema: Mapping[str, Any], keyword: str, pointer: str, max_count: i
         schema: The schema.
         keyword: The keyword.
         pointer: JSON pointer of the schema.
-        max_count: What a grammar spells out. A larger upper bound (`max…`) is reduced
-            to it; a larger lower bound is refused.
+        max_count: The largest count that a grammar spells out. A larger upper bound
+            (`max…`) is reduced to it; a larger lower bound raises an error.
     """
     value = schema.get(keyword)
     if value is None and keyword not in schema:
@@ -151,7 +151,8 @@ def numeric(
     Multiples of a whole number become integers. An exclusive bound becomes the next
     whole number or double, so that no reader rounds a number onto it. A bound with many
     digits is moved inwards to one of `DIGITS` digits. Bounds of integers do not change.
-    Numbers between the bounds that llguidance loses are added again (see `ranged`).
+    Numbers within the bounds that llguidance would not allow are added again (see
+    `ranged`).
 
     Args:
         schema: The schema.
@@ -189,12 +190,12 @@ def numeric(
 def _multiples(
     schema: Mapping[str, Any], types: tuple[str, ...], pointer: str
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Return schemas that together allow the multiples, and the types.
+    """Return schemas that together allow the multiples of `multipleOf`, and the types.
 
-    Multiples of a whole number are integers. They are multiples of the decimal that the
-    schema writes, by the digits of a text: 0.07 is a multiple of 0.01, though not in
-    doubles. llguidance does not accept a number with fewer decimal places than the
-    step, so each number of decimal places has a separate step.
+    Multiples of a whole number are integers. Multiples are those of the decimal as
+    written: 0.07 is a multiple of 0.01, though not in doubles. llguidance does not
+    accept a number with fewer decimal places than the step, so each number of decimal
+    places has a separate step.
     """
     number = Decimal(repr(_number(schema, "multipleOf", pointer))).normalize()
     n_decimals = max(0, -int(number.as_tuple().exponent))
@@ -228,9 +229,9 @@ def _multiples(
 
 
 def _scaled(number: float) -> Decimal:
-    """Return the decimal that llguidance takes a double for.
+    """Return the decimal number that llguidance computes from a double.
 
-    It multiplies by ten until no fraction is left.
+    It multiplies the double by ten until no fraction is left.
     """
     n_decimals = 0
     while number % 1 and n_decimals <= 2 * MAX_STEP_DECIMALS:
@@ -242,7 +243,7 @@ def _scaled(number: float) -> Decimal:
 def _bound(
     schema: Mapping[str, Any], keywords: tuple[str, str], pointer: str, *, draft: int, inward: float, whole: bool
 ) -> int | float | None:
-    """Return the inclusive bound that both keywords together amount to.
+    """Return the tighter of the inclusive and the exclusive bound, as an inclusive one.
 
     Args:
         schema: The schema.
@@ -302,7 +303,7 @@ def _too_wide(pointer: str, keyword: str, bound: float) -> GrammarError:
 
 
 def _short(number: float, rounding: str) -> int | float:
-    """Return the nearest number on one side with few digits.
+    """Return the nearest number with few digits, on the side that `rounding` gives.
 
     It has at most `DIGITS` digits and `MAX_DECIMALS` decimal places, or is the nearest
     whole number if that many digits cannot hold all of its digits.
@@ -332,10 +333,10 @@ def _number(schema: Mapping[str, Any], keyword: str, pointer: str) -> int | floa
 
 
 def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[str, Any]:
-    """Return lengths and patterns.
+    """Return the keywords for the lengths and patterns of strings.
 
     A format becomes its pattern, and a second pattern goes into `allOf`. An unknown
-    format has no effect, and is noted.
+    format has no effect and is added to `notes`.
     """
     copy: dict[str, Any] = {}
     for keyword in ("minLength", "maxLength"):
@@ -362,7 +363,7 @@ def textual(schema: Mapping[str, Any], pointer: str, notes: list[str]) -> dict[s
 
 
 def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
-    """Return a rewritten pattern, or raise the error about it."""
+    """Return a rewritten pattern; raise `GrammarError` if it cannot be rewritten."""
     if not isinstance(pattern, str):
         raise refuse(pointer, keyword, f"{shown(pattern)}; expected a regular expression")
     try:
@@ -374,9 +375,9 @@ def pattern_of(pattern: object, keyword: str, pointer: str) -> Rewritten:
 def constant(value: object, keyword: str, pointer: str, listed_only: list[GrammarError]) -> object:
     """Return the value if a grammar can spell it exactly, else raise an error.
 
-    Refused are numbers that readers round, strings that a grammar cannot contain, and
-    values that are not JSON. The error about a whole number that only a list of values
-    spells exactly is added to `listed_only`.
+    Errors are raised for numbers that readers round, strings that a grammar cannot
+    contain, and values that are not JSON. The error about a whole number that only a
+    list of values spells exactly is added to `listed_only`.
     """
     waiting = [value]
     while waiting:

@@ -1,8 +1,8 @@
-"""Prove schemas disjoint, and negate schemas in supported keywords.
+"""Proves schemas disjoint, and negates schemas with supported keywords.
 
-Both look at schemas as they are written and follow references. They claim only what
-they can prove: two schemas are disjoint only if no value is valid against both, and a
-negation allows exactly what a schema refuses.
+Schemas are read as they are written, and references are followed. The results are
+always right: two schemas that are called disjoint have no valid value in common, and a
+negation allows exactly the values that the schema does not allow.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Logic:
     """Reasons about schemas.
 
     Attributes:
-        resolve: Returns what a reference points to; raises an error if that is not
-            known.
+        resolve: Returns the schema that a reference points to; raises an error if it is
+            not known.
         draft: The draft that the schema is read as.
     """
 
@@ -70,7 +70,7 @@ class Logic:
     kinds_of: dict[tuple[int, int], tuple[object, frozenset[str]]] = field(default_factory=dict)
 
     def kinds(self, schema: object, steps: int = MAX_STEPS) -> frozenset[str]:
-        """Return the types that a schema may allow; whole numbers are numbers."""
+        """Return the types of values that a schema may allow; integers are "number"."""
         if not isinstance(schema, dict) or not steps:
             return KINDS if schema is not False else frozenset()
         known = self.kinds_of.get((id(schema), steps))
@@ -116,15 +116,18 @@ class Logic:
         )
 
     def _each_way_apart(self, parts: Parts, other: object, steps: int) -> bool:
-        """Return whether every choice of one of the parts is disjoint from `other`."""
+        """Return whether all choices of a part's `anyOf` or `oneOf` exclude `other`.
+
+        One such keyword among `parts` is enough.
+        """
         choices = [part[key] for part in parts for key in ("anyOf", "oneOf") if isinstance(part.get(key), list)]
         return any(ways and all(self.apart(way, other, steps - 1) for way in ways) for ways in choices)
 
     def parts(self, schema: object, steps: int) -> Parts:
-        """Return schemas that must hold together.
+        """Return schemas that a value of `schema` must all satisfy.
 
-        These are the schema itself, what it refers to, and each part of `allOf`. After
-        `MAX_LOOKS`, only some of them are returned.
+        They are the schema itself, the schema that it refers to, and each part of
+        `allOf`. After `MAX_LOOKS`, only some of them are returned.
         """
         if not isinstance(schema, dict):
             return [] if schema is not False else [{"enum": []}]
@@ -143,7 +146,7 @@ class Logic:
         return parts
 
     def _known_target(self, schema: Mapping[str, Any]) -> object:
-        """Return what a schema refers to, or if unknown a schema that allows all."""
+        """Return the schema that `$ref` points to, or True if it is not known."""
         try:
             return self._target(schema)
         except InexpressibleError:
@@ -156,7 +159,7 @@ class Logic:
         return self.resolve(reference)
 
     def _apart_as(self, kind: str, ones: Parts, others: Parts, steps: int) -> bool:
-        """Return whether provably no value of one type is valid against both."""
+        """Return whether provably no value of the type `kind` is valid against both."""
         if kind == "number":
             return self._bounds_cross(ones, others)
         if kind in _SPANS and _spans_cross(_SPANS[kind], [*ones, *others]):
@@ -204,9 +207,9 @@ class Logic:
         return False
 
     def opposite(self, schema: object, steps: int = MAX_STEPS) -> object:
-        """Return a schema of exactly the values that a schema refuses.
+        """Return a schema of exactly the values that `schema` does not allow.
 
-        Raises `InexpressibleError`.
+        Raises `InexpressibleError` if supported keywords cannot express it.
         """
         if isinstance(schema, bool):
             return not schema
@@ -226,7 +229,7 @@ class Logic:
         return ways[0] if len(ways) == 1 else {"anyOf": ways}
 
     def _opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
-        """Return alternatives that together are the negation of one keyword."""
+        """Return schemas that together allow the values that a keyword forbids."""
         if isinstance(value, _INNER.get(key, ())):
             return self._inner_opposites(key, value, schema, steps)
         if key == "type":
@@ -241,7 +244,7 @@ class Logic:
         raise InexpressibleError(f"a grammar cannot express the negation of {key}")
 
     def _inner_opposites(self, key: str, value: Any, schema: dict[str, Any], steps: int) -> list[object]:
-        """Return `_opposites` of a keyword that holds schemas."""
+        """Return the result of `_opposites` for a keyword that holds schemas."""
         if key == "not":
             return [value]
         if key == "$ref":
@@ -278,7 +281,7 @@ def _apart_values(one: Mapping[str, Any], other: Mapping[str, Any], draft: int) 
 
 
 def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
-    """Return whether the lower counts exceed the upper ones."""
+    """Return whether the minimum count of some part exceeds the maximum of another."""
     counts: tuple[list[float], list[float]] = ([0], [math.inf])
     for part in parts:
         for bounds, key in zip(counts, keys, strict=True):
@@ -289,9 +292,9 @@ def _spans_cross(keys: tuple[str, str], parts: Parts) -> bool:
 
 
 def _of_name(schema: Mapping[str, Any], name: str) -> object:
-    """Return what a schema says of a property.
+    """Return the schema that a schema gives for the property `name`.
 
-    This is its entry in `properties`, False if no others are allowed, or None if
+    It is the entry in `properties`, False if other properties are forbidden, or None if
     unknown.
     """
     properties = schema.get("properties")
@@ -312,7 +315,7 @@ def _other_types(value: object) -> list[object]:
 
 
 def _other_span(key: str, value: object) -> dict[str, Any] | None:
-    """Return the negation of a bound or a count.
+    """Return a schema of the values that a bound or a count does not allow.
 
     Returns None for another keyword or an invalid value.
     """
@@ -329,7 +332,7 @@ def _other_span(key: str, value: object) -> dict[str, Any] | None:
 
 
 def _other_values(values: object, draft: int) -> list[object]:
-    """Return the negation of a list of values."""
+    """Return schemas that together allow all values that are not in the list."""
     if not isinstance(values, list):
         raise InexpressibleError("the enum is not a list")
     others: list[object] = []

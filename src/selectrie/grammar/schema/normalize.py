@@ -1,8 +1,8 @@
-"""Copy a JSON Schema into the part of draft 2020-12 that a grammar supports.
+"""Copies a JSON Schema into the part of draft 2020-12 that a grammar supports.
 
-The copy means the same or allows less. Anything that a grammar cannot express is an
-error that names the keyword and its position. Therefore neither of the two converters
-meets a keyword that it would drop or misread.
+The copy allows the same values or fewer. A keyword that a grammar cannot express raises
+an error that names it and its position. Therefore neither of the two converters
+receives a keyword that it would drop or misread.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class SchemaCopy:
     Attributes:
         root: The schema.
         definitions: The schemas that references name, as in `{"$ref": "#/$defs/name"}`.
-        pointers: Where each definition is in the original schema.
-        keyword_pointers: Where the first keywords of `LEFT` are in the original
+        pointers: JSON pointer of each definition in the original schema.
+        keyword_pointers: JSON pointers of the first keywords of `LEFT` in the original
             schema, for messages.
         notes: Keywords that have no effect although a reader may expect one.
         listed_only: Errors about numbers that are exact only in a list of values. The
@@ -107,15 +107,15 @@ class SchemaCopy:
     listed_only: tuple[GrammarError, ...] = ()
 
     def schema(self) -> dict[str, Any]:
-        """Return all of it as one schema."""
+        """Return the normalized schema with its definitions as one schema."""
         root = self.root if isinstance(self.root, dict) else ({} if self.root else {"allOf": [False]})
         return {**root, "$defs": dict(self.definitions)} if self.definitions else root
 
 
 def clipped_step(step: str) -> str:
-    """Return a step of a pointer as messages show it.
+    """Return a step of a JSON pointer, clipped if it is long.
 
-    A pointer is made for every schema, so no step may be long.
+    A pointer is kept for every schema, so its steps must be short.
     """
     return clip(step, MAX_STEP)
 
@@ -135,7 +135,7 @@ class _Position:
     Attributes:
         pointer: JSON pointer.
         depth: Number of schemas around it.
-        rebased: Whether it is below another `$id`, where `#` means another root.
+        rebased: Whether it is below a nested `$id`, where `#` means another root.
     """
 
     pointer: str
@@ -149,10 +149,10 @@ class _Position:
 
 @dataclass(slots=True)
 class _Copier:
-    """Copies schemas.
+    """Copies a schema and the schemas that it refers to.
 
-    Referenced schemas wait in a queue, so recursion only follows the depth of the
-    schema itself, which is limited.
+    Referenced schemas wait in a queue, so recursion is only as deep as one schema is
+    nested, which is limited.
     """
 
     schema: object
@@ -231,7 +231,7 @@ class _Copier:
             raise GrammarError(f"{position.pointer}: {reason}")
 
     def _note(self, keyword: str, position: _Position) -> None:
-        """Record where a keyword is that llguidance may refuse."""
+        """Record the position of a keyword that llguidance may refuse."""
         pointers = self.keyword_pointers.setdefault(keyword, [])
         if len(pointers) < MAX_POINTERS and position.pointer not in pointers[-1:]:
             pointers.append(position.pointer)
@@ -239,7 +239,7 @@ class _Copier:
     def _opened(self, schema: object, position: _Position) -> tuple[dict[str, Any], _Position]:
         """Return a schema object without ineffective keywords, and its position.
 
-        The position says what its references are relative to.
+        The position records whether a `$id` changes the base of its references.
         """
         if not isinstance(schema, dict) or not all(isinstance(key, str) for key in schema):
             raise GrammarError(f"{position.pointer}: a schema must be an object or a bool, not {shown(schema)}")
@@ -252,7 +252,10 @@ class _Copier:
         return self._without_refused(schema, position), position
 
     def _without_refused(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
-        """Return the schema without ineffective keywords; refuse unsupported ones."""
+        """Return the schema without keywords of `REFUSED`.
+
+        Raises `GrammarError` if such a keyword has an effect.
+        """
         kept = dict(schema)
         for old, new in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
             if (
@@ -271,9 +274,9 @@ class _Copier:
     def _one_of(self, schemas: object, position: _Position) -> dict[str, Any]:
         """Return `oneOf` as `anyOf` if possible.
 
-        If the schemas are proved disjoint, they stay as they are. Otherwise each
-        excludes the others. If that cannot be expressed, `oneOf` is left to llguidance,
-        and its position is noted, because llguidance may refuse it.
+        If the schemas are proved disjoint, `anyOf` holds them as they are. Otherwise
+        each gets the negation of the others. If that cannot be expressed, `oneOf` is
+        left to llguidance, and its position is noted, because llguidance may refuse it.
         """
         copies = self._applicator("oneOf", schemas, position)
         logic = self._logic_at(position)
@@ -287,7 +290,7 @@ class _Copier:
         return {"anyOf": [self.sub(way, position.at("oneOf", i)) for i, way in enumerate(ways)]}
 
     def _rewritten(self, schema: dict[str, Any], position: _Position) -> list[tuple[object, _Position]]:
-        """Return schemas for unsupported keywords, each with its position."""
+        """Return schemas that replace unsupported keywords, each with its position."""
         parts: list[tuple[object, _Position]] = []
         for key in (key for key in REWRITTEN if key in schema):
             try:
@@ -309,7 +312,7 @@ class _Copier:
         return [self.sub(one, position.at(key, i)) for i, one in enumerate(value)]
 
     def _target(self, reference: str) -> object:
-        """Return what a reference relative to the root points to."""
+        """Return the schema that a reference relative to the root points to."""
         if reference != "#" and not reference.startswith("#/"):
             raise InexpressibleError(f"{shown(reference)} does not point into this schema")
         target, rebased = self._resolved(reference, _Position("#"))
@@ -318,9 +321,9 @@ class _Copier:
         return target
 
     def _logic_at(self, position: _Position) -> Logic:
-        """Return the logic for a position.
+        """Return the `Logic` for a position.
 
-        Below an `$id`, nothing is known about what is referred to.
+        Below a nested `$id`, the targets of references are not known.
         """
         self.n_looks += self.last_logic.looks
         self.last_logic = Logic(_unknown, self.draft) if position.rebased else self.logic
@@ -329,7 +332,7 @@ class _Copier:
 
     @staticmethod
     def _are_apart(schemas: list[object], logic: Logic) -> bool:
-        """Return whether it is proved that no value is valid against two schemas."""
+        """Return whether the schemas are proved to be pairwise disjoint."""
         kinds = [logic.kinds(one) for one in schemas]
         if sum(map(len, kinds)) == len(frozenset().union(*kinds)):
             return True
@@ -337,9 +340,9 @@ class _Copier:
 
     @staticmethod
     def _only_one(schemas: list[object], logic: Logic) -> list[object]:
-        """Return disjoint alternatives: each schema without the others.
+        """Return disjoint schemas: each one combined with the negation of the others.
 
-        Raises `InexpressibleError`.
+        Raises `InexpressibleError` if a negation cannot be expressed.
         """
         if len(schemas) > MAX_EXCLUDED:
             raise InexpressibleError(f"{len(schemas)} schemas may overlap")
@@ -366,7 +369,7 @@ class _Copier:
         return self.names[reference]
 
     def _resolved(self, reference: str, position: _Position) -> tuple[object, bool]:
-        """Return what a pointer points to, and whether an `$id` is on the way to it."""
+        """Return the value at a pointer, and whether a `$id` is on the way to it."""
         value, rebased = self.schema, False
         for step in reference.split("/")[1:]:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -380,10 +383,10 @@ class _Copier:
         return value, rebased
 
     def _simple(self, schema: dict[str, Any], position: _Position) -> dict[str, Any]:
-        """Return the type and its keywords.
+        """Return the copy of `type` and of the keywords for each type.
 
-        Keywords about types that the schema does not have are dropped, since they have
-        no effect.
+        Keywords for types that the schema does not allow have no effect and are
+        dropped.
         """
         types = types_of(schema, position.pointer)
         parts: list[dict[str, Any]] = []
@@ -461,9 +464,10 @@ class _Copier:
 
     @staticmethod
     def _counts(schema: dict[str, Any], copy: dict[str, Any], position: _Position) -> dict[str, Any]:
-        """Return keywords for the number of properties.
+        """Return keywords that bound the number of properties.
 
-        If some of `properties` may be missing, these are choices of properties.
+        If some of `properties` are optional, these are alternatives of present
+        properties.
         """
         min_properties = count_of(schema, "minProperties", position.pointer, MAX_ITEMS) or 0
         max_properties = count_of(schema, "maxProperties", position.pointer, 2**31)

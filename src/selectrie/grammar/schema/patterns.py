@@ -1,10 +1,10 @@
-r"""Rewrite JSON Schema patterns so that they mean the same to every reader.
+r"""Rewrites JSON Schema patterns so that they mean the same to every reader.
 
 JSON Schema uses the regular expressions of ECMA-262, validators in Python use `re`, and
 llguidance uses Rust's. The three differ in what `\d`, `\w`, `\s`, `.` and `$` match,
 and in much syntax. The rewritten pattern consists only of literals, explicit ranges,
-groups, anchors and repetitions. It matches only what both ECMA-262 and Python match.
-What cannot be rewritten is refused by name.
+groups, anchors and repetitions. It matches only texts that both ECMA-262 and Python
+match. A construct that cannot be rewritten raises an error that names it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be rewritten; says which part, and why."""
+    """A pattern that cannot be rewritten; the message says which part, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A pattern that matches only what ECMA-262 and Python both match.
+    """A pattern that matches only texts that ECMA-262 and Python both match.
 
     All readers agree on texts without doubtful characters and final line feeds.
 
@@ -81,8 +81,8 @@ class Rewritten:
 def rewrite_pattern(pattern: str) -> Rewritten:
     """Rewrite a pattern of JSON Schema.
 
-    The pattern is found anywhere in a text unless it is anchored. Raises
-    `PatternError`.
+    The pattern may match anywhere in a text unless it is anchored. Raises
+    `PatternError` if it cannot be rewritten.
     """
     if len(pattern) > MAX_CHARACTERS:
         raise PatternError(f"the pattern has {len(pattern)} characters; the maximum is {MAX_CHARACTERS}")
@@ -92,10 +92,10 @@ def rewrite_pattern(pattern: str) -> Rewritten:
 def rewrite_name(pattern: str, without: Ranges) -> str:
     """Rewrite a pattern of names so that it only matches names without some characters.
 
-    The pattern is the result of `rewrite_pattern`. If the restriction cannot be
-    expressed, the pattern is returned without it. What may surround an unanchored
-    pattern is written out, so that llguidance can tell that it is disjoint from a
-    pattern of names with one of these characters.
+    `pattern` is a result of `rewrite_pattern`, and `without` are the characters. If the
+    restriction cannot be expressed, the pattern is returned unchanged. The text around
+    an unanchored pattern is written out, so that llguidance can tell that it is
+    disjoint from a pattern of names with one of these characters.
     """
     try:
         rewriter = _Rewriter(pattern, without)
@@ -112,7 +112,7 @@ def rewrite_name(pattern: str, without: Ranges) -> str:
 
 
 def is_spelled(text: str) -> bool:
-    """Return whether strings of these grammars can contain all of a text."""
+    """Return whether strings of these grammars can contain all characters of a text."""
     return not any(first <= ord(character) <= last for character in text for first, last in UNSPELLED)
 
 
@@ -227,7 +227,7 @@ class _Rewriter:
         self._repeatable = sign == ")"
 
     def _escape(self, *, inside: bool) -> tuple[Ranges, Ranges]:
-        """Read an escape; return what it matches for all readers, and for some only.
+        """Read an escape; return its characters for all readers, and for some only.
 
         Args:
             inside: Whether the escape is in a bracket expression.

@@ -1,9 +1,10 @@
-"""Express bounds of numbers so that llguidance spells all numbers inside.
+"""Expresses bounds of numbers so that llguidance allows all numbers within them.
 
-llguidance 1.9 spells a number between two bounds by its digits, and loses some. These
-are the proper prefixes of an upper bound with a fraction (0.9 and 0.90 under 0.905),
-that bound with further zeros (0.950 under 0.95), and, if the bounds include zero, every
-negative number that ends in a zero. Lost numbers are added beside the range.
+llguidance 1.9 describes the numbers between two bounds by their digits, and misses
+some. These are the proper prefixes of an upper bound with a fraction (0.9 and 0.90
+under 0.905), that bound with further zeros (0.950 under 0.95), and, if the bounds
+include zero, every negative number that ends in a zero. Missed numbers are added by
+further schemas.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def ranged(low: float | None, high: float | None, max_decimals: int = MAX_DECIMA
     """Return schemas that together are the numbers from `low` to `high`, both included.
 
     All schemas are of type number. The first one is the range as llguidance reads it.
-    Numbers with at most `max_decimals` decimal places are all in one of them; for
-    longer numbers, only the range decides.
+    Each number with at most `max_decimals` decimal places is allowed by one of them.
+    Longer numbers are allowed only by the first one.
     """
     whole = {"type": "number", **_bounds(low, high)}
     pieces = [whole]
@@ -49,14 +50,14 @@ def _bounds(low: float | None, high: float | None) -> dict[str, Any]:
 
 
 def _lost(low: float, high: float | None, max_decimals: int) -> list[dict[str, Any]]:
-    """Return schemas of the numbers that llguidance loses between two bounds.
+    """Return schemas of the numbers that llguidance misses between two bounds.
 
     The bounds are not negative. There is at most one schema for each number n of
     decimal places. The largest number with n places is `high` cut to n places. The
     schema allows the multiples of the step 10^-n up to that number; its exclusive upper
-    bound is one step higher. That bound has n places too, so llguidance also loses the
-    prefixes of it, which the schemas of fewer places allow. A single number becomes the
-    only multiple of five steps around it, or a constant: llguidance counts multiples in
+    bound is one step higher. That bound has n places too, so llguidance also misses its
+    prefixes, which the schemas of fewer places allow. A single number becomes the only
+    multiple of five steps around it, or a constant: llguidance counts multiples in
     rounded doubles, and may find none.
     """
     if high is None:
@@ -89,9 +90,9 @@ def _lost(low: float, high: float | None, max_decimals: int) -> list[dict[str, A
 
 
 def _multiples(low: Decimal, above: Decimal, step: Decimal) -> dict[str, Any] | None:
-    """Return the multiples of a step from `low` (included) to `above` (excluded).
+    """Return a schema of the multiples of a step from `low` to `above` (excluded).
 
-    Returns None if a double does not represent one of these exactly.
+    Returns None if a double does not represent one of these numbers exactly.
     """
     named = {"minimum": low, "exclusiveMaximum": above, "multipleOf": step}
     doubles = {key: float(value) for key, value in named.items()}
@@ -101,9 +102,9 @@ def _multiples(low: Decimal, above: Decimal, step: Decimal) -> dict[str, Any] | 
 
 
 def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
-    """Return whether the multiples of one piece are among those of another.
+    """Return whether the schema `finer` allows all multiples that `coarser` allows.
 
-    Both pieces must have the same upper bound.
+    Both must have the same upper bound.
     """
     if "enum" in finer or "enum" in coarser or finer["exclusiveMaximum"] != coarser["exclusiveMaximum"]:
         return False
@@ -112,7 +113,7 @@ def _holds(finer: dict[str, Any], coarser: dict[str, Any]) -> bool:
 
 
 def _negated(piece: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a piece with the opposite sign."""
+    """Return the schema of the numbers of a schema with the opposite sign."""
     if "enum" in piece:
         return {**piece, "enum": [-value for value in piece["enum"]]}
     return {

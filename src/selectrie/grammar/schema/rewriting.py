@@ -1,4 +1,4 @@
-"""Rewrite keywords into others that mean the same."""
+"""Rewrites keywords of JSON Schema into others that mean the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_CHOSEN = 128
 def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
     """Return schemas that together mean the same as one keyword of a schema.
 
-    Raises `InexpressibleError`.
+    Raises `InexpressibleError` if supported keywords cannot express it.
     """
     value = schema[key]
     if key == "not":
@@ -36,7 +36,10 @@ def rewritten(key: str, schema: dict[str, Any], logic: Logic) -> list[object]:
 
 
 def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
-    """Rewrite `if`: if it holds, `then` must hold, and otherwise `else`."""
+    """Return schemas in place of `if`, `then` and `else`.
+
+    If `if` holds, `then` must hold, and otherwise `else`.
+    """
     condition, then, other = schema["if"], schema.get("then", True), schema.get("else", True)
     if then in (True, {}) and other in (True, {}):
         return []
@@ -47,9 +50,9 @@ def _conditional(schema: dict[str, Any], logic: Logic) -> list[object]:
 
 
 def _depending(key: str, value: object, logic: Logic) -> list[object]:
-    """Rewrite what the presence of a property requires.
+    """Return schemas in place of a keyword for properties that depend on another one.
 
-    That is other properties, or a schema.
+    The presence of a property may require other properties, or a schema.
     """
     if not isinstance(value, dict):
         raise InexpressibleError("expected an object")
@@ -72,7 +75,7 @@ def _depending(key: str, value: object, logic: Logic) -> list[object]:
 
 
 def _named(value: object) -> object:
-    """Rewrite which names properties may have."""
+    """Return a schema in place of `propertyNames`."""
     if value in (True, {}):
         return True
     if value is False:
@@ -95,7 +98,10 @@ def _named(value: object) -> object:
 
 
 def _different(schema: dict[str, Any], logic: Logic) -> list[object]:
-    """Rewrite unique items of a short list of values to every sequence of them."""
+    """Return schemas in place of `uniqueItems`, for items of a short list of values.
+
+    Each schema is a sequence of distinct values.
+    """
     min_items, max_items = schema.get("minItems", 0), schema.get("maxItems", MAX_SEQUENCES)
     if not is_count(min_items) or not is_count(max_items):
         raise InexpressibleError("minItems or maxItems is not a count")

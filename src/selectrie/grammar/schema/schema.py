@@ -1,10 +1,10 @@
-"""Read JSON Schema as a grammar.
+"""Reads JSON Schema as a grammar.
 
 A schema that allows few values becomes a list of texts; llguidance converts all others.
-In both cases, every text of the grammar is valid against the schema, and what cannot be
-converted is an error. Not every valid text is a text of the grammar: properties are in
-the schema's order, strings have no unnecessary escapes, and white space is as
-requested.
+In both cases, every text of the grammar is valid against the schema, and a keyword that
+cannot be converted raises an error. Not every valid text is a text of the grammar:
+properties are in the schema's order, strings have no unnecessary escapes, and white
+space is as requested.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def read_schema(
     """Return the grammar of the texts that a JSON Schema allows.
 
     The schema is read as the draft that `$schema` names, by default 2020-12. Formats
-    are enforced. Raises `GrammarError` with keyword and JSON pointer for what a grammar
-    cannot express.
+    are enforced. Raises `GrammarError` with the keyword and its JSON pointer if a
+    grammar cannot express it.
 
     Args:
         schema: An object, its JSON text, or a bool.
@@ -142,7 +142,7 @@ def read_schema(
 
 
 def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 - as above
-    """Return a copy of the schema, as JSON gives it."""
+    """Return the schema as `json.loads` would return it."""
     text = schema if isinstance(schema, str) else None
     try:
         if text is None:
@@ -163,9 +163,9 @@ def _parsed(schema: Mapping[str, Any] | str | bool) -> object:  # noqa: FBT001 -
 
 
 def _check_size(schema: object) -> None:
-    """Refuse a schema that would take too long to write as JSON.
+    """Raise `GrammarError` for a schema that would take too long to write as JSON.
 
-    One object may occur in many places of it.
+    One Python object may occur in many places of a schema.
     """
     n = _n_values(schema, {})
     if n > MAX_VALUES:
@@ -199,11 +199,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_chains(copy: SchemaCopy) -> None:
-    """Refuse references that llguidance would follow too deep.
+    """Raise `GrammarError` for references that llguidance would follow too deep.
 
     llguidance (1.9.1) follows references by recursion, and aborts the process if its
     stack overflows. So the longest path along references is bounded. Definitions that
-    lead to each other all count as being on it.
+    lead to each other all count as part of that path.
     """
     uses: dict[str, list[str]] = {}
     own: dict[str, int] = {}
@@ -275,10 +275,10 @@ def _explained(reason: str, copy: SchemaCopy, source: object) -> GrammarError:
 
 
 def _largest(schema: object) -> tuple[str, str]:
-    """Return the keyword and JSON pointer of what makes a schema large.
+    """Return a keyword that makes a schema large, and its JSON pointer.
 
-    The search goes down to the largest part as long as that holds more than half of
-    what is around it.
+    The search goes down to the largest part, as long as that part holds more than half
+    of the schema around it.
     """
     pointer, keyword, where = "#", "type", "#"
     while isinstance(schema, dict) and schema:
@@ -307,5 +307,5 @@ def _size(value: object) -> int:
 
 
 def _listed(pointers: Sequence[str], max_pointers: int = MAX_NAMED) -> str:
-    """Return some of the pointers, for a message."""
+    """Return the first `max_pointers` pointers as text for a message."""
     return " or ".join(pointers[:max_pointers]) + (" or another" if len(pointers) > max_pointers else "")

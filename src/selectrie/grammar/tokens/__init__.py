@@ -1,1 +1,1 @@
-"""From bytes to tokens: which tokens of a vocabulary a grammar allows next."""
+"""Finds the tokens of a vocabulary that a grammar allows next."""

@@ -1,8 +1,8 @@
-"""Find tokens that leave a configuration unchanged, by the characters in them.
+"""Finds tokens that leave a configuration unchanged, by the characters in them.
 
 Inside a string, a name or a comment, most characters lead back to the same
-configuration. A token of only such characters does too, so it can be accepted without
-a step of the machine.
+configuration. A token of only such characters does too, so it can be accepted without a
+step of the machine.
 
 Characters are compared in groups. The group of a character is the class of its first
 byte, modulo 63; a class consists of bytes that the machine does not distinguish. So a
@@ -34,9 +34,9 @@ class TrieGroups:
     Memory: 21 bytes a node and 8 a token.
 
     Attributes:
-        below: uint64[N], groups of the characters below a node; 0 if nothing is below.
-            `BROKEN_BIT` is set if something below is broken UTF-8, or if the node is
-            inside a character and has something below.
+        below: uint64[N], groups of the characters below a node; 0 for a leaf.
+            `BROKEN_BIT` is set if a node below is broken UTF-8, or if the node is
+            inside a character and has children.
         above: uint64[N], groups of the characters from the root to the node, including
             an incomplete one.
         of_token: uint64[R], `above` of each token by rank.
@@ -73,11 +73,11 @@ class TrieGroups:
 
 
 class Loops:
-    """For each configuration of a machine, the groups that lead back to it.
+    """Computes the character groups that leave a configuration of a machine unchanged.
 
     A group counts only if all of its characters lead from the configuration to itself.
-    Groups are computed for the configurations passed to `ask`; others have none.
-    Memory: 9 bytes a configuration.
+    Only configurations that were passed to `ask` have groups. Memory: 9 bytes a
+    configuration.
     """
 
     def __init__(self, machine: Recogniser) -> None:
@@ -124,9 +124,9 @@ class Loops:
         return groups
 
     def _all_lead_to(self, configuration: int, start: int, following: tuple[tuple[int, int], ...]) -> bool:
-        """Return whether all these sequences lead from `start` to the configuration.
+        """Return whether all byte sequences lead from `start` to `configuration`.
 
-        A sequence has one byte of each range.
+        A sequence has one byte of each range in `following`.
         """
         machine = self._machine
         reached = {start}

@@ -1,7 +1,7 @@
-"""A grammar preceded by fixed bytes.
+"""An automaton for a grammar with fixed bytes before its texts.
 
-The bytes are those of a prompt's last token, which was removed so that the model can
-choose another token there (token healing).
+The bytes are healed bytes of a prompt: tokens at its end were removed so that the model
+can choose others there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from selectrie.grammar.tokens.protocols import LedAutomaton
 class PrefixedAutomaton:
     """Accepts the token paths that spell `prefix` and then a text of `inner`.
 
-    Until the prefix is spelled, a token may be a proper prefix of what is left of it,
-    all that is left, or that and a beginning of the grammar. The prefix is plain text;
-    no control token is part of it. If no token fits, no token is allowed.
+    Until the prefix is spelled, a token may be a beginning of the bytes that are left
+    of it, or these bytes followed by the beginning of a text of `inner`. The prefix is
+    plain text without control tokens. If no token fits, no token is allowed.
 
     A state is a position in the prefix (0 to its length - 1), or the length of the
     prefix plus a state of `inner`.
@@ -61,7 +61,7 @@ class PrefixedAutomaton:
         return state >= n and self._inner.can_end(state - n)
 
     def walk(self, state: int, text: bytes) -> int:
-        """Return the state after bytes, however tokens cut them; -1 if refused."""
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
         rest, n = self._prefix[state:], len(self._prefix)
         if state < n:
             if len(text) < len(rest):

@@ -1,4 +1,4 @@
-"""Protocols of token automata that can do more than the `Automaton` port asks."""
+"""Protocols of automata over tokens with more methods than the port `Automaton`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ class WalkedAutomaton(Automaton, Protocol):
     """An automaton that can also be advanced by bytes."""
 
     def walk(self, state: int, text: bytes) -> int:
-        """Return the state after bytes, however tokens cut them; -1 if refused."""
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
         ...
 
 
 class LedAutomaton(WalkedAutomaton, Protocol):
-    """An automaton that can be kept and shared, and that accepts a prefix."""
+    """An automaton that can be cached and shared, and combined with a prefix."""
 
     @property
     def n_bytes(self) -> int:
-        """Return the memory of what it has computed, in bytes."""
+        """Return the memory of the automaton's tables, in bytes."""
         ...
 
     def allowed_after(self, state: int, prefix: bytes) -> BoolArray | IntArray:
-        """Return the tokens that begin with `prefix` and go on as the state allows.
+        """Return the tokens that begin with `prefix` and continue as the state allows.
 
-        The state reads only the bytes after the prefix, of which there is at least one.
-        With b"", the result is that of `allowed`.
+        Only the bytes after the prefix, at least one, are read from the state on. With
+        b"", the result is that of `allowed`.
         """
         ...

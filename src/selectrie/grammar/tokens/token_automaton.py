@@ -29,8 +29,8 @@ Otherwise they are stored as a row of flags.
 class GrammarAutomaton:
     """Accepts the token paths whose bytes a machine accepts (see `Automaton`).
 
-    States are the machine's configurations. A token is allowed if its bytes continue to
-    some accepted text, even if they end inside a character. Tokens without bytes
+    States are the machine's configurations. A token is allowed if some accepted text
+    continues with its bytes, even if they end inside a character. Tokens without bytes
     (control, unused) are allowed only where the grammar has a token terminal;
     end-of-generation tokens never are. The allowed tokens of a state are cached; the
     least recently used are dropped once the cache exceeds `cache_bytes`.
@@ -59,17 +59,17 @@ class GrammarAutomaton:
     def allowed(self, state: int) -> IntArray | BoolArray:
         """Return the allowed tokens (see `Automaton.allowed`).
 
-        Costs a look-up, or a walk of the vocabulary's trie on the first visit of a
+        This takes a look-up, or a walk of the vocabulary's trie on the first visit of a
         state.
         """
         return self.allowed_after(state, b"")
 
     def allowed_after(self, state: int, prefix: bytes) -> IntArray | BoolArray:
-        """Return the tokens that begin with `prefix` and go on as the state allows.
+        """Return the tokens that begin with `prefix` and continue as the state allows.
 
-        The state reads only the bytes after the prefix, of which there is at least one.
-        With b"", the result is that of `allowed`, token terminals included. Type and
-        cost of the result are those of `allowed`.
+        Only the bytes after the prefix, at least one, are read from the state on. With
+        b"", the result is that of `allowed`, token terminals included. Type and cost of
+        the result are those of `allowed`.
         """
         allowed = self._kept.get((state, prefix))
         if allowed is not None:
@@ -86,7 +86,8 @@ class GrammarAutomaton:
     def advance(self, state: int, token: int) -> int:
         """Return the state after a token (see `Automaton.advance`).
 
-        Costs one step for each byte of the token. The allowed tokens need not be known.
+        This takes one step for each byte of the token. The allowed tokens need not be
+        known.
         """
         if not 0 <= token < len(self._is_eog) or self._is_eog[token]:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
@@ -106,7 +107,7 @@ class GrammarAutomaton:
         return after
 
     def walk(self, state: int, text: bytes) -> int:
-        """Return the state after bytes that need not be whole tokens; -1 if refused."""
+        """Return the state after the bytes `text` in any tokens; -1 if refused."""
         return self._machine.walk(state, text)
 
     @property
@@ -145,7 +146,7 @@ def _short(flags: BoolArray) -> IntArray | BoolArray:
 
 
 def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> frozenset[int]:
-    """Return the ids of the tokens that a terminal names."""
+    """Return the ids of the tokens that a token terminal names."""
     named = frozenset(_id_of(each, vocabulary) for each in tokens.tokens)
     ending = [] if tokens.negated else [token for token in vocabulary.eog.tolist() if token in named]
     if ending:
@@ -157,7 +158,7 @@ def _resolved(tokens: TokenSet, vocabulary: Vocabulary) -> frozenset[int]:
 
 
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    """Map each spelling to its token.
+    """Return the token id of each spelling.
 
     If several tokens share a spelling, a control token wins, else the lowest id.
     """
@@ -167,7 +168,10 @@ def _ids(vocabulary: Vocabulary) -> dict[str, int]:
 
 
 def _id_of(spelling: str | int, vocabulary: Vocabulary) -> int:
-    """Return the token of a spelling, control tokens first, or a valid id unchanged."""
+    """Return the id of the token with a spelling; a valid id is returned unchanged.
+
+    If several tokens share the spelling, a control token wins.
+    """
     if isinstance(spelling, int):
         if not 0 <= spelling < vocabulary.n_tokens:
             raise GrammarError(f"token {spelling} does not exist: ids run from 0 to {vocabulary.n_tokens - 1}")

@@ -1,14 +1,15 @@
-"""Find the tokens that a configuration accepts by walking the vocabulary's byte trie.
+"""Finds the tokens that a configuration accepts by walking the vocabulary's byte trie.
 
-A whole level takes a few numpy calls: the children of the live nodes, the classes of
-their bytes, and one gather from the machine's table. Python code runs only for new
-pairs of configuration and class (`Machine.fill`).
+A node is live if the machine accepts its bytes. A whole level takes a few numpy calls:
+the children of the live nodes, the classes of their bytes, and one gather from the
+machine's table. Python code runs only for new pairs of configuration and class
+(`Machine.fill`).
 
 Two shortcuts make the first walk of a state cheap (see `characters`):
 
-- *leaps*: if a configuration has many tokens ahead, those made only of characters that
-  lead back to it are accepted without a step; the walk continues at the nodes where
-  another character begins.
+- *leaps*: if many tokens are below the nodes of a configuration, those made only of
+  characters that lead back to it are accepted without a step; the walk continues at the
+  nodes where another character begins.
 - *whole nodes*: if all characters below a node lead back to its configuration, every
   token below it is accepted.
 """
@@ -46,9 +47,9 @@ class _WalkResult:
     """The result of a walk.
 
     Attributes:
-        alive: Nodes that the machine accepts.
+        alive: The live nodes.
         wholes: Nodes below which every token is accepted.
-        leapt: bool[R+1], flags by rank of the tokens that leaps accepted.
+        leapt: bool[R+1], flags by rank of the tokens that leaps accepted, or None.
     """
 
     alive: list[Indices] = field(default_factory=list)
@@ -57,7 +58,7 @@ class _WalkResult:
 
 
 class TrieWalk:
-    """Combines a machine with the byte trie of a vocabulary.
+    """Finds accepted tokens by walking a byte trie with a machine.
 
     Construction takes about 10 ms for 151 936 tokens.
     """
@@ -76,9 +77,9 @@ class TrieWalk:
     def ranks(self, configuration: int, node: int = 0) -> tuple[Indices, None] | tuple[None, BoolArray]:
         """Return the tokens below `node` that a configuration accepts.
 
-        The configuration reads the bytes from `node` on; tokens that end at `node` are
-        excluded. The result is an array of distinct ranks in no order or, if there are
-        many, bool[R+1] by rank whose last element is False.
+        Only the bytes after `node` are read from the configuration on; tokens that end
+        at `node` are excluded. The result is an array of distinct ranks in no order or,
+        if there are many, bool[R+1] by rank whose last element is False.
         """
         self._machine.begin()
         nodes, states = np.array([node], dtype=np.intp), np.array([configuration], dtype=np.intp)
@@ -104,20 +105,20 @@ class TrieWalk:
         return self._gathered(result)
 
     def _ask(self, nodes: Indices, states: Indices) -> list[int]:
-        """Compute the loops of the configurations with many tokens below their nodes.
+        """Compute `Loops` for the configurations with many tokens below their nodes.
 
-        Returns those configurations that have any.
+        Returns those of them that some character group leads back to.
         """
         configurations, which = np.unique(states, return_inverse=True)
         weights = np.bincount(which, self._trie.last_rank[nodes] - self._trie.own_stop[nodes])
         return [each for each in configurations[weights >= _HEAVY].tolist() if self._loops.ask(each)]
 
     def _leap(self, nodes: Indices, states: Indices, configuration: int, result: _WalkResult) -> tuple[Indices, ...]:
-        """Accept the tokens below a configuration's nodes that lead back to it.
+        """Accept the tokens below a configuration's nodes that leave it unchanged.
 
-        They are made only of characters that lead back to the configuration. Returns
-        the remaining nodes and configurations, and then those reached where other
-        characters begin. Does nothing if there are few such tokens.
+        They consist of characters that lead back to the configuration. Returns the
+        remaining nodes and configurations, and then the nodes, with configurations, at
+        which other characters begin. Does nothing if few tokens are below.
         """
         trie, groups, nothing = self._trie, self._groups, nodes[:0]
         others = ~self._loops.of(np.array([configuration]))[0]
@@ -145,8 +146,8 @@ class TrieWalk:
     def _before(self, configuration: int, nodes: Indices) -> Indices:
         """Return the configuration before the last byte of each node.
 
-        The parents consist of characters that lead back to `configuration`; the last
-        one may be incomplete.
+        Before that byte, the nodes consist of characters that lead back to
+        `configuration`; the last one may be incomplete.
         """
         trie = self._trie
         before = np.full(len(nodes), configuration, dtype=np.intp)
@@ -159,14 +160,14 @@ class TrieWalk:
         return before
 
     def _children(self, nodes: Indices, states: Indices) -> tuple[Indices, Indices]:
-        """Return the live children and their configurations."""
+        """Return the live children of live nodes, and their configurations."""
         first = self._trie.first_child[nodes]
         counts = self._trie.first_child[nodes + 1] - first
         children = _ranges(first, counts)
         return self._alive(children, np.repeat(states, counts))
 
     def _alive(self, nodes: Indices, before: Indices) -> tuple[Indices, Indices]:
-        """Return the live nodes and their configurations.
+        """Return those of `nodes` that are live, and their configurations.
 
         `before` holds the configuration before the last byte of each node.
         """
@@ -185,7 +186,7 @@ class TrieWalk:
         """Return the accepted tokens as ranks or, if there are many, as flags.
 
         They are the tokens that end at live nodes, all tokens below whole nodes, and
-        what leaps accepted.
+        the tokens that leaps accepted.
         """
         trie = self._trie
         n_ranks = len(trie.token)

@@ -1,1 +1,1 @@
-"""Analyse templates before they are rendered."""
+"""Analyses templates before they are rendered."""

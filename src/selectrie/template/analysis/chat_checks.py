@@ -1,4 +1,4 @@
-"""Find text and slots outside of every turn, on a page that certainly has turns."""
+"""Finds text and slots outside of every chat turn, on pages that must have turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _REASON = "this is outside every role; on a page with roles, only white space is
 def check_outside(document: Document, documents: Mapping[str, Document]) -> None:
     """Raise `TemplateError` if every page has turns, and text or slots outside them.
 
-    Such a template fails whatever its values are.
+    Such a template cannot be rendered, whatever the values are.
+
+    Such a template cannot be rendered, whatever the values are.
     """
     segments = list(_certain(document, documents))
     if any(isinstance(segment, Role) for segment, _ in segments):
@@ -24,9 +26,9 @@ def check_outside(document: Document, documents: Mapping[str, Document]) -> None
 
 
 def outside(document: Document, span: Span, *, is_literal: bool) -> TemplateError:
-    """Return the error for a segment outside of every turn.
+    """Return the error for a segment outside of every chat turn.
 
-    For a literal it is at the first character that is not white space.
+    For a literal, its position is the first character that is not white space.
     """
     written = document.source[span.start : span.stop]
     start = span.stop - len(written.lstrip()) if is_literal else span.start
@@ -34,7 +36,7 @@ def outside(document: Document, span: Span, *, is_literal: bool) -> TemplateErro
 
 
 def _certain(document: Document, documents: Mapping[str, Document]) -> Iterator[tuple[Segment, Document]]:
-    """Yield the turns, slots and literals with text that every page has.
+    """Yield the turns, slots and literals with text that every page has, in page order.
 
     Segments that may be hidden are left out.
     """

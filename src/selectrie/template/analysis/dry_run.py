@@ -1,9 +1,9 @@
-"""Render without a model to check values.
+"""Renders a template without a model, to check values.
 
 Every expression that does not depend on a slot is evaluated, and every argument is
-checked. If a slot decides what comes next, each branch is tried; what differs between
-them is undecided afterwards. A loop whose number of turns is unknown is tried with one
-turn of which nothing is known.
+checked. If a slot decides which branch comes next, each branch is tried; names whose
+values differ between branches are undecided afterwards. A loop with an unknown number
+of passes is tried with one pass, of which no value is known.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Anything beyond them is not checked.
 def try_values(
     document: ast.Document, documents: Mapping[str, ast.Document], sources: Sources, values: Mapping[str, object]
 ) -> None:
-    """Raise the first `TemplateError` of rendering with these values.
+    """Raise the first `TemplateError` that rendering with these values may raise.
 
-    Errors that depend on what a slot decides are included.
+    That includes errors in branches that only a slot's value would select.
     """
     refuse_long(document, documents, values)
     try:
@@ -43,7 +43,7 @@ def try_values(
 
 
 class _EnoughError(Exception):
-    """The maximum number of segments was tried; the rest is left to the rendering."""
+    """Raised when the maximum number of segments was tried; the rest is not checked."""
 
 
 @dataclass(slots=True)
@@ -60,13 +60,13 @@ class _DryRun:
                 visit(segment, scope, document)
 
     def spend(self) -> None:
-        """Count one segment, or one turn of a loop, whose body may count nothing."""
+        """Count one segment, or one pass of a loop, whose body may count nothing."""
         self.room -= 1
         if self.room < 0:
             raise _EnoughError
 
     def values(self, segment: ast.Segment, scope: Scope, document: ast.Document) -> dict[str, object]:
-        """Check the tag's own expressions and return the values that are known."""
+        """Check the expressions of a tag and return the values that are known."""
         return known_values(segment, scope, document, self.sources)
 
     def visit_output(self, segment: ast.Output, scope: Scope, document: ast.Document) -> None:
@@ -151,9 +151,9 @@ class _DryRun:
     def unknown_turn(
         self, segment: ast.Each | ast.GenEach, variables: Mapping[str, object], scope: Scope, document: ast.Document
     ) -> None:
-        """Try one turn of a loop whose number of turns is unknown.
+        """Try one pass of a loop whose number of passes is unknown.
 
-        The names that the turn sets are undecided afterwards.
+        The names that the pass sets are undecided afterwards.
         """
         self.body(segment.body, scope.child(variables), document)
         for name in names_in(segment.body, self.documents).sets:

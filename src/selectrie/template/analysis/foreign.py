@@ -1,4 +1,4 @@
-"""Detect a template that is read in the wrong dialect.
+"""Detects a template that is read in the wrong dialect.
 
 Its tags would appear on the page as text.
 """
@@ -40,9 +40,9 @@ def refuse_foreign(document: Document, names: Container[str] | None = None) -> N
 
 
 def _tags(source: str, dialect: Dialect) -> Iterator[re.Match[str]]:
-    """Find what looks like a tag.
+    """Yield matches of text that looks like a tag of a dialect.
 
-    That is a slot, the beginning of a block, or a value (as group `name`).
+    That is a slot, the beginning of a block, or the output of a value (group `name`).
     """
     opens, closes = re.escape(dialect.opens), re.escape(dialect.closes)
     inside = f"[^{re.escape(dialect.opens[0] + dialect.closes[0])}]{{0,400}}"

@@ -1,4 +1,4 @@
-"""Read every file that a template includes, once and within limits."""
+"""Reads every file that a template includes, once and within limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Extent:
     """The extent of a document with its includes.
 
     Attributes:
-        n_bytes: Size.
+        n_bytes: Size in bytes.
         files: Depth of nested files.
         blocks: Depth of nested blocks.
     """
@@ -45,7 +45,7 @@ class _Reader:
         """Read the files that a document includes, and return its extent.
 
         `chain` holds the names of the documents that include it, outermost first, and
-        then its own.
+        then the document's own name.
         """
         n_bytes, files, blocks = len(document.source.encode("utf-8", "surrogatepass")), 0, 0
         for segment, depth in walk(document.body):
@@ -86,12 +86,12 @@ def _bound(document: Document, span: Span, reached: int, limit: int, what: str) 
 def read_all(text: str, name: str, dialect: str, sources: Sources) -> tuple[Document, dict[str, Document]]:
     """Parse a template and the documents it includes, directly or not.
 
-    Returns the template and the included documents by the path as written. Files that
-    end in `.hbs` or `.handlebars` are read in that dialect, others in the template's
-    own.
+    Returns the template, and the included documents by their path as written. Files
+    that end in `.hbs` or `.handlebars` are read in that dialect, others in the
+    template's own.
 
-    Raises `TemplateError`: at the include for a file that cannot be read or exceeds a
-    limit, in the file itself for one that cannot be parsed.
+    Raises `TemplateError`. For a file that cannot be read or exceeds a limit, its
+    position is the include tag; for a file that cannot be parsed, it is in that file.
     """
     reader = _Reader(dialect, sources)
     document = parse(text, name=name, dialect=dialect)

@@ -1,6 +1,6 @@
-"""Compute a lower bound on the number of segments that rendering a page executes.
+"""Computes a lower bound on the number of segments that rendering a page executes.
 
-It follows from the items of the page's loops, before any of their turns is rendered.
+It is computed from the items of the page's loops, before any of them runs.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class _Count:
     """Computes lower bounds of numbers of segments.
 
     Attributes:
-        is_sure: Whether everything counted since this was last set to True depended
-            only on known values.
+        is_sure: Set to False when a count depended on a value that is not known.
     """
 
     documents: Mapping[str, Document]
@@ -64,9 +63,10 @@ class _Count:
         return sum([self.segment(segment, scope, document) for segment in body])
 
     def segment(self, segment: Segment, scope: Scope, document: Document) -> int:
-        """Return the number of segments that executing this one takes, itself included.
+        """Return how many segments executing `segment` takes, itself included.
 
-        Afterwards the names that it declares are known or undecided in the scope.
+        Afterwards the names that it declares have a value, or are undecided, in the
+        scope.
         """
         self.room -= 1
         if self.room < 0:
@@ -113,10 +113,10 @@ class _Count:
         return min(counts)
 
     def each(self, segment: Each, scope: Scope, document: Document) -> int:
-        """Return the number of segments of all turns.
+        """Return the number of segments that all passes of a loop take.
 
-        If no turn can differ, one turn is counted and multiplied; otherwise each turn
-        is counted.
+        If passes cannot differ, one is counted and multiplied; otherwise each is
+        counted.
         """
         try:
             items = items_at(segment.items, scope, document)
@@ -160,7 +160,7 @@ class _Count:
             scope.assign(name, UNDECIDED)
 
     def names_of(self, segment: Segment) -> Names:
-        """Return the names that a segment declares; it is walked only once."""
+        """Return the names that a segment declares, which are found only once."""
         if id(segment) not in self.names:
             self.names[id(segment)] = names_in((segment,), self.documents)
         return self.names[id(segment)]

@@ -1,8 +1,8 @@
-"""Find a template's names, and the errors that do not depend on values.
+"""Finds a template's names, and the errors that do not depend on values.
 
-The names are those it decides, needs and reads. One pass goes through the page in
-order, with includes in their place. It keeps the names declared so far; each branch of
-an `if` begins with the names declared before it.
+One pass goes through the template in page order, with included files in their place. It
+keeps the names declared so far; each branch of an `if` begins with the names declared
+before it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Findings:
     """Facts about a template that do not depend on values.
 
     Attributes:
-        slots: Names the model decides, in page order.
+        slots: Names whose values the model decides, in page order.
         needs: Names that are used before anything declares them, in the order of their
             use.
-        read: Names whose given value may be read.
-        grammars: Names of the grammars named in the template.
+        read: Names whose given value may be read during rendering.
+        grammars: Names of the grammars that the template uses.
     """
 
     slots: tuple[str, ...]
@@ -49,11 +49,11 @@ class _Named:
     """The tag that declares a name.
 
     Attributes:
-        what: What kind of tag it is, for messages.
-        document: The document with the tag.
+        what: The kind of the tag, for messages.
+        document: The document that contains the tag.
         span: The span of the tag.
-        certain: Whether the name is declared on every path through the page that leads
-            here.
+        certain: Whether the name is declared on every path through the template up to
+            the current segment.
     """
 
     what: str
@@ -68,9 +68,9 @@ class _Named:
 
 
 class _Names:
-    """The names declared so far, with undo.
+    """The names declared so far, which can be undone at the end of a branch or loop.
 
-    Undoing an `if` or a loop costs only as much as the names that are declared in it.
+    That takes time in proportion to the names declared in it.
     """
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class _Around:
     Attributes:
         document: The document.
         variables: Variables of the loops around it.
-        of: "each", "geneach" or "", the innermost loop.
-        level: Number of `geneach`es around it.
-        joint: Names of the slots of the joint around it.
-        role: Whether it is inside a turn.
-        include: The innermost include and its document.
+        of: The kind of the innermost loop: "each", "geneach" or "" for none.
+        level: Number of `geneach` loops around the segment.
+        joint: Names of the slots of the joint block around the segment.
+        role: Whether the segment is inside a chat turn.
+        include: The document and span of the innermost include tag, or None.
     """
 
     document: ast.Document
@@ -124,7 +124,7 @@ class _Around:
 
 
 def examine(document: ast.Document, documents: Mapping[str, ast.Document], sources: Sources) -> Findings:
-    """Return the findings, or raise the first `TemplateError`."""
+    """Return the findings about a template; raise the first `TemplateError`."""
     run = _Examination(documents, sources)
     run.body(document.body, _Around(document))
     check_outside(document, documents)
@@ -317,9 +317,9 @@ class _Examination:
         self.declare(segment.name, "a geneach", around, segment.span)
 
     def _loop(self, body: ast.Body, around: _Around) -> bool:
-        """Examine one turn of a loop, and return whether the loop has items.
+        """Examine the body of a loop, and return whether it makes items for the loop.
 
-        After the loop, the names of its slots are lists.
+        After the loop, the values of its slots are lists.
         """
         mark = self.known.mark()
         self.body(body, around)
@@ -337,14 +337,14 @@ _ANY_FIELD = "this."
 
 
 def _key(name: str, around: _Around) -> str:
-    """Return the key under which a name is kept."""
+    """Return the key under which `_Names` keeps a name of the current loop."""
     return _ITEM * around.level + name if name.partition(".")[0] == "this" else name
 
 
 def _no_items(segment: ast.Each, document: ast.Document) -> str:
-    """Return the reason why a comparison cannot be looped over.
+    """Return the message for a loop over a comparison.
 
-    Other languages write a loop as `x in xs`.
+    Its author may have meant `x in xs`, as loops are written in other languages.
     """
     items = segment.items
     if not isinstance(items, ast.Compare) or items.operator != "in" or segment.variable != "this":
@@ -356,10 +356,10 @@ def _no_items(segment: ast.Each, document: ast.Document) -> str:
 
 
 def _second(around: _Around, span: ast.Span, known: _Named) -> tuple[ast.Document, ast.Span]:
-    """Return where a name is declared for the second time.
+    """Return the position of the second declaration of a name.
 
-    If a file is included twice, both declarations are at one place, and the place of
-    the include is returned.
+    If a file is included twice, both declarations have one position. That of the
+    include tag is then returned.
     """
     if known.document is around.document and known.span == span and around.include is not None:
         return around.include

@@ -1,4 +1,4 @@
-"""Define `Template`, which is parsed and checked when it is made, then immutable."""
+"""`Template`, which is parsed and checked when it is made, and immutable afterwards."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ DIALECTS = ("selectrie", "handlebars")
 
 @final
 class Template:
-    """A page with slots that a model fills in.
+    """A text with slots that a model fills in.
 
     Templates are immutable; any number of engines and threads may use one.
 
-    The constructor parses the text, reads its includes and the grammars it names, and
-    raises `TemplateError` for every error that can be found without values. Templates
-    are equal if their sources and the files they read are equal.
+    The constructor parses the text, reads the files that it includes and the grammars
+    that it names, and raises `TemplateError` for every error that can be found without
+    values. Templates are equal if their sources and these files are equal.
 
     Attributes:
         source: The text of the template.
-        name: Name for errors.
+        name: Name of the template in errors.
         dialect: "selectrie" (`<<name>>`) or "handlebars" (`{{name}}`, the syntax of
             guidance 0.0.x).
         document: The parsed template.
-        documents: The files it includes, by the path as written.
+        documents: The included files, by their path as written.
 
     The argument `search_path` is the folder from which includes and grammar files are
     read.
@@ -98,13 +98,14 @@ class Template:
 
         Args:
             path: The file.
-            search_path: Folder of includes and grammars; default the file's own folder.
-            dialect: Default "handlebars" for `.hbs` and `.handlebars`, else
-                "selectrie".
+            search_path: Folder of included files and grammars. The default is the
+                file's own folder.
+            dialect: "selectrie" or "handlebars". The default is "handlebars" for `.hbs`
+                and `.handlebars`, else "selectrie".
 
         Raises:
-            InputFileError: The file cannot be read.
-            TemplateError: The template has an error.
+            InputFileError: If the file cannot be read.
+            TemplateError: If the template has an error.
         """
         if not isinstance(path, str | Path):
             raise OptionError("path", path, "the path of a file, a str or a Path")
@@ -137,24 +138,24 @@ class Template:
             values: Values to check as well. Errors are then also raised for names
                 without a value, invalid options, options with the same text, arguments
                 of the wrong type, and values without a text. With None, nothing is
-                checked beyond what the constructor has checked.
+                checked, because the constructor has found all errors without values.
         """
         if values is not None:
             refuse_foreign(self.document, values)
             try_values(self.document, self.documents, self._sources, named("values", values))
 
     def unused(self, values: Mapping[str, object]) -> tuple[str, ...]:
-        """Return the names that are given but never read, in their order."""
+        """Return the names of values that the template never reads, in their order."""
         return tuple(name for name in named("values", values) if name not in self._findings.read)
 
     def included(self, include: Include) -> Document:
-        """Return the document of an include tag."""
+        """Return the document that an include tag includes."""
         return self.documents[include.path]
 
     def read_grammar(self, name: str) -> Grammar:
         """Return a grammar by name: one that comes with selectrie, else a file.
 
-        Files are those of the search path. The same object is returned each time.
+        The file is read from the search path. The same object is returned each time.
         Raises `TemplateError` without a position.
         """
         return self._sources.read_grammar(name)
@@ -191,7 +192,7 @@ class Template:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the template with the files it has read.
 
-        Restoring it then needs none of them.
+        The files are not needed to restore it.
         """
         sources = self._sources
         held = (sources.root, dict(sources.texts), dict(sources.grammars))
@@ -204,7 +205,7 @@ _check_text = text
 def _restored(
     source: str, name: str, dialect: str, held: tuple[Path | None, dict[str, str], dict[str, Grammar]]
 ) -> Template:
-    """Return a pickled template."""
+    """Return the template that was pickled."""
     template = Template.__new__(Template)
     template._read(source, name, dialect, Sources(*held))
     return template

@@ -1,1 +1,1 @@
-"""Interpret templates step by step."""
+"""Interprets templates step by step."""

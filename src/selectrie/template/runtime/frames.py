@@ -1,4 +1,4 @@
-"""Hold the state of a running program: bodies, loops, and the names of turns."""
+"""The state of an interpreter: open bodies, loops, and the names of loop passes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Values: TypeAlias = "dict[str, object]"
 
 @dataclass(slots=True)
 class Environment:
-    """The names of one turn of a loop, or of the page.
+    """The names that one pass of a loop, or the page, has set.
 
     Attributes:
-        scope: The scope of the turn.
-        values: The values of its names.
-        records: For each value of a slot, the record of its decision.
+        scope: The scope in which expressions are evaluated.
+        values: The values by name.
+        records: For each slot by name, the result of its decision.
         assumed: The values that a lookahead assumes.
     """
 
@@ -38,7 +38,7 @@ class Environment:
     assumed: Values = field(default_factory=dict)
 
     def set(self, name: str, value: object, record: object) -> None:
-        """Name a slot's value; `this.field` is a field of `this`."""
+        """Set a slot's value and its result; `this.field` sets a field of `this`."""
         self.scope.set(name, value)
         self._put(self.values, name, value)
         if record is not None:
@@ -50,7 +50,7 @@ class Environment:
 
 
 def fields_of(held: object) -> dict[str, object]:
-    """Return the fields of `this` so far, if it is made of fields."""
+    """Return the fields of `this` that are set so far, {} if it is no mapping."""
     return held if isinstance(held, dict) else {}
 
 
@@ -60,14 +60,14 @@ class Loop:
 
     Attributes:
         segment: The tag.
-        names: Names to which the loop gives values.
-        join: Text between two turns.
+        names: Names that the loop's body declares.
+        join: Text between two passes.
         items: Items of an `each`; None for a `geneach`.
-        bounds: Minimum and maximum number of turns of a `geneach`, and the stop text
+        bounds: Minimum and maximum number of passes of a `geneach`, and the stop text
             that may end it between the two.
-        n_done: Number of turns that have begun.
-        values: For each name, the values of the turns that have ended.
-        records: For each name, the records of the turns that have ended.
+        n_done: Number of passes that have begun.
+        values: For each name, the values of the passes that have ended.
+        records: For each name, the results of decisions of the passes that have ended.
 
     Lookaheads share `values` and `records` and add nothing to them.
     """
@@ -84,14 +84,14 @@ class Loop:
 
 @dataclass(slots=True)
 class Frame:
-    """A running body.
+    """A body of segments that is being executed.
 
     Attributes:
-        body: Its segments.
-        document: Their document.
+        body: The segments.
+        document: The document that contains them.
         at: Index of the next segment.
-        loop: The loop of which it is a turn.
-        closing: Steps that follow its end.
+        loop: The loop whose body it is, or None.
+        closing: Steps that follow the end of the body.
     """
 
     body: Body
@@ -113,7 +113,7 @@ def loop_over(each: Each, template: Template, scope: Scope, document: Document) 
 
 
 def loop_of(each: GenEach, template: Template, scope: Scope, document: Document) -> Loop:
-    """Return a loop whose items the model makes."""
+    """Return a loop whose items the model generates."""
     values: dict[str, Any] = {name: plain(one) for name, one in values_at(each, scope, document, template).items()}
     check_range(each, document, values)
     join, stop = (text_of(values[name]) if name in values else None for name in ("join", "stop"))
@@ -123,7 +123,7 @@ def loop_of(each: GenEach, template: Template, scope: Scope, document: Document)
 
 
 def path_of(name: str, loops: list[Loop]) -> str:
-    """Return the path on the page of a name of the innermost loop.
+    """Return the path within the page's values of a name of the innermost loop.
 
     Examples are `food[1]` and `items[0].name`.
     """

@@ -1,7 +1,7 @@
-"""Interpret a template as a program that yields steps.
+"""Interprets a template as a program that yields steps.
 
 The program handles the control flow and involves no model. The renderer asks for the
-next `Step`, performs it, reports the decision, and asks for the next one.
+next `Step`, performs it, reports the result, and asks for the next one.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Interpreter:
 
     @property
     def page(self) -> Environment:
-        """Return the level of the page, which includes loops that have ended."""
+        """Return the environment of the page, with the lists of ended loops."""
         return self._levels[0]
 
     def path_of(self, name: str) -> str:
-        """Return the path on the page of a name of the current step.
+        """Return the path within the page's values of a name of the current step.
 
         Examples are `armor` and, in loops, `food[1]` and `items[0].name`.
         """
         return path_of(name, [frame.loop for frame in self._frames if frame.loop is not None])
 
     def path_of_loop(self) -> str:
-        """Return the path of the list of the loop that asks whether it goes on."""
+        """Return the path of the list of the loop that the last `Continue` is about."""
         loops = [frame.loop for frame in self._frames if frame.loop is not None]
         segment = loops[-1].segment
         return path_of(segment.name, loops[:-1]) if isinstance(segment, ast.GenEach) else ""
@@ -60,9 +60,9 @@ class Interpreter:
     def ahead(self, n_steps: int) -> Interpreter:
         """Return a copy of the program for a lookahead.
 
-        The copy decides nothing, and its names do not affect this program. Values that
-        only the model can give raise `Undecided`, and so does passing more than
-        `n_steps` segments.
+        The copy decides no slot, and names that it sets do not affect this program.
+        Values that only the model can give raise `Undecided`, and so does passing more
+        than `n_steps` segments.
         """
         other = Interpreter.__new__(Interpreter)
         other._template = self._template
@@ -75,8 +75,8 @@ class Interpreter:
     def name(self, name: str, value: object, record: object = None) -> None:
         """Set the value of a slot.
 
-        `record` is the record of its decision. It is None for a secondary name of a
-        slot.
+        `record` is the result of its decision; None for a further name of a slot, such
+        as that of `logprobs=`.
         """
         self._levels[-1].set(name, value, record)
 
@@ -89,7 +89,7 @@ class Interpreter:
             assumed[base] = {**fields_of(held), field_name: UNDECIDED} if field_name else UNDECIDED
 
     def go_on(self, *, more: bool) -> None:
-        """Say whether the loop of the last `Continue` has another turn."""
+        """Answer the last `Continue`: `more` says whether the loop has another pass."""
         frame = self._frames[-1]
         if frame.loop is None or self._pending_loop is not frame.loop:
             raise InternalError("no loop is waiting for its next turn")
@@ -121,7 +121,10 @@ class Interpreter:
         return "".join(written)
 
     def step(self) -> Step | None:
-        """Return the next step; None at the end of the page."""
+        """Return the next `Step` for the renderer, or None at the end of the page.
+
+        Segments that need no step, such as `set`, are executed on the way.
+        """
         while not self._queue:
             if not self._frames:
                 return None
@@ -147,7 +150,7 @@ class Interpreter:
     def _pass(self, segment: ast.Segment, document: ast.Document) -> Step | None:
         """Execute one segment.
 
-        Returns its step, or None if it only changes what comes next.
+        Returns its step, or None if it only changes the interpreter's state.
         """
         if isinstance(segment, ast.Literal):
             return Write(segment.text, is_literal=True, span=segment.span, document=document)
@@ -174,7 +177,7 @@ class Interpreter:
         scope: Scope,
         document: ast.Document,
     ) -> Step | None:
-        """Execute a segment that contains others, or a set.
+        """Execute a segment that contains other segments, or a `set`.
 
         Its body, if any, becomes the innermost frame.
         """
@@ -199,7 +202,7 @@ class Interpreter:
         return None
 
     def _role(self, segment: ast.Role, scope: Scope, document: ast.Document) -> str:
-        """Return the role of a turn."""
+        """Return the role of a chat turn."""
         if isinstance(segment.role, str):
             return segment.role
         return role_named(value_at(segment, ("role", segment.role), scope, document, self._template))
@@ -249,9 +252,9 @@ class Interpreter:
         return plain(value_at(segment, ("hidden", hidden), scope, document, self._template)) is True
 
     def _skips_hidden(self, body: ast.Body) -> bool:
-        """Return whether a hidden body is skipped, which lookaheads do.
+        """Return whether to skip a hidden body, which only a lookahead does.
 
-        The names in it are then undecided.
+        The names that the body sets are then undecided.
         """
         if self._is_ahead:
             names = names_in(body, self._template.documents)
@@ -260,7 +263,7 @@ class Interpreter:
         return self._is_ahead
 
     def _enter_hidden(self) -> None:
-        """Hide everything up to the end of the frame that is put on top of this one."""
+        """Hide the frame that is entered next, up to its end."""
         self._queue.append(Hide(begins=True))
         self._frames.append(Frame((), self._frames[-1].document, closing=(Hide(begins=False),)))
 
@@ -278,7 +281,7 @@ class Interpreter:
         self._next_turn(frame, loop)
 
     def _leave(self, frame: Frame) -> None:
-        """End a body: begin the next turn of its loop, or go on after it."""
+        """Leave a body at its end: begin the next pass of its loop, or return."""
         if frame.loop is None:
             self._frames.pop()
             self._queue.extend(frame.closing)
@@ -293,7 +296,7 @@ class Interpreter:
         self._next_turn(frame, loop)
 
     def _next_turn(self, frame: Frame, loop: Loop) -> None:
-        """Begin another turn, end the loop, or ask which."""
+        """Begin another pass, end the loop, or queue a `Continue` to ask which."""
         if loop.items is not None:
             if loop.n_done < len(loop.items):
                 self._begin_turn(frame, loop)

@@ -1,4 +1,4 @@
-"""Find what certainly follows a slot on the page, whatever the model decides there."""
+"""Finds the text that certainly follows a slot, whatever the model decides there."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MAX_STEPS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What certainly follows a step.
+    """The text that certainly follows a step on the page.
 
     Attributes:
-        text: At most `MAX_FOLLOWING` characters.
+        text: The text, at most `MAX_FOLLOWING` characters.
         ends_role: Role of the turn that ends directly after the text, or None.
-        either: Two texts, if it is only certain that one of them follows: that of the
-            next item of a loop, and that after the loop.
+        either: Two texts of which one follows, or (): the beginning of a loop's next
+            item, and the text after the loop.
         ends: Whether the control token of the template's own text that directly follows
             the text ends generation; None if there is no such token.
     """
@@ -46,15 +46,14 @@ is no control token.
 
 
 def no_cut(_literal: str) -> None:
-    """Return None: literal text has no control tokens."""
+    """Return None: the literal text has no control token."""
 
 
 def what_follows(program: Interpreter, *names: str, cut: ChunkedProduct = no_cut) -> Following:
-    """Return what follows the current step of the program on the page.
+    """Return the text that follows the current step of the program on the page.
 
-    That is text up to the next decision of the model, or up to a control token.
-
-    `names` are those that this step will set. Their values count as unknown.
+    It ends at the next decision of the model, or at a control token. `names` are the
+    names that this step will set; their values count as unknown.
     """
     ahead = program.ahead(_MAX_STEPS)
     ahead.suppose(*names)
@@ -62,16 +61,19 @@ def what_follows(program: Interpreter, *names: str, cut: ChunkedProduct = no_cut
 
 
 def what_comes(program: Interpreter, *, more: bool, cut: ChunkedProduct = no_cut) -> Following:
-    """Return what comes if a loop that asks goes on (`more`), or if it ends."""
+    """Return the text that follows if a loop goes on (`more`), or if it ends.
+
+    The loop is the one that the last `Continue` is about.
+    """
     ahead = program.ahead(_MAX_STEPS)
     ahead.go_on(more=more)
     return _certain(ahead, cut, may_branch=False)
 
 
 def _certain(ahead: Interpreter, cut: ChunkedProduct, *, may_branch: bool) -> Following:
-    """Return the text up to the next step that writes none.
+    """Return the text up to the next step that is not a `Write`.
 
-    It ends early where the page depends on an undecided slot.
+    It ends earlier where the page depends on an undecided slot.
     """
     written: list[str] = []
     run = ""  # literals, which together may spell a control token
@@ -109,7 +111,7 @@ def _certain(ahead: Interpreter, cut: ChunkedProduct, *, may_branch: bool) -> Fo
 
 
 def _shared(one: Following, other: Following) -> Following:
-    """Return the common beginning of two possible continuations."""
+    """Return the longest common beginning of two possible continuations."""
     if one == other:
         return one
     pairs = enumerate(zip(one.text, other.text, strict=False))

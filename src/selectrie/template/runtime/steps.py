@@ -1,6 +1,6 @@
-"""Define the steps into which a program divides a page.
+"""The steps into which an interpreter divides a page.
 
-They are all that a renderer must know about a program.
+A renderer needs to know nothing else about a template.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from selectrie.template.values.scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Text for the page.
+    """A step: write text to the page.
 
     Attributes:
         text: The text.
-        is_literal: Whether it belongs to the template, not to a value.
+        is_literal: Whether the text is the template's own, rather than a value's.
         span: The span of the tag or text that writes it.
         document: The document of the span.
     """
@@ -31,7 +31,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """A slot that the model decides; the result is passed to `Interpreter.name`."""
+    """A step: let the model decide a slot; its result goes to `Interpreter.name`."""
 
     slot: Slot
     scope: Scope
@@ -40,7 +40,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Slots that the model decides together; results go to `Interpreter.name`."""
+    """A step: let the model decide slots together; see `Interpreter.name`."""
 
     joint: Joint
     scope: Scope
@@ -49,10 +49,10 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """A loop asks whether it goes on.
+    """A step: let the model decide whether a loop has another item.
 
-    The model decides between its stop text and what would come next; the decision is
-    passed to `Interpreter.go_on`.
+    It decides between the loop's stop text and the text that would come next. The
+    decision is passed to `Interpreter.go_on`.
     """
 
     loop: GenEach
@@ -62,7 +62,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The beginning or the end of a turn of a chat."""
+    """A step: begin or end a turn of a chat."""
 
     role: str
     begins: bool
@@ -72,14 +72,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Hide:
-    """The beginning or the end of hidden text, which is not part of the page."""
+    """A step: begin or end hidden text, which is not part of the page."""
 
     begins: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The beginning or the end of text that has a name."""
+    """A step that begins or ends the text of a named block."""
 
     name: str
     begins: bool

@@ -1,1 +1,1 @@
-"""Parse template text into an immutable tree with source positions."""
+"""Parses template text into an immutable tree with source positions."""

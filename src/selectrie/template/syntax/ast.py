@@ -1,9 +1,9 @@
-"""Define the template tree that the parser makes and everything else uses.
+"""The tree of a template, which the parser makes.
 
-The tree is immutable. Its segments are the text and tags of a template, its expressions
-the values in tags. Both are only data: nothing is called, and no attribute is read.
-Nodes have source spans, which are left out of equality, so that a template printed and
-read again is equal.
+The tree is immutable. Segments are the text and tags of a template; expressions are the
+values in tags. Both are only data: nothing is called, and no attribute is read.
+Equality ignores source positions, so that a template that is printed and read again is
+equal.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ NOWHERE = Span(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node of the tree, with the position of its text."""
+    """A node of the tree, with its position in the source."""
 
     span: Span = field(default=NOWHERE, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(_Node):
-    """A constant as written: text, a number, true, false, none."""
+    """A constant expression: a text, a number, true, false or none."""
 
     value: str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Path(_Node):
-    """A value by name, or a part of it: `data.items[0]`, `this`, `@index`.
+    """An expression for a named value, or a part of one: `data.items[0]`, `@index`.
 
     Attributes:
         name: Name of a given value, of an earlier slot, or of a loop ("this", "@index",
@@ -55,21 +55,21 @@ class Path(_Node):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(_Node):
-    """A list of values: `["ranger", "wizard", class]`."""
+    """An expression for a list of values: `["ranger", "wizard", class]`."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not(_Node):
-    """The negation of the operand's truth."""
+    """An expression for the negation of the operand's truth."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Logical(_Node):
-    """A conjunction or disjunction of two or more operands.
+    """An expression for the conjunction or disjunction of two or more operands.
 
     `operator` is "and" or "or". Evaluation stops at the first operand that decides.
     """
@@ -80,7 +80,10 @@ class Logical(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Compare(_Node):
-    """A comparison: `operator` is ==, !=, <, <=, >, >=, "in" or "not in"."""
+    """An expression for a comparison.
+
+    `operator` is ==, !=, <, <=, >, >=, "in" or "not in".
+    """
 
     operator: str
     left: Expression
@@ -100,7 +103,7 @@ Body: TypeAlias = "tuple[Segment, ...]"
 
 @dataclass(frozen=True, slots=True)
 class Literal(_Node):
-    """Text that appears on the page as it is; never empty.
+    """A segment of text that appears on the page as it is; never empty.
 
     Escapes have been replaced, and white space has been trimmed at a `~`.
     """
@@ -110,25 +113,25 @@ class Literal(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Comment(_Node):
-    """A comment, `<<! … >>`, which is not part of the page."""
+    """A comment tag, `<<! … >>`, which is not part of the page."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Output(_Node):
-    """A value as text: `<<name>>`."""
+    """A tag that writes a value to the page as text: `<<name>>`."""
 
     value: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Slot(_Node):
-    """A position where the model decides.
+    """A tag whose value the model decides.
 
     Attributes:
         kind: "select", "gen" or "beam".
-        name: Name of its value: "armor", "this", "this.name".
+        name: Name of the slot's value: "armor", "this", "this.name".
         arguments: Arguments of the tag.
         choices: Choices of the block form, each made of `Literal`s and `Output`s; an
             empty body is the empty text. None if arguments define the choices.
@@ -142,7 +145,7 @@ class Slot(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Set(_Node):
-    """A named value: `<<set 'name' value>>`; not part of the page."""
+    """A tag that names a value, `<<set 'name' value>>`; it is not part of the page."""
 
     name: str
     value: Expression
@@ -150,9 +153,9 @@ class Set(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Include(_Node):
-    """The segments of another file of the search path: `<<include 'file.tmpl'>>`.
+    """A tag that inserts another file of the search path: `<<include 'file.tmpl'>>`.
 
-    They run in the same scope.
+    The segments of that file are executed in the same scope.
     """
 
     path: str
@@ -187,7 +190,7 @@ class GenEach(_Node):
 
 @dataclass(frozen=True, slots=True)
 class If(_Node):
-    """The body of the first true condition, else `otherwise`.
+    """A block that executes the body of the first true condition, else `otherwise`.
 
     `<<#unless x>>` is `If` of `Not(x)`.
     """
@@ -203,7 +206,7 @@ class Block(_Node):
     Attributes:
         body: Its segments.
         name: Name of its text, or None.
-        arguments: `hidden`.
+        arguments: The argument `hidden`, if given.
     """
 
     body: Body
@@ -216,8 +219,8 @@ class Joint(_Node):
     """A block whose selects are decided together: `<<#joint>>`.
 
     Attributes:
-        body: `Literal`, `Output`, `Comment` and `Slot`s of kind "select" only.
-        arguments: `k` and `budget`.
+        body: Its segments: `Literal`, `Output`, `Comment`, and `Slot` of kind "select".
+        arguments: The arguments `k` and `budget`, if given.
     """
 
     body: Body
@@ -241,7 +244,7 @@ Segment: TypeAlias = Literal | Comment | Output | Slot | Set | Include | Each | 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed source.
+    """A parsed template or included file.
 
     Attributes:
         name: Name of the file, for errors, or "<template>".

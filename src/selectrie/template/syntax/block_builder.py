@@ -1,7 +1,7 @@
-"""Build segments from texts and tags: close blocks and check what is allowed where.
+"""Builds segments from texts and tags, and checks which tags are allowed where.
 
-One `Builder` reads one source, piece by piece. Open blocks are kept on a stack, so
-depth costs no recursion.
+One `Builder` receives the texts and tags of one source in order. Open blocks are kept
+on a stack, so nesting takes no recursion.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Opening:
 
     Attributes:
         kind: Kind of the tag.
-        edges: Its extent and trimming.
-        make: Makes the segment from its bodies and the span of the whole; None for a
-            block with conditions.
-        condition: The first condition.
+        edges: The extent of the tag, and the sides that it trims.
+        make: Makes the segment from the block's bodies and span; None for a block with
+            conditions.
+        condition: The first condition, or None.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class _Frame:
 
 
 class Builder:
-    """The segments of one source while it is being read.
+    """Builds the segments of one source while it is being read.
 
     Every method that adds something returns the builder itself.
     """
@@ -112,7 +112,7 @@ class Builder:
         return self
 
     def parted(self, word: str, edges: Edges, condition: Expression | None = None) -> Builder:
-        """Begin the next part of a block at `or`, `else` or `elif`."""
+        """Begin the next body of a block at `or`, `else` or `elif`."""
         frame = self._frames[-1] if self._frames else None
         kinds = _PARTED[word]
         if frame is None or frame.opening.kind not in kinds:
@@ -132,7 +132,7 @@ class Builder:
         return self
 
     def closed(self, name: str, edges: Edges) -> Builder:
-        """End a block."""
+        """End the innermost block at its end tag."""
         frame = self._matching(name, edges)
         self._end_literal(edges)
         opening = frame.opening
@@ -145,7 +145,7 @@ class Builder:
         return self
 
     def finish(self) -> Body:
-        """Return the segments at the end of the source."""
+        """Return the segments at the end of the source; raise if a block is open."""
         if self._frames:
             opening = self._frames[-1].opening
             reason = (
@@ -156,7 +156,7 @@ class Builder:
         return tuple(self._bottom)
 
     def _meant_as_end(self) -> str:
-        """Return a hint if a value of the open block looks like its end.
+        """Return a hint if an output in the open block looks like its end tag, else "".
 
         Other languages end a block with such a word ("endif").
         """
@@ -185,7 +185,7 @@ class Builder:
         self._body.extend(self._literals.take())
 
     def _matching(self, name: str, edges: Edges) -> _Frame:
-        """Return the block that an end tag closes."""
+        """Remove and return the open block that an end tag closes."""
         tag = self._tag("/" + clip(name, 40))
         if not self._frames:
             reason = f"{tag} closes nothing: no block is open here"
@@ -221,6 +221,6 @@ class Builder:
 
 
 def _branches(frame: _Frame, span: Span) -> If:
-    """Return the bodies of an `if` with their conditions, and that of its `else`."""
+    """Return the segment of an `if`, with its conditions, bodies and `else`."""
     otherwise = frame.bodies.pop() if frame.last else ()
     return If(tuple(zip(frame.conditions, frame.bodies, strict=True)), otherwise, span=span)

@@ -1,4 +1,4 @@
-"""Define how the two dialects of the template language differ."""
+"""The differences between the two dialects of the template language."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ class Dialect:
         opens: Opening delimiter, two equal characters.
         closes: Closing delimiter, two equal characters.
         partials: Whether `{{>file}}` includes a file.
-        lenient: Whether a backslash in a string that makes no escape is kept.
-        helpers: Words that may come first inside parentheses, and the operators they
-            mean.
+        lenient: Whether a backslash in a string is kept if it begins no escape.
+        helpers: Words that may come first inside parentheses, with the operators that
+            they mean.
         aliases: Alternative names of arguments.
-        commands: Commands of foreign programs without a meaning here, and what to do
-            instead.
-        arguments: Arguments of foreign programs without a meaning here, and what to do
-            instead.
+        commands: Commands of guidance programs that are not supported, with advice.
+        arguments: Arguments of guidance programs that are not supported, with advice.
     """
 
     name: str
@@ -41,12 +39,12 @@ class Dialect:
     arguments: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
     def tag(self, content: str) -> str:
-        """Return a tag with this content."""
+        """Return `content` between the delimiters of a tag."""
         return f"{self.opens}{content}{self.closes}"
 
     @property
     def escaped(self) -> str:
-        """Return advice for an opening delimiter that is meant as text."""
+        """Return advice on how to write an opening delimiter as text."""
         return f"write \\{self.opens} for the characters {self.opens}"
 
 

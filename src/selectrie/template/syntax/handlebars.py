@@ -1,6 +1,6 @@
-"""Define the dialect of guidance 0.0.x.
+"""The dialect of guidance 0.0.x.
 
-It has `{{…}}`, helpers for comparisons, and guidance's names for arguments.
+It has tags `{{…}}`, helpers for comparisons, and guidance's names for arguments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Split a source into the terminals of the grammar file.
+"""Splits a source into the terminals of the grammar file.
 
-They are the text between tags, and the tokens of a tag. The patterns are in the grammar
-file. This module adds what a pattern cannot express: a word directly after the
+These are the text between tags, and the tokens of a tag. The patterns are in the
+grammar file. This module adds what a pattern cannot express: a word directly after the
 beginning of a tag may name the tag, a `[` directly after a value is an index, and
 nesting of brackets is limited.
 """
@@ -52,8 +52,8 @@ class _Tag:
         last: Type of the previous token.
         stop: Offset after the previous token.
         depth: Current depth of nested brackets and `not`.
-        held: Depth inside each open bracket.
-        runaway: A string that contains the end of a tag.
+        held: Depth at each open bracket.
+        runaway: A string that contains the end of a tag, or None.
     """
 
     start: int
@@ -65,7 +65,7 @@ class _Tag:
 
 
 class Scanner(Lexer):
-    """Splits a source into tokens; raises `Refused` where there is none."""
+    """Splits a source into tokens; raises `Refused` where no token matches."""
 
     __future_interface__ = 0
 
@@ -91,7 +91,7 @@ class Scanner(Lexer):
                 offset = tag.stop
 
     def symbols_before(self, text: str, opening: Token, offset: int) -> list[Token]:
-        """Return the tokens of one tag before an offset in it, the opening first.
+        """Return the tokens of a tag up to an offset in it, its opening one first.
 
         `lex` has passed this part of the source without an error.
         """
@@ -155,14 +155,14 @@ class Scanner(Lexer):
     def _is_helper(self, text: str, word: str, offset: int) -> bool:
         """Return whether a word or sign after "(" is a helper rather than a value.
 
-        A helper says what is done with the operands that follow it.
+        A helper names the operation on the operands that follow it.
         """
         if word not in self._dialect.helpers:
             return False
         return _OPERATOR.match(text, offset + len(word)) is None
 
     def _check(self, tag: _Tag, kind: str, value: str, offset: int) -> None:
-        """Raise if a token shows that something before it was not closed."""
+        """Raise `Refused` if a token shows that a string or bracket was not closed."""
         closes = self._dialect.closes
         if kind == "STRING" and closes in value:
             if "\n" in value:
@@ -181,16 +181,16 @@ class Scanner(Lexer):
 
 
 def runaway(string: Token, closes: str) -> Refused:
-    """Return the error for a string that has swallowed the end of its tag.
+    """Return the error for a string that contains the end of its tag.
 
-    The string was ended by the next quote of the text.
+    Its closing quote is missing, so the next quote of the text ended it.
     """
     reason = f"this string continues past {closes}, and the rest of the tag cannot be read"
     return Refused(string.start_pos or 0, f"{reason}; is its closing {string[0]} missing?")
 
 
 def _deepen(tag: _Tag, kind: str, offset: int) -> None:
-    """Track the depth of brackets and of `not` before a value."""
+    """Count the depth of brackets and of `not`; raise `Refused` beyond the limit."""
     if kind in _OPENERS:
         tag.held.append(tag.depth + 1)
     elif kind in {"RPAR", "RSQB"} and tag.held:

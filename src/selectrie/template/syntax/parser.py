@@ -1,4 +1,4 @@
-"""Parse templates from source text to a `Document`."""
+"""Parses the source text of a template to a `Document`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") 
         dialect: "selectrie" (`<<…>>`) or "handlebars" (`{{…}}`).
 
     Raises:
-        TemplateError: The source is not a template. The error has the position, the
+        TemplateError: If the source is not a template. The error has the position, the
             line and what was expected there.
-        OptionError: There is no such dialect.
+        OptionError: If there is no such dialect.
     """
     if dialect not in DIALECTS:
         raise OptionError("dialect", dialect, f"one of {', '.join(DIALECTS)}")
@@ -44,7 +44,7 @@ def parse(source: str, *, name: str = "<template>", dialect: str = "selectrie") 
 
 
 def _read(source: str, dialect: str) -> Body:
-    """Return the segments, or raise `Refused`."""
+    """Return the segments of a source; raise `Refused` if it cannot be parsed."""
     try:
         return cast("Body", _parser(dialect).parse(source))
     except UnexpectedToken as error:
@@ -61,7 +61,7 @@ def _read(source: str, dialect: str) -> Body:
 
 @cache
 def _parser(name: str) -> Lark:
-    """Return the parser of a dialect; parsing does not change it."""
+    """Return the parser of a dialect, which has no state."""
     dialect = DIALECTS[name]
     text = files("selectrie.template.syntax").joinpath("template.lark").read_text(encoding="utf-8")
     first = re.escape(dialect.opens[0])

@@ -1,4 +1,4 @@
-"""Turn offsets in a template into lines and columns, and into errors."""
+"""Converts offsets in a template to lines and columns, and to errors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from selectrie.template.syntax.ast import Document, Span
 
 
 class Refused(Exception):
-    """The source cannot be parsed.
+    """Raised inside this package for a source that cannot be parsed.
 
-    This exception never leaves the package.
+    Callers of the package get a `TemplateError` instead.
 
     Attributes:
-        offset: The character at which parsing failed.
-        reason: The reason. `{tag}` and `{line}` in it refer to `about`.
-        about: A tag that the reason mentions.
+        offset: Offset of the character at which parsing failed.
+        reason: The reason. `{tag}` and `{line}` in it stand for the tag `about` and its
+            line.
+        about: A tag that the reason mentions, or None.
     """
 
     def __init__(self, offset: int, reason: str, about: Span | None = None) -> None:
@@ -25,7 +26,7 @@ class Refused(Exception):
         super().__init__(reason)
 
     def error(self, source: str, name: str) -> TemplateError:
-        """Return the error that callers of the package see."""
+        """Return the `TemplateError` that callers of the package get."""
         reason = self.reason
         if self.about is not None:
             tag = " ".join(source[self.about.start : self.about.stop].split())
@@ -62,9 +63,9 @@ def error_at(document: Document, span: Span, reason: str) -> TemplateError:
 
 @contextmanager
 def reported_at(document: Document, span: Span) -> Iterator[None]:
-    """Report errors raised inside the block at this span.
+    """Add the position of a span to template errors that are raised in the block.
 
-    Errors that have a position already keep it.
+    Errors that have a position keep it.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""Explain in words why the grammar refuses a tag.
+"""Explains in words why the grammar refuses a tag.
 
-The message says what was found, what was expected, and what to do.
+A message says which token was found, what was expected, and how to correct the tag.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class BrokenTag:
     Attributes:
         source: The whole source.
         dialect: Its dialect.
-        symbols: The tokens of the tag before `token`, beginning with the opening.
-        token: The token that is refused.
-        accepted: The terminals possible at `token`.
+        symbols: The tokens of the tag before `token`, beginning with its opening
+            delimiter.
+        token: The token that the grammar refuses.
+        accepted: The terminals that the grammar allows in its place.
     """
 
     source: str
@@ -98,19 +99,19 @@ class BrokenTag:
 
     @property
     def word(self) -> str:
-        """Return the word after the opening, or ""."""
+        """Return the word after the tag's opening delimiter, or ""."""
         return str(self.head) if self.head is not None else ""
 
     @property
     def is_named(self) -> bool:
-        """Return whether the tag has its kind, and at most a name."""
+        """Return whether the tag so far has its kind, and at most a name after it."""
         return self.word in TAGS and (
             len(self.symbols) == 2 or (len(self.symbols) == 3 and self.word not in {"each", "if", "unless"})
         )
 
 
 def refusal(broken: BrokenTag) -> Refused:
-    """Return the error for a token that is not allowed where it is."""
+    """Return the error for a token that the grammar refuses."""
     return (
         _runaway(broken)
         or _unclosed(broken)
@@ -187,7 +188,7 @@ def _no_block(broken: BrokenTag) -> str:
 
 
 def _wrong_head(broken: BrokenTag) -> Refused | None:
-    """Return an error if a value is followed by what belongs to a tag."""
+    """Return an error if a tag begins with a value but goes on like another tag."""
     head, token = broken.head, broken.token
     if head is None or broken.opening.type != "OPEN" or head.type != "NAME" or len(broken.symbols) > 2:
         return None
@@ -216,7 +217,7 @@ def _misnamed(broken: BrokenTag, head: Token) -> Refused | None:
 
 
 def _bare(broken: BrokenTag) -> Refused | None:
-    """Return an error for a name or a file name without its quotes."""
+    """Return an error for a name or a file name without quotes."""
     head, last = broken.word, broken.symbols[-1]
     if head == "include" and len(broken.symbols) == 2:
         match = _FILE.match(broken.source, broken.offset)
@@ -231,7 +232,7 @@ def _bare(broken: BrokenTag) -> Refused | None:
 
 
 def _at(broken: BrokenTag) -> Refused:
-    """Return the error for anything else in the middle of a tag."""
+    """Return the error for any other token in the middle of a tag."""
     return Refused(broken.offset, f"expected {_expected(broken)}, not {_description(broken)}{_advice(broken)}")
 
 
@@ -245,7 +246,7 @@ def _description(broken: BrokenTag) -> str:
 
 
 def _expected(broken: BrokenTag) -> str:
-    """Describe the terminals that are possible."""
+    """Return a description of the terminals that the grammar allows."""
     accepted, head, last = broken.accepted, broken.word, broken.symbols[-1].type
     if len(broken.symbols) == 1:
         return "a value or a tag"
@@ -334,7 +335,10 @@ def _nearest(word: str, known: tuple[str, ...], otherwise: str) -> str:
 
 
 def near_tag(word: str, known: tuple[str, ...]) -> str:
-    """Return the tag that a word resembles or stands for in other languages, or ""."""
+    """Return the tag of `known` that a word was probably meant to be; "" if none.
+
+    The word is a tag's name in another template language, or resembles a tag.
+    """
     meant = _SYNONYMS.get(word.lower(), "")
     if meant in known or len(word) < 3:
         return meant if meant in known else ""

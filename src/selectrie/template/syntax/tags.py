@@ -1,4 +1,4 @@
-"""List the tags and their arguments for parser, checks, docs and error messages."""
+"""The table of tags and arguments, for the parser, checks, docs and error messages."""
 
 from __future__ import annotations
 

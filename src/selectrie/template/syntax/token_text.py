@@ -1,4 +1,4 @@
-"""Interpret single tokens of a tag: strings with escapes, names, positions."""
+"""Interprets single tokens of a tag: strings with escapes, names, positions."""
 
 from __future__ import annotations
 
@@ -62,12 +62,15 @@ def _escaped(token: Token, match: re.Match[str], *, lenient: bool) -> str:
 
 
 def edges_of(opening: Token, closing: Token) -> Edges:
-    """Return the extent of a tag, from its delimiters, and which sides it trims."""
+    """Return the `Edges` of a tag, given its opening and closing delimiters."""
     return Edges(start_of(opening), stop_of(closing), "~" in opening, closing.startswith("~"))
 
 
 def slot_name(kind: str, name: str, offset: int) -> str:
-    """Return a valid slot name: a name, or a geneach's `this` or `this.field`."""
+    """Return the name if it may name a slot, else raise `Refused`.
+
+    Allowed are a name, and `this` or `this.field` for an item of a `geneach`.
+    """
     first, dot, key = name.partition(".")
     if kind in {"select", "gen", "beam"} and first == "this" and (not dot or _NAME.fullmatch(key)):
         return name

@@ -1,4 +1,4 @@
-"""Turn the productions of the grammar file into tags and expressions."""
+"""Turns the productions of the grammar file into tags and expressions."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Named = list[tuple[Token, ast.Expression]]
 
 
 class Reader(Transformer[Token, Any]):
-    """Handles one production per method.
+    """Handles the productions of the grammar file, one in each method.
 
-    Tags are added to the `Builder`, which the left-recursive rule `pieces` passes on.
+    Tags are added to a `Builder`, which the left-recursive rule `pieces` passes on.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -128,7 +128,7 @@ class Reader(Transformer[Token, Any]):
         return builder.opened(Opening(str(kind), edges, make))
 
     def _check_choices(self, bodies: list[ast.Body], arguments: Mapping[str, ast.Expression], span: ast.Span) -> None:
-        """Refuse the block form with nothing between its tags."""
+        """Raise `Refused` for the block form of a slot with nothing in it."""
         if bodies != [()]:
             return
         language = next((name for name in ("options", "grammar", "regex") if name in arguments), None)
@@ -265,7 +265,7 @@ class Reader(Transformer[Token, Any]):
         return name, self._arguments(kind, others)
 
     def _arguments(self, kind: Token, named: Named) -> ast.Arguments:
-        """Return the arguments by the names in the table of tags."""
+        """Return the arguments of a tag under the names in the table of tags."""
         known = TAGS[str(kind)].arguments
         arguments: dict[str, ast.Expression] = {}
         for argument, value in named:
@@ -282,7 +282,7 @@ class Reader(Transformer[Token, Any]):
         return tuple(arguments.items())
 
     def _instead(self, name: str, known: Mapping[str, str]) -> str:
-        """Return advice about an argument that a tag does not take."""
+        """Return advice for an argument that a tag does not have."""
         if name in self._dialect.arguments:
             return self._dialect.arguments[name]
         near = get_close_matches(name, known, n=1)
@@ -372,7 +372,7 @@ class Reader(Transformer[Token, Any]):
 
 
 def _says_something(expression: ast.Expression) -> bool:
-    """Return whether an expression contains a text or names a value."""
+    """Return whether an expression contains a text or a named value."""
     pending = [expression]
     while pending:
         match pending.pop():

@@ -1,4 +1,4 @@
-"""Write segments as text in one canonical spelling that parses to the same segments."""
+"""Writes segments in a canonical spelling, which parses to the same segments."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TURNS = frozenset({"system", "user", "assistant"})
 def unparse(document: ast.Document) -> str:
     """Return the canonical text of a document in its dialect.
 
-    `parse` of it gives the same segments, with other spans. White space is written as
-    the segments have it, without `~`; `unless` becomes `if not`; raw blocks become
-    escapes. Segments that no source can have (two adjacent literals, a name with a
-    blank) are written as they are.
+    `parse` of the result gives the same segments, with other spans. White space is
+    written as the segments have it, without `~`; `unless` becomes `if not`; raw blocks
+    become escapes. Segments that no source can have (two adjacent literals, a name with
+    a blank) are written as they are.
 
     Raises `TemplateError` for a comment that contains its own end.
     """
@@ -31,7 +31,7 @@ def unparse(document: ast.Document) -> str:
 
 
 class _Printer:
-    """Yields the pieces of a document's text."""
+    """Yields the pieces of a document's canonical text."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._opens, self._closes, self._tag = dialect.opens, dialect.closes, dialect.tag
@@ -53,7 +53,7 @@ class _Printer:
     def _literal(self, text: str, *, before_tag: bool) -> str:
         """Return text with delimiters escaped.
 
-        Backslashes are doubled where they would escape what follows.
+        Backslashes are doubled where they would escape the next character.
         """
 
         def written(match: re.Match[str]) -> str:
@@ -133,14 +133,14 @@ def _head(block: ast.Each | ast.GenEach | ast.Block | ast.Joint | ast.Role) -> s
 
 
 def quoted(text: str) -> str:
-    """Return a text as a string of the language."""
+    """Return a text as a string literal of the template language."""
     return f"'{text.translate(_ESCAPES)}'"
 
 
 def expression_text(expression: ast.Expression, around: int = _ANY) -> str:
     """Return an expression as text.
 
-    It is put in parentheses if its context binds more tightly.
+    It is put in parentheses if the expression around it binds more tightly.
     """
     match expression:
         case ast.Constant(value):

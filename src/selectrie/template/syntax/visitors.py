@@ -1,4 +1,4 @@
-"""Visit segments and expressions without recursion."""
+"""Visits segments and expressions without recursion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def visit_method(visitor: object, segment: ast.Segment) -> Callable[..., None] |
 
 
 def walk(body: ast.Body) -> Iterator[tuple[ast.Segment, int]]:
-    """Yield every segment below in source order, with its depth in blocks."""
+    """Yield every segment in a body in source order, with its depth in blocks.
+
+    Segments in the bodies of blocks are included.
+    """
     pending = [(segment, 0) for segment in reversed(body)]
     while pending:
         segment, depth = pending.pop()
@@ -35,7 +38,7 @@ def walk(body: ast.Body) -> Iterator[tuple[ast.Segment, int]]:
 
 
 def walk_through(body: ast.Body, documents: Mapping[str, ast.Document]) -> Iterator[ast.Segment]:
-    """Yield every segment below in page order, including those of included files.
+    """Yield every segment in a body in page order, with those in blocks and includes.
 
     `documents` maps paths to the included files.
     """
@@ -49,7 +52,9 @@ def walk_through(body: ast.Body, documents: Mapping[str, ast.Document]) -> Itera
 
 
 def expressions_of(segment: ast.Segment) -> tuple[tuple[str, ast.Expression], ...]:
-    """Return the expressions of a tag itself, each with its purpose.
+    """Return the expressions of a tag itself as pairs (purpose, expression).
+
+    Those in its body are not included.
 
     The purpose is an argument's name, or "value", "items", "condition" or "role".
     """

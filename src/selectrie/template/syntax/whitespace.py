@@ -1,4 +1,4 @@
-"""Collect the literal text between two tags, trimmed beside a tag with `~`."""
+"""Collects the literal text between two tags, trimmed beside a tag with `~`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Edges:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A piece of text.
+    """A piece of the text between two tags.
 
     `plain` text is literally in the source, so a tag may trim it. The text of escapes
     and raw blocks is not trimmed.
@@ -55,7 +55,7 @@ class Literals:
             self._pieces.append(_Piece(text, span, plain))
 
     def meet(self, edges: Edges) -> None:
-        """Trim the text around the next tag, on the sides on which the tag trims.
+        """Trim the text on both sides of a tag, as far as the tag trims it.
 
         Text after the tag is trimmed when it is added.
         """
@@ -68,7 +68,7 @@ class Literals:
         self._trims_next = edges.trims_right
 
     def take(self) -> list[Literal]:
-        """Return the literal and begin the next one.
+        """Return the text so far as a list of one `Literal`, and begin the next one.
 
         Returns an empty list if the literal would be empty.
         """

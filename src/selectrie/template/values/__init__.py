@@ -1,1 +1,1 @@
-"""Evaluate the values given to templates, and check the arguments of tags."""
+"""Evaluates the values given to templates, and checks the arguments of tags."""

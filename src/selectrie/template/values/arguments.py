@@ -1,4 +1,4 @@
-"""Check the arguments of tags, each on its own.
+"""Checks the arguments of tags, each on its own.
 
 Errors are `TemplateError`s without a position.
 """
@@ -65,7 +65,7 @@ Raises `OptionError` or `TemplateError`.
 def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> None:
     """Raise an error without a position if a tag's argument cannot have this value.
 
-    None is allowed for the arguments of a slot, but not for those that define the
+    None is allowed for the arguments of a slot, except for those that define the
     choices of a select or beam.
     """
     is_language = name in ("options", "grammar", "regex") and kind != "gen"
@@ -86,7 +86,7 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
 
 
 def _check_language(name: str, value: object, grammars: Grammars) -> None:
-    """Check that a grammar or a regex can be read.
+    """Raise an error unless a grammar or a regex can be read.
 
     `grammar` is a `Grammar` or the name of one; `regex` is a text.
     """
@@ -125,10 +125,10 @@ def _turns(name: str, value: object) -> None:
 
 
 def _rule(name: str, value: object) -> None:
-    """Check a scoring rule.
+    """Raise an error unless the value is a scoring rule that a slot can use.
 
-    A name is allowed for rules that need no other data; a record for any rule but
-    "batch".
+    A name is allowed for rules that need no other data. A `ScoringRule` is allowed for
+    any rule but "batch".
     """
     if not isinstance(value, str | ScoringRule):
         raise OptionError(name, value, f"one of {RULES}")
@@ -215,7 +215,7 @@ def rule_of(value: str | ScoringRule) -> ScoringRule:
 
 
 def kind_of_tag(segment: Segment) -> str:
-    """Return a tag's key in the table of arguments, or "" if it takes none."""
+    """Return a tag's key in the table of tags, or "" if it takes no arguments."""
     if isinstance(segment, Slot):
         return segment.kind
     kinds: Mapping[type, str] = {GenEach: "geneach", Each: "each", Block: "block", Joint: "joint"}

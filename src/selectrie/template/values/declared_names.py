@@ -1,4 +1,4 @@
-"""Find the names to which a part of a template gives values."""
+"""Finds the names to which a part of a template gives values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from selectrie.template.values.values import shown
 class Names:
     """The names that a part of a template declares.
 
-    Each name occurs once, in page order. Names that begin with `this` belong to a loop
-    and are not included.
+    Each name occurs once, in page order. Names that begin with `this` belong to a
+    loop's items and are not included.
 
     Attributes:
         slots: Names of slots and of `geneach` lists.
@@ -31,7 +31,7 @@ class Names:
 
     @property
     def decided(self) -> tuple[str, ...]:
-        """Return the names whose values a loop collects."""
+        """Return the names whose values a loop collects into lists."""
         return tuple(dict.fromkeys((*self.slots, *self.texts)))
 
 
@@ -62,9 +62,9 @@ def logprobs_names(slot: Slot) -> tuple[str, ...]:
 
 
 def refuse_input_name(segment: Slot | Block | GenEach, scope: Scope, document: Document) -> None:
-    """Raise `TemplateError` if a segment declares the name of a value that was passed.
+    """Raise `TemplateError` if a segment declares the name of a given value.
 
-    The segment is a slot, a block or a list. In the handlebars dialect this is allowed.
+    In the handlebars dialect this is allowed.
     """
     if document.dialect == "handlebars":
         return

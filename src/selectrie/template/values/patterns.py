@@ -1,4 +1,4 @@
-"""Keep a bounded number of compiled regular expressions of a template."""
+"""A cache of the compiled regular expressions of a template."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ The pattern used last is kept in any case.
 
 
 class Patterns:
-    """Grammars by pattern; the least recently used are dropped. Thread-safe."""
+    """A thread-safe cache of grammars by pattern; it drops the least recently used."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -27,7 +27,7 @@ class Patterns:
         return len(self._kept)
 
     def get(self, pattern: str) -> Grammar | None:
-        """Return the grammar of a pattern if it is kept, else None."""
+        """Return the cached grammar of a pattern, else None."""
         with self._lock:
             if pattern in self._kept:
                 self._kept.move_to_end(pattern)

@@ -1,4 +1,4 @@
-"""Look up names and evaluate expressions while a page is made.
+"""Looks up names and evaluates expressions while a page is rendered.
 
 Every error has the position of its expression.
 """
@@ -21,9 +21,9 @@ Snapshot: TypeAlias = tuple[dict[str, object], dict[str, object]]
 
 
 class Undecided(Exception):
-    """An expression needs a slot's value, which only the model can give.
+    """Raised for an expression that needs the value of a slot not decided yet.
 
-    Checks that run before the model meet this exception.
+    It occurs only in checks and lookaheads, which run before the model decides.
     """
 
 
@@ -42,11 +42,11 @@ Evaluating it raises `Undecided`.
 
 @final
 class Scope:
-    """Values by name.
+    """Holds values by name for the evaluation of expressions.
 
-    They are the given values, those of the page (slots and sets), and inside a loop
-    those of its current turn; inner names hide outer ones. A scope without an outer one
-    belongs to the page. The given mapping is read, never changed.
+    They are the given values, those of the page (slots and `set` tags), and inside a
+    loop those of its current pass. Inner names hide outer ones. A scope without an
+    outer one belongs to the page. The given mapping is never changed.
     """
 
     __slots__ = ("_inputs", "_outer", "_own", "_page")
@@ -58,10 +58,10 @@ class Scope:
         self._page: Scope = self
 
     def child(self, variables: Mapping[str, object] | None = None) -> Scope:
-        """Return the scope for one turn of a loop.
+        """Return the scope for one pass of a loop.
 
-        It holds the turn's variables ("this" or a name, "@index", "@first", "@last",
-        "@key") and the values of the slots in it.
+        It holds the loop's variables ("this" or a name, "@index", "@first", "@last",
+        "@key") and the values of the slots in its body.
         """
         inner = Scope(self._inputs)
         inner._outer, inner._page = self, self._page
@@ -71,9 +71,9 @@ class Scope:
     def set(self, name: str, value: object) -> None:
         """Bind a name to a value in this scope.
 
-        The value is what a slot produced or, after a loop, the list of what it produced
-        in each pass. A name of the form "this.field" sets that key of the mapping
-        `this` of this scope.
+        The value is that of a slot or, after a loop, the list of its values in each
+        pass. A name of the form "this.field" sets that key of the mapping `this` of
+        this scope.
         """
         base, dot, field = name.partition(".")
         if not dot:
@@ -85,14 +85,16 @@ class Scope:
         self._own[base] = {**(held if isinstance(held, dict) else {}), field: value}
 
     def assign(self, name: str, value: object) -> None:
-        """Name a value on the page, even inside a loop.
+        """Bind a name to a value on the page, even inside a loop.
 
-        This is what `<<set name=value>>` does.
+        `<<set name=value>>` does this.
         """
         self._page.set(name, value)
 
     def get(self, name: str, *steps: object) -> object:
-        """Return the value of a name, or of the keys and indices in it.
+        """Return the value of a name, or the part of it that `steps` select.
+
+        Steps are keys of mappings and indices of lists.
 
         Raises `TemplateError` (a reason without a position) if there is none.
         """
@@ -122,16 +124,17 @@ class Scope:
         return tuple(dict.fromkeys(self._names()))
 
     def own(self) -> Mapping[str, object]:
-        """Return the names and values of this scope alone.
+        """Return the names and values of this scope, without those of outer scopes.
 
-        A page's are its slots and sets; a turn's are its variables and slots.
+        Those of the page are its slots and `set` tags; those of a loop are its
+        variables and slots.
         """
         return MappingProxyType(self._own)
 
     def snapshot(self, names: Iterable[str]) -> Snapshot:
-        """Return what the page and this scope hold under these names now.
+        """Return the present values of these names on the page and in this scope.
 
-        Names that they do not hold are left out.
+        Names without a value are left out.
         """
         levels = [{name: own[name] for name in names if name in own} for own in (self._page._own, self._own)]
         return levels[0], levels[1]
@@ -211,10 +214,10 @@ def _value(expression: Expression, scope: Scope, document: Document, room: int) 
 
 
 def _operand(expression: Expression, scope: Scope, document: Document, room: int) -> object:
-    """Return an operand of a list or a comparison.
+    """Return the value of an operand of a list or a comparison.
 
-    An unknown name in this position is most often a text without its quotes, and the
-    error says so.
+    An unknown name in this position is most often a text without quotes, and the error
+    says so.
     """
     if isinstance(expression, Path) and not expression.steps and expression.name not in scope:
         name = expression.name
@@ -254,7 +257,7 @@ _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = MappingProxyType(
 
 
 def text_at(expression: Expression, scope: Scope, document: Document) -> str:
-    """Return an expression's value as text, as `<<name>>` puts it on the page."""
+    """Return an expression's value as text, as `<<name>>` writes it to the page."""
     value = evaluate(expression, scope, document)
     with reported_at(document, expression.span):
         return text_of(value)
@@ -268,9 +271,9 @@ def truth_at(expression: Expression, scope: Scope, document: Document) -> bool:
 
 
 def items_at(expression: Expression, scope: Scope, document: Document) -> list[tuple[object, object]]:
-    """Return the items of a loop.
+    """Return the items that a loop over an expression's value has.
 
-    They are (index, item) of a list or (key, value) of a mapping.
+    They are pairs (index, item) of a list or (key, value) of a mapping.
     """
     value = evaluate(expression, scope, document)
     with reported_at(document, expression.span):

@@ -1,6 +1,6 @@
-"""Read the files that a template names: includes and grammars.
+"""Reads the files that a template names: included files and grammars.
 
-Only files of its search path are read.
+Only files in the template's search path are read.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Sources:
     Errors are `TemplateError`s without a position.
 
     Attributes:
-        root: The folder, resolved. None: there is no search path, so every file is
-            refused.
-        texts: Included files by path as written.
+        root: The folder, resolved; None if there is no search path, so that every file
+            raises an error.
+        texts: Texts of included files by path as written.
         grammars: Grammars by file name or name of an installed one.
         patterns: Compiled regular expressions.
     """
@@ -161,9 +161,9 @@ def try_grammar(grammar: Grammar) -> None:
 
 
 def _compiled(grammar: Grammar) -> Grammar:
-    """Return the grammar after trying it on a text.
+    """Return the grammar after compiling it; raise an error if that fails.
 
-    Some mistakes show only when a grammar is compiled. The compiled form is kept.
+    Some mistakes show only then. The compiled form is kept.
     """
     grammar.accepts("")
     return grammar

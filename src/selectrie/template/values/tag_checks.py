@@ -1,4 +1,4 @@
-"""Check what a tag must contain and what it may not contain twice.
+"""Checks that a tag has all arguments that it needs, and none that conflict.
 
 These checks do not depend on values. Errors are `TemplateError`s at their position.
 """
@@ -42,7 +42,7 @@ def check_form(segment: Segment, document: Document) -> None:
 
 
 def _check_slot(slot: Slot, document: Document) -> None:
-    """Raise if the choices of a slot are defined twice, or not at all."""
+    """Raise `TemplateError` if a slot's choices are defined twice, or not at all."""
     arguments = dict(slot.arguments)
     sources = [name for name in arguments if name in ("options", "grammar", "regex", "json")]
     if slot.choices is not None and sources:
@@ -58,7 +58,7 @@ def _check_slot(slot: Slot, document: Document) -> None:
 
 
 def _check_geneach(block: GenEach, document: Document) -> None:
-    """Raise if the number of items is missing, or given twice."""
+    """Raise `TemplateError` if the number of items is missing, or given twice."""
     arguments = dict(block.arguments)
     for other in ("min", "max", "stop"):
         if "num" in arguments and other in arguments:
@@ -70,7 +70,7 @@ def _check_geneach(block: GenEach, document: Document) -> None:
 
 
 def check_range(block: GenEach, document: Document, values: Mapping[str, object]) -> None:
-    """Raise if `min` is above `max`.
+    """Raise `TemplateError` if `min` is above `max`.
 
     `values` are the known values of the arguments.
     """
@@ -80,9 +80,9 @@ def check_range(block: GenEach, document: Document, values: Mapping[str, object]
 
 
 def constant_name(expression: Expression, document: Document) -> str:
-    """Return the name in `logprobs=`.
+    """Return the name in the argument `logprobs=`.
 
-    It must be a constant text, because names must be known before anything is decided.
+    It must be a constant text, because names must be known before a slot is decided.
     """
     if not isinstance(expression, Constant) or not isinstance(expression.value, str) or not expression.value:
         raise error_at(document, expression.span, "expected a name in quotes: logprobs='name'")

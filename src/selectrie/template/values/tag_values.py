@@ -1,6 +1,6 @@
-"""Evaluate and check the expressions of a tag.
+"""Evaluates and checks the expressions of a tag.
 
-This happens before any value is given, with values, and while a page is made.
+This is done before values are given, when they are given, and while a page is rendered.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from selectrie.template.values.values import Option, items_of, option_of, option
 
 
 def check_constants(segment: Segment, document: Document, grammars: Grammars) -> None:
-    """Raise if the constants of a tag are invalid or cannot be compared.
+    """Raise `TemplateError` if constants in a tag are invalid or cannot be compared.
 
     Constants are expressions without names. Bodies are not checked.
     """
@@ -40,9 +40,9 @@ def check_constants(segment: Segment, document: Document, grammars: Grammars) ->
 
 
 def known_values(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
-    """Return the values of a tag's expressions, checked singly and together.
+    """Return the values of a tag's expressions by purpose, checked singly and together.
 
-    Those that depend on an undecided slot are left out.
+    Values that depend on an undecided slot are left out.
     """
     values: dict[str, object] = {}
     for name, expression in expressions_of(segment):
@@ -63,9 +63,9 @@ def known_values(segment: Segment, scope: Scope, document: Document, grammars: G
 
 
 def values_at(segment: Segment, scope: Scope, document: Document, grammars: Grammars) -> dict[str, object]:
-    """Return the checked values of a tag's expressions.
+    """Return the checked values of a tag's expressions by purpose.
 
-    Raises `Undecided` if one is not known.
+    Raises `Undecided` if one depends on an undecided slot.
     """
     return {name: value_at(segment, (name, one), scope, document, grammars) for name, one in expressions_of(segment)}
 
@@ -75,10 +75,8 @@ def value_at(
 ) -> object:
     """Return the value of one expression of a tag.
 
-    Raises `TemplateError` at the expression if the tag cannot take the value.
-
-    `named` is the expression with its purpose, as in `visitors.expressions_of`: an
-    argument, a text, a condition, the items of a loop.
+    Raises `TemplateError` at the expression if the tag does not allow the value.
+    `named` is the pair (purpose, expression), as in `visitors.expressions_of`.
     """
     return _fitting(segment, named, evaluate(named[1], scope, document), document, grammars)
 
@@ -86,7 +84,7 @@ def value_at(
 def _fitting(
     segment: Segment, named: tuple[str, Expression], value: object, document: Document, grammars: Grammars
 ) -> object:
-    """Return the value if the tag can take it, else raise `TemplateError`."""
+    """Return the value if the tag allows it, else raise `TemplateError`."""
     (name, expression), kind = named, kind_of_tag(segment)
     with reported_at(document, expression.span):
         if name == "items":
@@ -112,7 +110,7 @@ def role_named(value: object) -> str:
 
 
 def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ...] | None:
-    """Return the options of a block's choices.
+    """Return the options of a slot in block form.
 
     Returns None if a choice depends on an undecided slot. Raises `TemplateError` if two
     choices have the same text.
@@ -133,10 +131,9 @@ def choices_at(slot: Slot, scope: Scope, document: Document) -> tuple[Option, ..
 
 
 def _choice(body: Body, scope: Scope, document: Document) -> Option:
-    """Return a choice as an option.
+    """Return one choice of a slot in block form as an option.
 
-    A single value is an option as it is, so that it keeps its type; text and values
-    together are a text.
+    A choice that is a single value keeps its type; text and values together are a text.
     """
     parts = [part for part in body if not isinstance(part, Comment)]
     if len(parts) == 1 and isinstance(parts[0], Output):
@@ -153,7 +150,7 @@ def _choice(body: Body, scope: Scope, document: Document) -> Option:
 
 
 def _check_parts(expression: Expression, document: Document) -> None:
-    """Evaluate the constant parts of an expression that is not constant."""
+    """Raise `TemplateError` for constant parts that cannot be evaluated."""
     for part in parts_of(expression):
         if any(paths_in(part)):
             _check_parts(part, document)
@@ -162,7 +159,7 @@ def _check_parts(expression: Expression, document: Document) -> None:
 
 
 def _check_listed(name: str, expression: Expression, document: Document) -> None:
-    """Check the constants in a list of options that also has names."""
+    """Raise `TemplateError` for invalid constants in a list of options with names."""
     if name != "options" or not isinstance(expression, ListOf):
         return
     fixed = [item for item in expression.items if not any(paths_in(item))]

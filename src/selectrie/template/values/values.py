@@ -1,11 +1,10 @@
-"""Define how templates see values.
+"""The text, equality, order and options of values in templates.
 
-Values are texts, numbers, true, false, none, Enum members, lists and mappings. This
-module defines the text of each, equality, order, and the options of a list.
+Values are texts, numbers, true, false, none, Enum members, lists and mappings.
 
-Nothing here has a position: operations that are not possible raise a `TemplateError`
-with a reason only, and `scope` adds the position. Of a value's attributes only an Enum
-member's value is read, and only the methods of lists and mappings are called.
+Operations that are not possible raise a `TemplateError` without a position, which
+`scope` adds. The only attribute of a value that is read is an Enum member's value, and
+only methods of lists and mappings are called.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ def plain(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a short description for messages.
-
-    It uses only what lists and mappings report about themselves.
-    """
+    """Return a short description of a value for messages."""
     inner = plain(value)
     if isinstance(inner, bool) or inner is None:
         return str(inner).lower()
@@ -91,20 +87,18 @@ def shown(value: object) -> str:
 
 
 def _of_type(value: object) -> str:
-    """Describe a value that is not a text, number, list or mapping."""
+    """Return a description of a value that is not a text, number, list or mapping."""
     if isinstance(value, EnumMeta):
         return f"the Enum class {value.__name__}"
     return f"a value of the type {type(value).__name__}"
 
 
 def text_of(value: object) -> str:
-    """Return a value as it appears on the page.
+    """Return the text with which a value is written to the page.
 
-    A str appears as it is, a number by its repr, a bool as `true` or `false`, and an
-    Enum member as its value.
-
-    Raises `TemplateError` for anything without a text: none, lists, mappings, NaN,
-    infinities, other types, texts with lone surrogates.
+    A str is written as it is, a number by its repr, a bool as `true` or `false`, and an
+    Enum member as its value. Raises `TemplateError` for anything without a text: none,
+    lists, mappings, NaN, infinities, other types, and texts with lone surrogates.
     """
     value = plain(value)
     if isinstance(value, bool):
@@ -136,7 +130,7 @@ def _no_text(value: object) -> str:
 
 
 def truth(value: object) -> bool:
-    """Return whether a condition holds.
+    """Return whether a value counts as true in a condition.
 
     none, false, 0, the empty text, an empty list and an empty mapping are false; an
     Enum member counts as its value. Raises `TemplateError` for other types.
@@ -154,8 +148,8 @@ def truth(value: object) -> bool:
 def same(left: object, right: object) -> bool:
     """Return whether two values are equal.
 
-    Values of different kinds never are (`true` is not 1); an Enum member equals itself
-    and its value. Lists are compared item by item, mappings key by key. Raises
+    Values of different kinds are never equal (`true` is not 1); an Enum member equals
+    itself and its value. Lists are compared item by item, mappings key by key. Raises
     `TemplateError` beyond `MAX_COMPARED_PARTS` parts.
     """
     pending = [(left, right)]
@@ -197,9 +191,10 @@ def _same_plain(one: object, other: object) -> bool:
 
 
 def order(left: object, right: object) -> int:
-    """Return -1, 0 or 1: numbers are ordered by size, texts by code points.
+    """Return -1, 0 or 1 for left < right, left == right or left > right.
 
-    Raises `TemplateError` for anything else and for NaN, which has no order.
+    Numbers are ordered by size, texts by code points. Raises `TemplateError` for other
+    values and for NaN, which has no order.
     """
     one, other = plain(left), plain(right)
     if isinstance(one, str) and isinstance(other, str):
@@ -216,11 +211,11 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def contains(container: object, item: object) -> bool:
-    """Return whether a container has an item.
+    """Return whether a container contains an item.
 
-    That is an equal item of a list or Enum class, a key of a mapping, or a part of a
-    text. Raises `TemplateError` for other containers, and for a part of a text that is
-    not a text.
+    The item may be equal to one of a list or Enum class, a key of a mapping, or a part
+    of a text. Raises `TemplateError` for other containers, and for a part of a text
+    that is not a text.
     """
     container = plain(container)
     if isinstance(container, str):
@@ -264,7 +259,7 @@ def part(value: object, step: object) -> object:
 
 
 def _key_in(mapping: Mapping[object, object], key: object) -> tuple[object] | None:
-    """Return the key as the mapping has it, in a tuple; None if it is missing.
+    """Return the equal key of a mapping, in a tuple, or None if it is missing.
 
     An Enum member is looked up itself, then by its value. None is also returned for a
     value that cannot be a key.
@@ -314,15 +309,19 @@ def items_of(value: object) -> list[tuple[object, object]]:
 
 
 def _check_size(value: object, limit: int, what: str, of: str) -> None:
-    """Check a size before anything is listed, since a range may exceed memory."""
+    """Raise `TemplateError` if a value is too large, before its items are listed.
+
+    A range may have more items than fit in memory.
+    """
     if (is_list(value) or isinstance(value, Mapping)) and len(value) > limit:
         raise TemplateError(f"{len(value)} {what} are too many: {of} takes at most {limit}")
 
 
 def option_of(value: object) -> Option:
-    """Return a single option.
+    """Return a value as an option.
 
-    It is a text, a number, a bool or an Enum member, or a pair of a text and its value.
+    The value is a text, a number, a bool or an Enum member, or a pair of a text and a
+    value.
     """
     if is_list(value):
         if len(value) == 2 and isinstance(value[0], str):
@@ -366,7 +365,7 @@ def options_of(value: object) -> tuple[Option, ...]:
 
 
 def _make_list(value: object) -> str:
-    """Return a hint for an iterable that is not a list."""
+    """Return a hint for an iterable that is not a list, or ""."""
     if isinstance(value, AbstractSet) and not isinstance(value, MappingView):
         return "; a set has no order, so pass sorted(…)"
     return "; pass list(…) of it" if isinstance(value, Iterable) and not isinstance(value, _NO_LIST) else ""
