@@ -198,8 +198,8 @@ def rounds(parents: IntArray, keep: BoolArray) -> IntArray:
     child in the call and the parent need not be kept. Otherwise it starts in a later
     round.
 
-    A parent `~j` of an earlier round is a node by the time its child's round runs, and
-    must be kept until then.
+    A parent given as `~j`, element j of the same call, is a node by the time its
+    child's round runs, and must be kept until then.
 
     Args:
         parents: int32[B], as in `extend`.

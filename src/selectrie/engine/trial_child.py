@@ -1,8 +1,9 @@
-"""The child process of `trial`.
+"""Opens a model file in a process of its own and says how that went.
 
-It is run as `python -m selectrie.engine.trial_child BACKEND FILE PRECISION SECONDS`. It
-writes one line before it opens the file, and one when it is done: `{}`, or the error
-that was raised. If the back end ends the process, there is no second line.
+It is run as `python -m selectrie.engine.trial_child BACKEND FILE PRECISION SECONDS` and
+ends after so many seconds. It writes one line before it opens the file, and one
+afterwards: `{}`, or the error that was raised. If the back end ends the process, there
+is no second line, and the caller of `trial` lives on.
 """
 
 from __future__ import annotations

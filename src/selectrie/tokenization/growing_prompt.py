@@ -73,12 +73,12 @@ class Snapshot:
 
 
 class GrowingPrompt:
-    """A page in progress over a vocabulary; it makes no model call.
+    """A prompt to which text and tokens are appended, one after the other.
 
-    Its content is fixed tokens and the text after them. Text after the fixed tokens can
-    be encoded separately with the same result, so a slot never encodes the whole page
-    again. Control tokens come only from the chat template, and from literals with
-    `parse_special`.
+    It makes no model call. Its content is fixed tokens and the text after them. That
+    text can be encoded separately with the same result, so a slot never encodes the
+    whole page again. Control tokens come only from the chat template, and from literals
+    with `parse_special`.
     """
 
     def __init__(

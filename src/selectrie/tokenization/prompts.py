@@ -209,8 +209,8 @@ def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
 def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[bytes, bool]]:
     """Return a rendered chat as pairs (bytes, whether control tokens are recognised).
 
-    Raises `PromptError` if text of mixed origin would spell a control token, by itself
-    or together with the template's text.
+    Raises `PromptError` if text of the caller would spell a control token, by itself or
+    together with the template's text.
     """
     spans = []
     for is_value, pieces in groupby(spans_of(rendered), key=lambda piece: piece[1] == VALUE):

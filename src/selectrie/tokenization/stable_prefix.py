@@ -29,8 +29,9 @@ def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
 
     The cut is at a settled position where the two sides, encoded separately, give the
     tokens of the whole. It is some way before the end, and not after white space,
-    because the boundary "harness" moves white space at the end of a prompt. If there is
-    none, or if token bytes are not those of the text, the prompt is returned unchanged.
+    because the prompt option `boundary="harness"` moves white space at the end of a
+    prompt. If there is none, or if token bytes are not those of the text, the prompt is
+    returned unchanged.
     This takes one encoding of the text, and one of a short tail for each position
     tried.
     """

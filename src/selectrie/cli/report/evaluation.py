@@ -126,7 +126,8 @@ def _differences(task: Mapping[str, Any]) -> Table:
 def _flips(task: Mapping[str, Any], max_shown: int) -> Iterator[RenderableType]:
     """Yield as many flips of either kind as there is room for.
 
-    `+` is right only in the second run, `-` only in the first.
+    `+` marks an item that is right only in the second run, `-` one that is right only
+    in the first.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     gained, lost = task["gained"], task["lost"]

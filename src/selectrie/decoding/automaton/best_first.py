@@ -233,7 +233,10 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             self._take_in()
 
     def _heal(self, rows: Rows, i: int) -> bool:
-        """Read a row for the healed bytes' mass; return whether another is needed."""
+        """Read row i for the probability of the healed bytes.
+
+        Returns whether that probability needs a further row.
+        """
         node = self._healing.waiting
         more = self._healing.read(rows, i, self._tree.logp[node])
         if more is None:

@@ -162,7 +162,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
     def _goes_on(self, threshold: float) -> bool:
         """Return whether the search must evaluate further open nodes.
 
-        Their bounds must reach `threshold`, unless the search evaluates all.
+        It must if a bound reaches `threshold`, or if the search evaluates all.
         """
         if not self._frontier.ready:
             return False

@@ -83,7 +83,7 @@ class Sequences:
 
     @property
     def rows_naive(self) -> int:
-        """Return the rows of evaluating each sequence alone.
+        """Return the number of rows that evaluating each sequence alone takes.
 
         The last token of a sequence needs no row of its own.
         """
@@ -100,7 +100,7 @@ class LogLikelihoods:
             (ties: the smaller id).
         n_scored: int64[C], number of tokens that count.
         rows_evaluated: Distinct rows that the model computed.
-        rows_naive: Rows of evaluating each sequence alone.
+        rows_naive: Number of rows that evaluating each sequence alone takes.
     """
 
     logp: FloatArray
@@ -223,7 +223,7 @@ class _Pace:
     """
 
     def __init__(self, limits: Limits, depth: IntArray) -> None:
-        """Prepare for the nodes of a unit.
+        """Plan the calls that evaluate the nodes of one trie of sequences.
 
         Args:
             limits: Limits of the model.

@@ -80,7 +80,7 @@ class Characterwise:
         return joined_runs(runs)
 
     def _spread(self, base: int, n_leads: int, n_more: int, target: int) -> list[Choice]:
-        """Return the characters that begin with one of several neighbouring lead bytes.
+        """Return edges for the characters that begin with one of several lead bytes.
 
         Args:
             base: First code point of the first lead byte.

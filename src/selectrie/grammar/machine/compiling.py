@@ -185,7 +185,7 @@ NOTHING = RuleAutomaton([[]], [True], deterministic=True)
 
 
 def _without_left_recursion(work: _Compiler) -> dict[int, tuple[RuleAutomaton, bool]]:
-    """Return the rules that the root calls once left recursion has been removed.
+    """Return the root and the rules it calls once left recursion has been removed.
 
     Each rule is an automaton without the empty text, and whether the rule also matches
     that. Only the root's flag is used, because a caller of a rule that may be empty has
