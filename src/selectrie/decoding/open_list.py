@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,8 +98,9 @@ class OpenList:
     heap. 20 000 children thus cost one sort and a few heap operations, and the heap
     never holds a vocabulary.
 
-    Entries with equal bounds come in the order in which they were added. In a trie they
-    come by node number, so the order does not depend on how the list was filled.
+    Equal bounds come in the order in which they were added, after nodes that were put
+    back. In a trie, whose nodes all have numbers, they come by number, so the order
+    does not depend on how the list was filled.
 
     Args:
         closed: bool[N], a live view of a trie's nodes. Ids are nodes of that trie, and
@@ -118,6 +119,7 @@ class OpenList:
         self._batch_of: dict[int, int] = {}  # node -> the first batch of its children
         self._nodes: dict[int, Open] = {}
         self._order = 0
+        self._n_put_back = 0
         self.dropped_best = -np.inf
         self.dropped_mass = 0.0
 
@@ -152,13 +154,31 @@ class OpenList:
         return float(batch.logp[index[0]]) if len(index) else None
 
     def put_back(self, node: int, bound: float, prefix: float) -> None:
-        """Add a node that was taken out, with its bound.
+        """Add a node that has a number; it comes before everything of the same bound.
+
+        A node that is taken out and put back thus keeps its turn. Otherwise two nodes
+        of one bound could take turns for ever, each giving up the part of its path that
+        the other has no room beside.
 
         Args:
             prefix: Log-probability of the node's path.
         """
-        self._nodes[self._order] = Open(bound, node, NO_TOKEN, prefix)
-        self._heap_push(bound, ~self._order)
+        self._n_put_back += 1
+        self._nodes[self._n_put_back] = Open(bound, node, NO_TOKEN, prefix)
+        heapq.heappush(self._heap, (-bound, -self._n_put_back, ~self._n_put_back))
+
+    def discount(self, node: int, parent: int, token: int) -> None:
+        """Leave a node that is still in the list out of `open_mass` from now on.
+
+        It is for a node whose row is read before its turn: its children count what may
+        lie below it. No effect if the node is not in the list.
+        """
+        for key, entry in self._nodes.items():
+            if entry.node == node:
+                self._nodes[key] = replace(entry, logp=-np.inf)
+        if parent in self._batch_of:
+            batch = self._batches[self._batch_of[parent]]
+            batch.logp[batch.at :][batch.ids[batch.at :] == token] = -np.inf
 
     def best(self) -> float:
         """Return the best bound, -inf if nothing is open."""

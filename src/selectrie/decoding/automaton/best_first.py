@@ -81,7 +81,6 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         # Nodes and children read before the probability of the healed bytes is known.
         self._unread: list[tuple[int, IntArray, FloatArray]] = []
         self._first = FirstPath(self._tree, self._row_ends, self._known_logp, self._child, spec.canonical_path)
-        self._early: dict[int, float] = {}  # prefixes of nodes read before their turn
         # A node that replaces another one whose remaining children are to be read.
         self._again: dict[int, tuple[int, range | None]] = {}
         self._top_tokens: tuple[IntArray, FloatArray] = np.empty(0, dtype=np.int32), np.empty(0)
@@ -185,22 +184,18 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return mass > 0 and mass >= search.mass * (mass + self._open_mass())
 
     def _open_mass(self) -> float:
-        """Return an upper bound on the probability of all texts that are not returned.
-
-        Nodes read before their turn are still in the queue, so they are subtracted.
-        """
-        read = float(np.exp(list(self._early.values())).sum())
-        return min(1.0, max(0.0, self._open.open_mass() + self._refused_mass - read))
+        """Return a bound on the probability of everything that is not returned."""
+        return min(1.0, self._open.open_mass() + self._refused_mass)
 
     def _ask_for(self, targets: list[int], bounds: dict[int, float], capacity: Capacity) -> tuple[Ask, list[int]]:
         ask, expected = self._live.plan(targets, self._tree.evaluated, capacity)
         planned = set(expected)
         for node in targets:
-            prefix = self._tree.logp[node] - self._log_heal
-            if node in planned and node not in bounds and self._is_ready:
-                self._early[node] = prefix
-            elif node in bounds and node not in planned:
-                self._open.put_back(node, bounds[node], prefix)
+            if node in planned and node not in bounds:
+                self._open.discount(node, self._tree.parent[node], self._tree.token[node])
+        for node in reversed(bounds):  # the next to be taken out is the last to be put back
+            if node not in planned:
+                self._open.put_back(node, bounds[node], self._tree.logp[node] - self._log_heal)
         return ask, expected
 
     def _row_reads(self, node: int) -> Reads:
@@ -280,7 +275,6 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             if not self._spec.may_follow(tree, entry.node, entry.token):
                 return NO_NODE
             node = self._child(entry.node, entry.token, entry.logp)
-        self._early.pop(node, None)
         return node if self._needs_row(node) else NO_NODE
 
     def _child(self, parent: int, token: int, logp: float) -> int:

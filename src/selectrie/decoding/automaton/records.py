@@ -101,10 +101,9 @@ class AutomatonOutcome:
     """The texts that a search on an automaton found, and the certificate for them.
 
     Attributes:
-        paths: The first k texts (more where they tie), best first, ties by bytes; all
-            texts found unless `search.stop` is "best".
-        proved: Whether every text of at most `max_tokens` tokens that is not in `paths`
-            scores less.
+        paths: The texts found, best first, ties by bytes. The first k are the answer.
+        proved: Whether no other text of at most `max_tokens` tokens scores more than
+            the k-th.
         bound_gap: Score of the k-th minus `best_open`; inf where nothing is open, -inf
             where fewer than k texts were found and something is open.
         best_open: Best bound of an open path, -inf for none.
