@@ -59,6 +59,7 @@ class Incumbents:
         self.log_finished = -np.inf
         self.candidates: dict[int, Candidate] = {}
         self._dirty: set[int] = set()
+        self._certain: set[int] = set()  # ends that were finished once their own nodes were read
         self.log_heal = 0.0
 
     def finish(self, paths: IntArray, logp: FloatArray) -> None:
@@ -79,8 +80,12 @@ class Incumbents:
                 return
 
     def touch(self, ends: IntArray) -> None:
-        """Mark ends whose intervals must be updated: rows that they own were read."""
-        self._dirty.update(ends.tolist())
+        """Mark ends that own nodes whose rows have just been read.
+
+        An end that was finished stays so: what is read below it afterwards has
+        probability 0.
+        """
+        self._dirty.update(end for end in ends.tolist() if end not in self._certain)
 
     def refresh(self, owner: IntArray, prefix: FloatArray) -> None:
         """Update the intervals of the ends marked by `touch`.
@@ -99,6 +104,7 @@ class Incumbents:
             path = int(self._trie.end_path[end])
             if len(waiting) == 0:
                 self.candidates.pop(end, None)
+                self._certain.add(end)
                 self.finish(np.array([path], dtype=np.int32), np.array([min(low, float(prefix[end]))]))
                 continue
             low = min(low, high)
