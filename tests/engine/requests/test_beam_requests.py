@@ -70,8 +70,8 @@ def test_every_text_is_accepted(prompt, seed, width, boundary, canonical):
 @given(seed=st.integers(0, 10**6), canonical=st.booleans(), prompt=st.sampled_from(PROMPTS))
 @settings(max_examples=15)
 def test_a_wide_beam_finds_what_the_exact_search_proves(seed, canonical, prompt):
-    """The exact search and a beam wide enough give the same texts with the same joints, and both are proved."""
-    common = {"n": 2, "max_tokens": 8, "canonical_only": canonical, "merge_equal_text": False}
+    """The exact search and a beam wide enough give the same texts with the same joints, each text once, and both are proved."""
+    common = {"n": 4, "max_tokens": 8, "canonical_only": canonical, "merge_equal_text": False}
     beam = found(prompt, PETS, model=HashModel(seed), width=256, **common)
     exact = found(prompt, PETS, model=HashModel(seed), exact=True, **common)
     assert beam.texts == exact.texts

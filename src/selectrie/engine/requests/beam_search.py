@@ -176,7 +176,7 @@ class PreparedBeamSearch:
         search = SearchParams(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
-        spec = constrained.spec(search, merge_equal_text=beam.merge_equal_text)
+        spec = constrained.spec(search, merge_equal_text=True)  # texts come by their best path anyway
         task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, fill_rows=session.fill_rows)
         handle = session.group.begin(task)
         outcome = handle.result()
