@@ -367,6 +367,7 @@ def test_the_hubs_own_client_gives_the_same(tmp_path):
 
     def ask(address: str, **more: str) -> list[str]:
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        environment.pop("HF_HUB_OFFLINE", None)  # which other tests set for this process
         command = [sys.executable, "-c", ASK, *sources]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment | more)
         return done.stdout.splitlines()

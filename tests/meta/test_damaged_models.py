@@ -18,10 +18,11 @@ from pathlib import Path
 from selectrie.errors import SelectrieError
 from selectrie.engine.trial_child import open_and_decode, _restrain
 from selectrie.core.types import Precision
+from selectrie.backends.table import backend_named
 _restrain(600)
 for path in sys.argv[1:]:
     try:
-        open_and_decode(Path(path), Precision.EXACT)
+        open_and_decode(backend_named("llama.cpp"), Path(path), Precision.EXACT)
         print("opened", flush=True)
     except SelectrieError:
         print("refused", flush=True)

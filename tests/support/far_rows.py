@@ -41,7 +41,7 @@ class FarModel:
     """A model whose rows are far away, as are those of its contexts."""
 
     def __init__(self, model):
-        self._model, self.batch_multiple = model, model.batch_multiple
+        self._model = model
 
     def __getattr__(self, name):
         return getattr(self._model, name)
