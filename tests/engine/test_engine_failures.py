@@ -327,12 +327,12 @@ def test_a_closed_engine_refuses_everything(any_model):
 
 
 def stop_at(engine: Engine, k: int | None) -> None:
-    """Make the k-th graph node from now on fail the decode it belongs to; None: never."""
+    """Make decodes fail from the k-th graph node on; None: never. A call of several tasks that fails is tried again."""
     left = [0 if k is None else k]
 
     def callback() -> bool:
         left[0] -= 1
-        return left[0] == 0
+        return left[0] <= 0
 
     engine._model_thread.call(lambda: engine._model.set_abort_callback(None if k is None else callback))
 

@@ -300,10 +300,11 @@ def begin(session: Session, prepared: PreparedGenerate, watch: Watch | None = No
     """Queue all sequences and return them; `watch` makes a callback for each."""
     tasks = [SampleTask(replace(spec, tolerance=session.tolerance or 0.0)) for spec in prepared.specs]
     drawings = []
-    for i, task in enumerate(tasks):
-        prompt_index, index = divmod(i, prepared.request.n_drawn)
-        on_step = None if watch is None else watch(prompt_index, index, task)
-        drawings.append(Drawing(i, prompt_index, index, task, session.group.begin(task, on_step)))
+    with session.group.together():
+        for i, task in enumerate(tasks):
+            prompt_index, index = divmod(i, prepared.request.n_drawn)
+            on_step = None if watch is None else watch(prompt_index, index, task)
+            drawings.append(Drawing(i, prompt_index, index, task, session.group.begin(task, on_step)))
     return drawings
 
 

@@ -122,7 +122,9 @@ class PreparedSample:
             healed=HealedBytes(vocabulary, constrained.healed) if constrained.healed else None,
             tolerance=session.tolerance or 0.0,
         )
-        handles = [session.group.begin(SampleTask(replace(spec, seed=self.seed + i))) for i in range(self.n)]
+        tasks = [SampleTask(replace(spec, seed=self.seed + i)) for i in range(self.n)]
+        with session.group.together():
+            handles = [session.group.begin(task) for task in tasks]
         sequences = [handle.result() for handle in handles]
         return self._samples(
             session,

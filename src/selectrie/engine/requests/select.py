@@ -62,21 +62,27 @@ class SelectBatch:
         group, requests = session.group, self.requests
         # All requests have the same search options.
         on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
-        baselines = [[group.begin(ScoreTask(p, one.trie, one.plain_needs)) for p in one.premises] for one in requests]
-        exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
-            i: group.begin_counted(ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows)
-            for i, one in enumerate(requests)
-            if one.method == "exhaustive"
-        }
+        with group.together():
+            baselines = [
+                [group.begin(ScoreTask(p, one.trie, one.plain_needs)) for p in one.premises] for one in requests
+            ]
+            exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
+                i: group.begin_counted(
+                    ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows
+                )
+                for i, one in enumerate(requests)
+                if one.method == "exhaustive"
+            }
         means = []
         for i, one in enumerate(requests):
             with self._errors_of(i):
                 means.append(_mean(one, baselines[i]))
-        searches: dict[int, Handle[SearchOutcome]] = {
-            i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.needs.n_rows)
-            for i, one in enumerate(requests)
-            if i not in exhaustive
-        }
+        with group.together():
+            searches: dict[int, Handle[SearchOutcome]] = {
+                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.needs.n_rows)
+                for i, one in enumerate(requests)
+                if i not in exhaustive
+            }
         evaluated = []
         for i, one in enumerate(requests):
             with self._errors_of(i):

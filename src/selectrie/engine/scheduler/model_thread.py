@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -65,6 +65,11 @@ class Handle(Generic[R]):
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
         weakref.finalize(self, _abandon, model_thread, weakref.ref(job)).atexit = False
+
+    @property
+    def job(self) -> Job:
+        """Return the job that runs the task."""
+        return self._job
 
     def start(self) -> None:
         """Queue the task.
@@ -189,7 +194,7 @@ class ModelThread:
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
         self._again_s = _AGAIN_S if model.limits.can_interrupt else _LOOK_AGAIN_S
-        self._inbox: SimpleQueue[_Call | Job | None] = SimpleQueue()
+        self._inbox: SimpleQueue[_Call | tuple[Job, ...] | None] = SimpleQueue()
         self._running: _Call | Scheduler | None = None
         self._uses: set[weakref.ref[_Use]] = set()
         self.closed = False
@@ -240,18 +245,28 @@ class ModelThread:
             raise
         return handle
 
-    def queue(self, job: Job) -> None:
-        """Queue a job for the model's thread.
+    def start(self, handles: Sequence[Handle[Any]]) -> None:
+        """Queue the tasks of several handles at once.
+
+        Raises what `queue` raises; no task is queued then.
+        """
+        if handles:
+            self.queue(*(handle.job for handle in handles))
+
+    def queue(self, *jobs: Job) -> None:
+        """Queue jobs for the model's thread, which takes all of them up in one step.
 
         Raises `QueueFullError`, `ClosedError` or `ForkedError`.
         """
         with self.using():
             try:
-                if self._max_waiting is not None:
-                    self._take_slot(job, self._max_waiting)
-                self._put(job)
+                for job in jobs:
+                    if self._max_waiting is not None:
+                        self._take_slot(job, self._max_waiting)
+                self._put(jobs)
             except BaseException:
-                job.leave_queue()
+                for job in jobs:
+                    job.leave_queue()
                 raise
 
     def _take_slot(self, job: Job, max_waiting: int) -> None:
@@ -291,7 +306,7 @@ class ModelThread:
                 raise
             return answer
 
-    def _put(self, item: _Call | Job) -> None:
+    def _put(self, item: _Call | tuple[Job, ...]) -> None:
         if threading.current_thread() is self._thread:
             expected = "a function that calls no method of the engine: it runs on the thread that would have to answer"
             raise OptionError("on_progress", "a call of the engine", expected)
@@ -408,8 +423,9 @@ class ModelThread:
         Waits for work if there is none.
         """
         for item in self._received(block=self.scheduler.idle):
-            if isinstance(item, Job):
-                self.scheduler.submit(item)
+            if isinstance(item, tuple):
+                for job in item:
+                    self.scheduler.submit(job)
             elif item is not None:
                 self._run(item)
         if self.closed:
@@ -417,7 +433,7 @@ class ModelThread:
         self._step()
         return True
 
-    def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | Job | None]:
+    def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | tuple[Job, ...] | None]:
         """Return all items queued since the last call.
 
         With `block`, waits up to `timeout_s` seconds for the first item, or forever if
@@ -470,8 +486,9 @@ class ModelThread:
             # Checked before the inbox: a thread that has left puts nothing into it.
             is_used = self._is_used()
             for item in self._received(block=is_used, timeout_s=_LEAVING_S):
-                if isinstance(item, Job):
-                    item.answer(None, error)
+                if isinstance(item, tuple):
+                    for job in item:
+                        job.answer(None, error)
                 elif item is not None and item.claim():
                     item.future.set_exception(error)
         self._model.close()

@@ -54,6 +54,7 @@ class TaskGroup:
         self._until = None if deadline_s is None else model_thread.now() + deadline_s
         self._handles: list[Handle[Any]] = []
         self._max_handles = _MAX_HANDLES
+        self._held: list[Handle[Any]] | None = None
         self._is_cancelled = False
         self._is_calling = False
         self._scope = _SCOPE.get()
@@ -76,8 +77,25 @@ class TaskGroup:
         )
         self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
         self._check()
-        handle.start()
+        if self._held is None:
+            handle.start()
+        else:
+            self._held.append(handle)
         return handle
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Queue the tasks that begin in the block all at once, when it ends.
+
+        They then share calls in the same way whenever the request is repeated alone.
+        Queued one by one, the first might run before the last has arrived.
+        """
+        self._held = held = list[Handle[Any]]()
+        try:
+            yield
+        finally:
+            self._held = None
+        self.model_thread.start(held)
 
     def begin_counted(self, task: Counting[R], report: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
         """Queue a task, report its progress after each model call, return its handle.
