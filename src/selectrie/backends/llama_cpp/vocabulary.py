@@ -12,7 +12,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.llama_cpp.chat_template import chat_template
+from selectrie.backends.chat.template import chat_template
 from selectrie.backends.llama_cpp.guarding import guarded
 from selectrie.backends.llama_cpp.tokenizer_rules import examiner
 from selectrie.core.types import IntArray
@@ -26,6 +26,8 @@ GLM-4, for example, has a token of 1024 spaces.
 """
 _USUAL_TEXT_TOKENS = 1024
 _MAX_TEXT_BYTES = 2**31 - 1
+_ABSENT = ("functions", "function_call", "tools", "tool_choice")
+"""Arguments of a template that are None unless given, as llama-cpp-python has them."""
 _ADD_SPECIAL = _PARSE_SPECIAL = _SPELL_SPECIAL = False
 """Switches of llama.cpp.
 
@@ -169,4 +171,7 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
 def _chat_template(model: llama_cpp.llama_model_p, *, bos: str, eos: str) -> ChatTemplate | None:
     """Return the model's chat template; None if it has none."""
     source = llama_cpp.llama_model_chat_template(model, None)
-    return chat_template(source.decode("utf-8", "replace"), bos=bos, eos=eos) if source else None
+    if not source:
+        return None
+    tokens = {"bos_token": bos, "eos_token": eos}
+    return chat_template(source.decode("utf-8", "replace"), tokens, absent=_ABSENT)

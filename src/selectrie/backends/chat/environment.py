@@ -6,6 +6,7 @@ which from values (`core.tracked_text`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from copy import copy
 from functools import wraps
@@ -16,14 +17,15 @@ from jinja2 import BaseLoader, Template, TemplateNotFound, nodes, pass_environme
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.environment import Environment
 from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import FILTERS, make_attrgetter
 from jinja2.nodes import EvalContext
+from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 
-from selectrie.backends.llama_cpp import chat_rules
-from selectrie.backends.llama_cpp.chat_meter import MAX_BITS, LimitError, Meter
+from selectrie.backends.chat import rules
+from selectrie.backends.chat.meter import MAX_BITS, LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, joined
 
 MAX_SOURCE_LENGTH = 1 << 17
@@ -37,7 +39,40 @@ Python itself nests 20 loops and 100 blocks.
 """
 _BODIES = ("body", "else_")
 """Fields of statements that hold other statements."""
-KNOWN_FILTERS = frozenset([*FILTERS.values(), Jinja2ChatFormatter.tojson])
+
+
+def tojson(
+    value: Any,
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates may give it by position
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002
+) -> str:
+    """Return a value as JSON without Jinja's escapes for HTML, as Transformers does."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+class GenerationTags(Extension):
+    """`{% generation %}`, which marks what an assistant says and writes nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 - as Jinja declares it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        lineno = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=lineno)
+
+
+def usual_environment() -> Environment:
+    """Return an environment with the settings of Transformers' chat templates."""
+    environment = ImmutableSandboxedEnvironment(
+        loader=BaseLoader(), trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTags, loopcontrols]
+    )
+    environment.filters["tojson"] = tojson
+    return environment
+
+
+KNOWN_FILTERS = frozenset([*FILTERS.values(), tojson])
 """Filters whose text is a function of their arguments.
 
 The text returned by any other filter or function has only the origins that it kept
@@ -240,7 +275,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return key
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        chat_rules.operate(self.meter, operator, left, right)
+        rules.operate(self.meter, operator, left, right)
         return self._paid(super().call_binop(context, operator, left, right))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
@@ -250,7 +285,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         own = {name: value for name, value in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
         if not self.is_safe_callable(function):
             raise SecurityError(f"a {type(function).__name__} must not be called")
-        args = chat_rules.call(self.meter, function, args, own)
+        args = rules.call(self.meter, function, args, own)
         return self._paid(context.call(function, *args, **kwargs))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -264,7 +299,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         template = value.__self__
 
         def formatted(*args: Any, **kwargs: Any) -> str:
-            chat_rules.formats(self.meter, template, args, kwargs, braces=True)
+            rules.formats(self.meter, template, args, kwargs, braces=True)
             text = wrapped(*args, **kwargs)
             return derived(str.__str__(text), [template, *args, *kwargs.values()]) if self.tracks else text
 
@@ -313,7 +348,7 @@ def _filter(name: str, function: Callable[..., Any], derives: bool) -> Callable[
     @wraps(function)
     def paid(first: Environment | Context | EvalContext, /, *args: Any, **kwargs: Any) -> Any:
         environment: Any = first if isinstance(first, Environment) else first.environment
-        args = chat_rules.filters(environment.meter, name, args, kwargs)
+        args = rules.filters(environment.meter, name, args, kwargs)
         result = function(*args, **kwargs) if passes is None else function(first, *args, **kwargs)
         if environment.tracks and derives and isinstance(result, str):
             environment.meter.weigh(args, kwargs)
@@ -332,7 +367,7 @@ def _test(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def paid(first: Environment | Context | EvalContext, /, *args: Any, **kwargs: Any) -> Any:
         environment: Any = first if isinstance(first, Environment) else first.environment
-        chat_rules.tests(environment.meter, name, args, kwargs)
+        rules.tests(environment.meter, name, args, kwargs)
         return function(*args, **kwargs) if passes is None else function(first, *args, **kwargs)
 
     return paid if passes is not None else pass_environment(paid)

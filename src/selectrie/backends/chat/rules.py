@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Undefined
 from jinja2.runtime import BlockReference, LoopContext, Macro, TemplateReference
 
-from selectrie.backends.llama_cpp.chat_meter import LimitError, Meter
+from selectrie.backends.chat.meter import LimitError, Meter
 
 GROWTH = 10
 """Maximum number of characters that escaping or `repr` makes of one."""

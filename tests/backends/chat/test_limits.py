@@ -6,9 +6,10 @@ import tracemalloc
 
 import pytest
 
-from selectrie.backends.llama_cpp import chat_environment, chat_meter
-from selectrie.backends.llama_cpp.chat_meter import LimitError, Meter
-from selectrie.backends.llama_cpp.chat_template import chat_template
+from selectrie.backends.chat import environment as chat_environment
+from selectrie.backends.chat import meter as chat_meter
+from selectrie.backends.chat.meter import LimitError, Meter
+from selectrie.backends.chat.template import chat_template
 from selectrie.core.tracked_text import TrackedText
 from selectrie.errors import PromptError
 from tests.support.chat_bombs import BOMBS
@@ -44,7 +45,7 @@ def meters(monkeypatch):
 
 def rendered(source, said="Hi"):
     """What a template makes of one message."""
-    return chat_template(source, bos="<s>", eos="</s>")([{"role": "user", "content": said}])
+    return chat_template(source, {"bos_token": "<s>", "eos_token": "</s>"})([{"role": "user", "content": said}])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,9 @@ def test_templates_of_the_field_stay_far_below_the_limits(name, meters):
     for kind in (str, TrackedText):
         said = kind("What is it?\n" * 8)
         messages = [{"role": "assistant" if turn % 2 else "user", "content": said} for turn in range(201)]
-        assert chat_template(TEMPLATES[name], bos="<s>", eos="</s>")(messages).count("What") >= 201 * 8
+        assert (
+            chat_template(TEMPLATES[name], {"bos_token": "<s>", "eos_token": "</s>"})(messages).count("What") >= 201 * 8
+        )
     for meter in meters:
         assert 10 * meter.n_steps < meter._max_steps or not meter.n_characters
         assert 10 * meter.n_characters < meter._max_characters
@@ -130,14 +133,16 @@ def test_templates_of_the_field_stay_far_below_the_limits(name, meters):
 def test_limits_grow_with_what_is_given():
     """What a template may do is bounded by what it is given, not fixed: long chats are rendered."""
     source = "{% for a in messages %}{% for b in messages %}{{ b.content[:1] }}{% endfor %}{% endfor %}"
-    render = chat_template(source, bos="", eos="")
+    render = chat_template(source, {"bos_token": "", "eos_token": ""})
     messages = [{"role": "user", "content": "Hi " * 50}] * 300
     assert render(messages) == "H" * 300**2
 
 
 def test_two_renderings_share_no_meter(small):
     """A template that takes most of what it may can be rendered again."""
-    render = chat_template("{% for a in range(9000) %}{% endfor %}{{ messages[0].content }}", bos="", eos="")
+    render = chat_template(
+        "{% for a in range(9000) %}{% endfor %}{{ messages[0].content }}", {"bos_token": "", "eos_token": ""}
+    )
     for _ in range(5):
         assert render([{"role": "user", "content": "Hi"}]) == "Hi"
 

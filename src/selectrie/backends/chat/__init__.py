@@ -1,0 +1,1 @@
+"""Render chat templates, which come with a model, within bounds."""

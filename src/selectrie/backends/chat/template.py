@@ -1,0 +1,128 @@
+"""Chat templates of models, whose rendered text knows its origins.
+
+Jinja runs the template on `TrackedText`. Text from the template's source and of the
+model's special tokens belongs to the template. All other text is a value or, if its
+origin was lost, mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from jinja2 import TemplateError
+
+from selectrie.backends.chat.environment import ChatEnvironment, usual_environment
+from selectrie.backends.chat.meter import LimitError, Meter
+from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
+from selectrie.core.vocabulary import ChatTemplate
+from selectrie.errors import PromptError
+
+MAX_TIME_FORMAT = 1_000
+"""Maximum length of the format given to `strftime_now`.
+
+Each of its characters may become 256.
+"""
+MAX_SHOWN_LENGTH = 300
+"""Maximum number of characters of a template's own error that a message shows."""
+
+
+def chat_template(source: str, special_tokens: Mapping[str, object], *, absent: Sequence[str] = ()) -> ChatTemplate:
+    """Return the `ChatTemplate` with this source, compiled on first use.
+
+    It renders as Transformers does. If messages or arguments contain `TrackedText`, the
+    result is `TrackedText` too, and untracked text in them counts as mixed. Whatever
+    the template does, rendering stays within the limits of `meter` and ends in a text
+    or a `PromptError`.
+
+    Args:
+        source: The source of the template.
+        special_tokens: Spellings of special tokens, or lists of them, by the names
+            under which the template reads them, such as "bos_token".
+        absent: Names of arguments that are None unless they are given.
+    """
+    plain, tracking = (_Renderer(source, special_tokens, tuple(absent), tracks=tracks) for tracks in (False, True))
+
+    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        values = [dict(message) for message in messages]
+        try:
+            tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
+            return (tracking if tracks else plain).rendered(values, template_args)
+        except LimitError as error:
+            raise PromptError(
+                f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text "
+                "with parse_special, or as token ids"
+            ) from error
+        except (TemplateError, ValueError, TypeError) as error:
+            # ValueError comes from the template's own `raise_exception`; TypeError,
+            # from an unsuitable template argument.
+            raise PromptError(f"the model's chat template refuses these messages: {_shown(error)}") from error
+        except Exception as error:
+            reason = f"{type(error).__name__}: {_shown(error)}".removesuffix(": ")
+            raise PromptError(f"the model's chat template cannot be rendered: {reason}") from error
+
+    return render
+
+
+@dataclass
+class _Renderer:
+    """A chat template in one environment, which tracks origins or does not."""
+
+    source: str
+    special_tokens: Mapping[str, object]
+    absent: tuple[str, ...]
+    tracks: bool
+
+    def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
+        args = dict(template_args)
+        adds_prompt = bool(args.pop("add_generation_prompt", True))
+        own = {
+            **self._own_tokens,
+            "messages": messages,
+            "add_generation_prompt": adds_prompt,
+            "raise_exception": _raise_exception,
+            "strftime_now": self._strftime_now,
+        }
+        taken = next((name for name in args if name in own), None)
+        if taken is not None:
+            raise TypeError(f"the argument {taken!r} is the template's own")
+        environment, code = self._compiled
+        template = environment.template(code, Meter.of([messages, args]))
+        text: str = template.render({**dict.fromkeys(self.absent), **own, **args})
+        return text
+
+    @cached_property
+    def _own_tokens(self) -> dict[str, object]:
+        """Return the special tokens; their text counts as the template's."""
+        return {name: _as_template(value) if self.tracks else value for name, value in self.special_tokens.items()}
+
+    def _strftime_now(self, form: str) -> str:
+        if len(form) > MAX_TIME_FORMAT:
+            raise LimitError(f"it formats the time with more than {MAX_TIME_FORMAT} characters")
+        text = datetime.now().strftime(form)  # noqa: DTZ005 - the user's own time is meant
+        return derived(text, [form]) if self.tracks else text
+
+    @cached_property
+    def _compiled(self) -> Any:
+        environment = ChatEnvironment(usual_environment(), tracks=self.tracks)
+        environment.meter = Meter.of([])
+        return environment, environment.compiled(self.source)
+
+
+def _as_template(value: object) -> object:
+    if isinstance(value, list):
+        return [_as_template(item) for item in value]
+    return TrackedText(value, TEMPLATE) if isinstance(value, str) else value
+
+
+def _raise_exception(message: str) -> None:
+    raise ValueError(message)
+
+
+def _shown(error: Exception) -> str:
+    """Return the message of an error, shortened."""
+    text = str(error)
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 1] + "…"
