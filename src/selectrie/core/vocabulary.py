@@ -20,6 +20,7 @@ from selectrie.errors import TextError, TokenRangeError
 Derived = TypeVar("Derived")
 
 _NONE: IntArray = np.empty(0, dtype=np.int32)
+_SPACE = b" "
 
 
 class Tokenize(Protocol):
@@ -74,10 +75,31 @@ class Tokenizing:
         kind: The method by which words become tokens.
         altered: Byte strings. A text that contains none of them is encoded as tokens
             whose bytes are the text. None means that this is certain for no text.
+        splits_locally: Whether the text on one side of a settled position has no
+            influence on how the other side is split into words. If that is not known,
+            no position is settled.
     """
 
     kind: TokenizerKind = TokenizerKind.UNKNOWN
     altered: frozenset[bytes] | None = None
+    splits_locally: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """Where a tokenizer adds a space before text, if its back end can tell.
+
+    Attributes:
+        encode_inside: The tokenizer of text that continues other text, before which no
+            space is added.
+        after_control: Whether a space is added before text after a control token too,
+            not only at the beginning of everything.
+        before_space: Whether a space is added before text that begins with one.
+    """
+
+    encode_inside: Tokenize = field(repr=False)
+    after_control: bool
+    before_space: bool
 
 
 @dataclass(slots=True)
@@ -112,6 +134,13 @@ class Vocabulary:
         space_prefix: Whether a space is added before text (SentencePiece). Its piece is
             longer than the text by one byte.
         tokenize: The back end's tokenizer.
+        spacing: Where the space is added. None if there is no `space_prefix`, and for
+            llama.cpp: it adds one before any text that begins, also after a control
+            token, and its tokenizer has no other form.
+        normalize: What the tokenizer does to a text before it looks for tokens, apart
+            from spaces; None if it changes nothing.
+        bos_in_chats: Whether BOS goes before a rendered chat that does not begin with
+            it.
         chat_template: The model's own chat template, or None.
         strips_left: int32[], control ids that swallow the white space before them in a
             template.
@@ -129,6 +158,9 @@ class Vocabulary:
     control: IntArray
     space_prefix: bool
     tokenize: Tokenize = field(repr=False)
+    spacing: Spacing | None = None
+    normalize: Callable[[str], str] | None = field(default=None, repr=False)
+    bos_in_chats: bool = True
     chat_template: ChatTemplate | None = field(default=None, repr=False)
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
@@ -168,6 +200,8 @@ class Vocabulary:
             state.update(b"".join(self.pieces))
             state.update("\0".join(self.texts).encode("utf-8", "surrogatepass"))
             state.update(repr((self.bos, self.eos, self.space_prefix)).encode())
+            if self.spacing is not None:
+                state.update(repr((self.spacing.after_control, self.spacing.before_space)).encode())
             for ids in (self.eog, self.control, self.strips_left, self.strips_right):
                 state.update(np.asarray([len(ids), *ids], dtype=np.int64).tobytes())
             self._tables.digest = state.hexdigest()
@@ -204,11 +238,38 @@ class Vocabulary:
                 control = control_ids[match[0]]
                 run += text[start : match.start()]
                 run = self._stripped(run, after=last, before=control)
-                tokens += self.tokenize(run) if run else []
+                tokens += self.encode_run(run, after=last)
                 tokens.append(control)
                 run, last, start = b"", control, match.end()
             run += text[start:]
         return np.asarray(tokens, dtype=np.int32), self._stripped(run, after=last, before=None)
+
+    def encode_run(self, run: bytes, *, after: int | None) -> list[int]:
+        """Return the tokens of plain text after a control token.
+
+        `after` is None for text at the beginning of everything.
+        """
+        if not run:
+            return []
+        continues = after is not None and self.spacing is not None and not self.spacing.after_control
+        return self.spacing.encode_inside(run) if self.spacing is not None and continues else self.tokenize(run)
+
+    def begun(self, text: bytes) -> bytes:
+        """Return text that begins, with the space that the tokenizer adds before it."""
+        takes_none = self.spacing is not None and not self.spacing.before_space and text[:1] == _SPACE
+        return _SPACE + text if self.space_prefix and text and not takes_none else text
+
+    def normalized(self, text: bytes) -> bytes:
+        """Return text as the tokenizer normalises it, apart from spaces.
+
+        Bytes that are not UTF-8 stay as they are.
+        """
+        if self.normalize is None:
+            return text
+        try:
+            return self.normalize(text.decode()).encode()
+        except UnicodeDecodeError:
+            return text
 
     def _stripped(self, run: bytes, *, after: int | None, before: int | None) -> bytes:
         if after is not None and after in self.strips_right:

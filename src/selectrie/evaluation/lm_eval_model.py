@@ -145,7 +145,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         """
         vocabulary = self.vocabulary
         ids, rest = vocabulary.encode_spans([(to_bytes(string, "text"), self._is_chat)])
-        tokens: Tokens = [*ids.tolist(), *(vocabulary.tokenize(rest) if rest else [])]
+        tokens: Tokens = [*ids.tolist(), *vocabulary.encode_run(rest, after=int(ids[-1]) if len(ids) else None)]
         wants_bos = self._adds_bos if add_special_tokens is None else add_special_tokens
         if wants_bos and vocabulary.bos is not None and tokens[:1] != [vocabulary.bos]:
             tokens.insert(0, vocabulary.bos)

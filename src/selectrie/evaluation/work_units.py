@@ -219,7 +219,7 @@ class _Encoder:
         begins, settled = self._settled[shared]
         if not whole.text.startswith(begins):
             return whole
-        return PromptText(settled.prefix, settled.text + whole.text[len(begins) :])
+        return replace(settled, text=settled.text + whole.text[len(begins) :], is_normalized=whole.is_normalized)
 
     def _choices(self, name: str, item: Item) -> list[_Pair]:
         """Return the pairs of all choices, after contexts and requested baselines."""

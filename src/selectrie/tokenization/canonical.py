@@ -15,7 +15,7 @@ import numpy as np
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
 from selectrie.errors import OptionError, PromptError
-from selectrie.tokenization.encoding import encode_after, find_separator, is_at_start
+from selectrie.tokenization.encoding import encode_after, encode_text, find_separator, is_at_start
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import MAX_HEALED_BYTES, settled_positions
 
@@ -112,12 +112,13 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
 
     Raises `PromptError` for a prompt without tokens.
     """
-    own = np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)
+    own = np.asarray(encode_text(vocabulary, prompt), dtype=np.int32)
     tokens = np.concatenate([prompt.prefix, own])
     if not len(tokens):
         raise PromptError("the prompt has no tokens, so there is nothing to predict the first one from")
     is_aligned = spells_text(vocabulary, own, prompt.text)
-    is_certain = not vocabulary.space_prefix or vocabulary.derived(find_separator) is not None
+    is_separable = not vocabulary.space_prefix or vocabulary.spacing is not None
+    is_certain = is_separable or vocabulary.derived(find_separator) is not None
     unknown = "" if is_certain else "it is not certain how the tokenizer writes text after other text"
     if not heal or not is_aligned or not len(own):
         return HealedPrompt(tokens, b"", tokens, is_aligned, unknown)
@@ -161,7 +162,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     opened = reopen(vocabulary, prompt, heal=boundary == "heal")
     put = b""
     if not opened.healed and vocabulary.space_prefix:
-        first = encode_after(vocabulary, opened.context, _LETTER)
+        first = encode_after(vocabulary, opened.context, _LETTER, continues=prompt.continues)
         put = _SPACE if first and vocabulary.pieces[first[0]].startswith(_SPACE) else b""
     is_changed = boundary == "heal" and not opened.is_aligned
     as_a_whole = opened.doubt or is_changed
@@ -175,7 +176,7 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
         prompt_tokens=opened.prompt_tokens,
         boundary=boundary if opened.is_aligned else "split",
         doubt=opened.doubt,
-        paths=CanonicalPaths(vocabulary, PromptText(before, text), opened, opened.healed or put),
+        paths=CanonicalPaths(vocabulary, PromptText(before, text, prompt.continues), opened, opened.healed or put),
         is_changed=is_changed,
     )
 
@@ -324,8 +325,12 @@ class CanonicalPaths:
 
         The text begins with the bytes that every path spells first (`prefix`).
         """
-        puts_space = self._vocabulary.space_prefix and is_at_start(self._vocabulary, self._context)
-        return encode_after(self._vocabulary, self._context, text.removeprefix(_SPACE) if puts_space else text)
+        vocabulary, continues = self._vocabulary, self._prompt.continues
+        puts_space = vocabulary.space_prefix and is_at_start(vocabulary, self._context, continues=continues)
+        rest = text.removeprefix(_SPACE) if puts_space else text
+        if puts_space and vocabulary.spacing is not None and vocabulary.begun(rest) != text:
+            return vocabulary.spacing.encode_inside(text)
+        return encode_after(vocabulary, self._context, rest, continues=continues)
 
     def _encoded_split(self, text: bytes) -> list[int]:
         """Return the tokens of a text, encoded separately after the whole prompt.
@@ -333,7 +338,8 @@ class CanonicalPaths:
         They begin with the prompt's own tokens after the context. The text begins with
         the bytes that every path spells first (`prefix`).
         """
-        behind = encode_after(self._vocabulary, self._prompt_tokens, text[len(self._prefix) :])
+        rest, continues = text[len(self._prefix) :], self._prompt.continues
+        behind = encode_after(self._vocabulary, self._prompt_tokens, rest, continues=continues)
         return [*self._prompt_tokens[len(self._context) :].tolist(), *behind]
 
     def _encoded(self, text: bytes) -> list[int] | None:
@@ -344,7 +350,7 @@ class CanonicalPaths:
         first (`prefix`).
         """
         prompt, n = self._prompt, len(self._kept)
-        tokens = encode_after(self._vocabulary, prompt.prefix, prompt.text + text[len(self._prefix) :])
+        tokens = encode_text(self._vocabulary, prompt, text[len(self._prefix) :])
         return tokens[n:] if tokens[:n] == self._kept else None
 
 
@@ -374,5 +380,7 @@ def encode_inside(vocabulary: Vocabulary, text: bytes) -> list[int]:
     """Return the tokens of text within other text, before which no space is added."""
     if not vocabulary.space_prefix or not text:
         return vocabulary.tokenize(text) if text else []
+    if vocabulary.spacing is not None:
+        return vocabulary.spacing.encode_inside(text)
     anything = np.flatnonzero(vocabulary.lengths > 0)[:1].astype(np.int32)
     return encode_after(vocabulary, anything, text)

@@ -64,7 +64,7 @@ def _encode(
         kept = prompt.text.decode("utf-8", "surrogateescape").rstrip().encode("utf-8", "surrogateescape")
         moved, prompt = prompt.text[len(kept) :], replace(prompt, text=kept)
     elif boundary == "split":
-        prompt = PromptText(encode_prompt(vocabulary, prompt), b"")
+        prompt = replace(prompt, prefix=encode_prompt(vocabulary, prompt), text=b"")
     rests = [moved + choice + following for choice in distinct]
     tail = find_tail(vocabulary, prompt, rests)
     tail, tokens, offsets = encode_rests(vocabulary, prompt, tail, rests)
@@ -94,6 +94,7 @@ def _encode(
         boundary_shift=(len(own) - shared).astype(np.int32),
         following_bytes=following_bytes,
         boundary=boundary,
+        is_normalized=prompt.is_normalized,
     )
     return encoded, aligned
 

@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 import numpy as np
 
 from selectrie.core.types import IntArray, OffsetArray
-from selectrie.core.vocabulary import TokenizerKind, Vocabulary
+from selectrie.core.vocabulary import Tokenize, TokenizerKind, Vocabulary
 from selectrie.tokenization.flat_paths import flatten
 from selectrie.tokenization.records import PromptText
 
@@ -39,16 +39,22 @@ _MAX_TRIED = 8
 
 def encode_prompt(vocabulary: Vocabulary, prompt: PromptText) -> IntArray:
     """Return the tokens of a prompt alone, int32[]."""
-    return np.concatenate(
-        [prompt.prefix, np.asarray(encode_after(vocabulary, prompt.prefix, prompt.text), dtype=np.int32)]
-    )
+    return np.concatenate([prompt.prefix, np.asarray(encode_text(vocabulary, prompt), dtype=np.int32)])
 
 
-def is_at_start(vocabulary: Vocabulary, prefix: IntArray) -> bool:
+def encode_text(vocabulary: Vocabulary, prompt: PromptText, rest: bytes = b"") -> list[int]:
+    """Return the tokens of a prompt's text and a rest after the prompt's prefix."""
+    return encode_after(vocabulary, prompt.prefix, prompt.text + rest, continues=prompt.continues)
+
+
+def is_at_start(vocabulary: Vocabulary, prefix: IntArray, *, continues: bool = False) -> bool:
     """Return whether text after the tokens `prefix` counts as the beginning of a text.
 
-    llama.cpp adds the vocabulary's space there.
+    The vocabulary's space is added there. `continues` is that of
+    `PromptText`.
     """
+    if vocabulary.spacing is not None and not vocabulary.spacing.after_control:
+        return not len(prefix) or (len(prefix) == 1 and bool(prefix[0] == vocabulary.bos) and not continues)
     if not len(prefix) or prefix[-1] == vocabulary.bos:  # text may spell it too: `<s` and `>` merge to it
         return True
     return bool((vocabulary.control == prefix[-1]).any())
@@ -78,15 +84,18 @@ def separator_of(vocabulary: Vocabulary) -> bytes:
     return vocabulary.derived(find_separator) or _SEPARATORS[:1]
 
 
-def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes) -> list[int]:
+def encode_after(vocabulary: Vocabulary, prefix: IntArray, text: bytes, *, continues: bool = False) -> list[int]:
     """Return the tokens of text after `prefix`.
 
-    No space is added before the text unless it begins a new text.
+    No space is added before the text unless it begins a new text. `continues` is that
+    of `PromptText`.
     """
     if not text:
         return []
-    if not vocabulary.space_prefix or is_at_start(vocabulary, prefix):
+    if not vocabulary.space_prefix or is_at_start(vocabulary, prefix, continues=continues):
         return vocabulary.tokenize(text)
+    if vocabulary.spacing is not None:
+        return vocabulary.spacing.encode_inside(text)
     separator = separator_of(vocabulary)
     separating = vocabulary.tokenize(separator)
     tokens = vocabulary.tokenize(separator + text)
@@ -109,6 +118,8 @@ class Tail:
         before: int32[], the tokens of the prompt before the tail.
         own: int32[], the prompt's own tokens after them.
         text: Bytes of the prompt after `before`, as tokens spell them.
+        tokenize: The tokenizer of every rest with `lead`.
+        begins: Whether every rest begins a text, so that a space is added before it.
         lead: Bytes encoded before every rest.
         skip: Number of bytes of a rest that `lead` replaces.
         expected: First tokens of every encoding.
@@ -117,6 +128,8 @@ class Tail:
     before: IntArray
     own: IntArray
     text: bytes
+    tokenize: Tokenize
+    begins: bool
     lead: bytes
     skip: int
     expected: list[int]
@@ -127,7 +140,7 @@ class Tail:
         None for a rest whose encoding does not begin with the expected tokens.
         """
         lead, skip, expected, n = self.lead, self.skip, self.expected, len(self.expected)
-        encoded = _encode_each(vocabulary, [lead + rest[skip:] for rest in rests])
+        encoded = _encode_each(vocabulary, [lead + rest[skip:] for rest in rests], self.tokenize)
         return [
             tokens[n:] if tokens[:n] == expected and (tokens or not rest) else None
             for tokens, rest in zip(encoded, rests, strict=True)
@@ -145,41 +158,47 @@ def find_tail(vocabulary: Vocabulary, prompt: PromptText, rests: Sequence[bytes]
     the whole text; and a quarter of the tail's tokens are expected in every encoding.
     """
     text, prefix = prompt.text, prompt.prefix
-    whole = encode_after(vocabulary, prefix, text)
+    whole = encode_text(vocabulary, prompt)
     own = np.asarray(whole, dtype=np.int32)
     sample = rests[0] if rests else b""
-    tokens_of_sample = encode_after(vocabulary, prefix, text + sample)
+    tokens_of_sample = encode_text(vocabulary, prompt, sample)
+    begin = vocabulary.tokenize
+    inside = begin if vocabulary.spacing is None else vocabulary.spacing.encode_inside
+    puts = vocabulary.space_prefix and vocabulary.spacing is None
     for position in islice(_positions(vocabulary, text, rests), _MAX_TRIED):
-        takes_space = vocabulary.space_prefix and (position == len(text) or text[position] == _SPACE[0])
-        put = separator_of(vocabulary) if vocabulary.space_prefix and not takes_space else b""
+        takes_space = puts and (position == len(text) or text[position] == _SPACE[0])
+        put = separator_of(vocabulary) if puts and not takes_space else b""
         lead, skip = put + text[position + takes_space :], int(takes_space and position == len(text))
-        encoded, n_put = vocabulary.tokenize(lead), len(vocabulary.tokenize(put))
+        encoded, n_put = inside(lead), len(inside(put))
         n_own = len(encoded) - n_put
         if n_own < 0 or encoded[n_put:] != whole[len(whole) - n_own :]:
             continue
         cut = len(whole) - n_own + n_own // 4
         expected = encoded[: n_put + n_own // 4]
         before = np.concatenate([prefix, own[:cut]])
-        tail = Tail(before, own[cut:], vocabulary.decode(whole[cut:]), lead, skip, expected)
+        spelled = vocabulary.decode(whole[cut:])
+        tail = Tail(before, own[cut:], spelled, inside, begins=False, lead=lead, skip=skip, expected=expected)
         [tokens] = tail.encode(vocabulary, [sample])
         if tokens is not None and whole[:cut] + tokens == tokens_of_sample:
             return tail
-    if not vocabulary.space_prefix:
-        return Tail(prefix, own, text, text, 0, [])
-    if is_at_start(vocabulary, prefix):
-        return Tail(prefix, own, _SPACE + text, text, 0, [])
-    separator = separator_of(vocabulary)
-    return Tail(prefix, own, text, separator + text, 0, vocabulary.tokenize(separator))
+    if not vocabulary.space_prefix or is_at_start(vocabulary, prefix, continues=prompt.continues):
+        return Tail(prefix, own, vocabulary.begun(text), begin, begins=not text, lead=text, skip=0, expected=[])
+    put = separator_of(vocabulary) if puts else b""
+    return Tail(prefix, own, text, inside, begins=False, lead=put + text, skip=0, expected=inside(put))
 
 
-def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
+def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize | None = None) -> list[list[int]]:
     """Return the tokens of each text, encoding many texts at once if possible.
 
     Texts that begin with a space, and end with a byte that no token continues with a
     space, are encoded together. A call of llama.cpp costs up to 140 µs before it reads
     any text (it compiles DeepSeek's patterns in each).
+
+    `tokenize` is the vocabulary's own if it is None.
     """
-    if len(texts) > 1 and vocabulary.space_prefix and vocabulary.derived(_encodes_words_apart):
+    tokenize = vocabulary.tokenize if tokenize is None else tokenize
+    adds_space = vocabulary.space_prefix and vocabulary.spacing is None
+    if len(texts) > 1 and adds_space and vocabulary.derived(_encodes_words_apart):
         return _encode_by_words(vocabulary, texts)
     result: list[list[int] | None] = [None] * len(texts)
     if not vocabulary.space_prefix and len(texts) > 1:
@@ -189,7 +208,7 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
         for first in range(0, len(alike), _TEXTS_AT_ONCE):
             block = alike[first : first + _TEXTS_AT_ONCE]
             joined = b"".join([texts[i] for i in block])
-            tokens = vocabulary.tokenize(joined)
+            tokens = tokenize(joined)
             ends = np.cumsum(vocabulary.lengths[tokens])
             stops = np.cumsum([len(texts[i]) for i in block])
             last_tokens = np.minimum(np.searchsorted(ends, stops), len(tokens) - 1)
@@ -197,7 +216,7 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[int]]:
                 bounds = [0, *(last_tokens + 1).tolist()]
                 for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
                     result[i] = tokens[start:stop]
-    return [vocabulary.tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
+    return [tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
 
 
 def _encodes_words_apart(vocabulary: Vocabulary) -> bool:
@@ -308,11 +327,7 @@ def encode_rests(
     if len(paths) < len(tried):
         n_prefix = len(prompt.prefix)
         fixed = tail.before[n_prefix:].tolist()
-        wholes = {
-            c: encode_after(vocabulary, prompt.prefix, prompt.text + rests[c])
-            for c, path in enumerate(tried)
-            if path is None
-        }
+        wholes = {c: encode_text(vocabulary, prompt, rests[c]) for c, path in enumerate(tried) if path is None}
         n_fixed = min(_common_length(whole, fixed) for whole in wholes.values())
         moved = fixed[n_fixed:]
         paths = [wholes[c][n_fixed:] if path is None else moved + path for c, path in enumerate(tried)]
@@ -329,6 +344,8 @@ def is_aligned(vocabulary: Vocabulary, prompt: PromptText, tail: Tail, rests: li
     """Return whether token bytes are those of the text, in the prompt and all rests."""
     if prompt.text and vocabulary.decode(tail.own) != tail.text:
         return False
+    if tail.begins:
+        return vocabulary.decode(tokens) == b"".join(map(vocabulary.begun, rests))
     return vocabulary.decode(tokens) == b"".join([tail.text + rest for rest in rests if prompt.text or rest])
 
 

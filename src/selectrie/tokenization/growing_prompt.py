@@ -15,7 +15,7 @@ from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import PromptError, ProtocolError
 from selectrie.tokenization.chat_turns import Turns, turns_of
-from selectrie.tokenization.encoding import encode_after
+from selectrie.tokenization.encoding import encode_after, encode_text
 from selectrie.tokenization.prompts import shortened, template_spans, with_text
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.stable_prefix import split_stable
@@ -61,6 +61,9 @@ class Snapshot:
         text: The whole text.
         turns: Turns of the chat.
         opened: The text at the beginning of the open turn.
+        continues: As in `PromptText`.
+        is_normalized: Whether the fixed tokens are of text that was changed as the
+            tokenizer normalises it.
     """
 
     tokens: IntArray
@@ -70,6 +73,8 @@ class Snapshot:
     text: _Text
     turns: Turns
     opened: _Text | None = None
+    continues: bool = False
+    is_normalized: bool = False
 
 
 class GrowingPrompt:
@@ -189,9 +194,10 @@ class GrowingPrompt:
         if n_bytes >= len(healed):
             own = np.concatenate([context, tokens[:n_kept]])
             n_fixed = min(len(page.prefix), len(context))
-            page = with_text(self._vocabulary, own[:n_fixed], own[n_fixed:])
+            opened = with_text(self._vocabulary, own[:n_fixed], own[n_fixed:])
+            page = replace(page, prefix=opened.prefix, text=opened.text)
             written = (healed + written)[n_bytes:]
-        self._set(PromptText(page.prefix, page.text + written), None, _Text(text, self._at.text))
+        self._set(replace(page, text=page.text + written), None, _Text(text, self._at.text))
         return text
 
     def before_control(self, literal: str) -> tuple[str, bool] | None:
@@ -238,6 +244,8 @@ class GrowingPrompt:
         spans = template_spans(self._vocabulary, before)
         # White space before the first turn is not part of the page.
         self._at = replace(at if at.turns.all else self._start, turns=turns)
+        if not at.turns.all and not self._vocabulary.bos_in_chats:
+            self._at = replace(self._at, tokens=self._at.tokens[:0])
         self._write(before, spans)
         self._at = replace(self._at, opened=self._at.text)
         return str.__str__(before)
@@ -261,7 +269,9 @@ class GrowingPrompt:
     @property
     def _settled(self) -> PromptText:
         """Return the page, less white space that its last control token swallows."""
-        return PromptText(self._at.tokens, self._swallowed(self._at.rest))
+        at, rest = self._at, self._swallowed(self._at.rest)
+        text = self._vocabulary.normalized(rest)
+        return PromptText(at.tokens, text, at.continues, at.is_normalized or text != rest)
 
     def _swallowed(self, rest: bytes) -> bytes:
         """Return `rest`, less white space that the last control token swallows."""
@@ -280,18 +290,21 @@ class GrowingPrompt:
         data, new_text = b"".join([span for span, _ in spans]), _Text(text, at.text)
         tokens, rest = vocabulary.encode_spans(spans)
         if not len(tokens):
-            self._set(PromptText(at.tokens, at.rest + data), at.control, new_text)
+            self._set(PromptText(at.tokens, at.rest + data, at.continues, at.is_normalized), at.control, new_text)
             return
         first, start = self._first_control(tokens, spans)
         run = self._swallowed(at.rest + data[:start])
         if (vocabulary.strips_left == tokens[first]).any():
             run = run.rstrip()
-        own = np.asarray(encode_after(vocabulary, at.tokens, run), dtype=np.int32)
+        own = np.asarray(encode_after(vocabulary, at.tokens, run, continues=at.continues), dtype=np.int32)
         control = int(tokens[-1])
         tokens = tokens[first:]
-        if at.text.before is None and not run and tokens[0] == vocabulary.bos:
+        if at.text.before is None and not run and tokens[0] == vocabulary.bos and len(at.tokens):
             tokens = tokens[1:]  # the page begins with it already
-        self._set(PromptText(np.concatenate([at.tokens, own, tokens]), rest), control, new_text)
+        is_normalized = at.is_normalized or vocabulary.normalized(data) != data or vocabulary.normalized(run) != run
+        prefix = np.concatenate([at.tokens, own, tokens])
+        page = PromptText(prefix, rest, continues=True, is_normalized=is_normalized)
+        self._set(page, control, new_text)
 
     def _first_control(self, tokens: IntArray, spans: Sequence[tuple[bytes, bool]]) -> tuple[int, int]:
         """Return the index of the first control token in `tokens`.
@@ -312,7 +325,15 @@ class GrowingPrompt:
 
         If the text after the fixed tokens is long, its beginning becomes fixed tokens.
         """
-        self._at = replace(self._at, tokens=page.prefix, rest=page.text, control=control, text=text)
+        self._at = replace(
+            self._at,
+            tokens=page.prefix,
+            rest=page.text,
+            control=control,
+            text=text,
+            continues=page.continues,
+            is_normalized=page.is_normalized,
+        )
         if len(page.text) < self._at.keep_from:
             return
         kept = split_stable(self._vocabulary, self._settled)
@@ -320,14 +341,21 @@ class GrowingPrompt:
             # Text without a settled position is not searched again each time.
             self._at = replace(self._at, keep_from=2 * len(page.text))
         else:
-            self._at = replace(self._at, tokens=kept.prefix, rest=kept.text, control=None, keep_from=_KEEP_FROM_BYTES)
+            self._at = replace(
+                self._at,
+                tokens=kept.prefix,
+                rest=kept.text,
+                control=None,
+                keep_from=_KEEP_FROM_BYTES,
+                is_normalized=kept.is_normalized,
+            )
 
     def _rest_after(self, page: PromptText, context: IntArray) -> bytes:
         """Return the bytes of the page after a context, as tokens spell them.
 
         Raises `ProtocolError` if the context is not the page's.
         """
-        own = encode_after(self._vocabulary, page.prefix, page.text)
+        own = encode_text(self._vocabulary, page)
         tokens = np.concatenate([page.prefix, np.asarray(own, dtype=np.int32)])
         n = len(context)
         if (

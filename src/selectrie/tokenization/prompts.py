@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby
@@ -63,7 +64,8 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
         raise PromptError(f"a prompt must be text, token ids or messages, not {type(prompt).__name__}")
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
-        read = _read_text(vocabulary, to_bytes(prompt, "prompt"), parse_special=prompting.parse_special)
+        read = _read_spans(vocabulary, [(to_bytes(prompt, "prompt"), prompting.parse_special)])
+        read = replace(read, prefix=_with_bos(vocabulary, read.prefix))
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting)
     elif len(prompt) and isinstance(prompt[0], Mapping):
@@ -95,15 +97,20 @@ def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -
     kept = tokens[:n_kept]
     first = len(tokens) - max_tokens + n_kept
     if first < len(prompt.prefix):
-        return PromptText(np.concatenate([kept, prompt.prefix[first:]]), prompt.text)
+        return replace(prompt, prefix=np.concatenate([kept, prompt.prefix[first:]]))
     if first == len(tokens):
-        return PromptText(kept, b"")
-    return with_text(vocabulary, kept, tokens[first:])
+        return replace(prompt, prefix=kept, text=b"")
+    return replace(with_text(vocabulary, kept, tokens[first:]), is_normalized=prompt.is_normalized)
 
 
-def _read_text(vocabulary: Vocabulary, text: bytes, *, parse_special: bool) -> PromptText:
-    tokens, rest = vocabulary.encode_spans([(text, parse_special)])
-    return PromptText(_with_bos(vocabulary, tokens), rest)
+def _read_spans(vocabulary: Vocabulary, spans: list[tuple[bytes, bool]]) -> PromptText:
+    """Return the prompt of these spans (`Vocabulary.encode_spans`), without BOS.
+
+    The text after the last control token is normalised as its tokenizer does.
+    """
+    tokens, rest = vocabulary.encode_spans(spans)
+    is_normalized = any(vocabulary.normalized(text) != text for text, _ in spans)
+    return PromptText(tokens, vocabulary.normalized(rest), bool(len(tokens)), is_normalized)
 
 
 def _with_bos(vocabulary: Vocabulary, tokens: IntArray) -> IntArray:
@@ -189,8 +196,8 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
     rendered = _rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
     spans = template_spans(vocabulary, rendered)
     spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
-    tokens, text = vocabulary.encode_spans(spans)
-    return PromptText(_with_bos(vocabulary, tokens), text)
+    read = _read_spans(vocabulary, spans)
+    return replace(read, prefix=_with_bos(vocabulary, read.prefix)) if vocabulary.bos_in_chats else read
 
 
 def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,10 +16,16 @@ class PromptText:
             token, given ids).
         text: Bytes of plain text after them, to be encoded jointly with the text that
             follows the prompt.
+        continues: Whether the text continues other text although only BOS precedes it,
+            because a text or a chat template spelled that. A tokenizer that adds a
+            space at the beginning of everything alone then adds none.
+        is_normalized: Whether the text was changed as the tokenizer normalises it.
     """
 
     prefix: IntArray
     text: bytes
+    continues: bool = False
+    is_normalized: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +52,7 @@ class EncodedChoices:
         boundary: The boundary used: "heal", "split" or "harness". "heal" becomes
             "split" if the bytes of the prompt's tokens are not those of its text
             (unknown tokens, lower-casing).
+        is_normalized: As in `PromptText`.
     """
 
     context: IntArray
@@ -57,3 +64,4 @@ class EncodedChoices:
     boundary_shift: IntArray
     following_bytes: int
     boundary: str
+    is_normalized: bool = False

@@ -50,6 +50,8 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) 
         text: The text as its tokens spell it, including an added space.
         min_behind: Minimum number of bytes after a position.
     """
+    if not vocabulary.tokenizing.splits_locally:
+        return
     size = len(text)
     first = max(0, size - MAX_HEALED_BYTES)
     while first < size and text[first] & 0xC0 == 0x80:
@@ -93,7 +95,9 @@ def _begins_apart(vocabulary: Vocabulary, rest: bytes) -> bool:
 
     The separator is the byte that `encode_after` puts before text.
     """
-    return not vocabulary.space_prefix or not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
+    if not vocabulary.space_prefix or vocabulary.spacing is not None:
+        return True
+    return not is_spanned(vocabulary, separator_of(vocabulary) + rest, 1)
 
 
 def _user_defined_from(vocabulary: Vocabulary, text: bytes) -> int:

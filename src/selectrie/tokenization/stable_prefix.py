@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.tokenization.canonical import spells_text
-from selectrie.tokenization.encoding import encode_after
+from selectrie.tokenization.encoding import encode_after, encode_text
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import settled_positions
 
@@ -36,7 +37,7 @@ def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
     tried.
     """
     prefix, text = prompt.prefix, prompt.text
-    whole = encode_after(vocabulary, prefix, text)
+    whole = encode_text(vocabulary, prompt)
     if not spells_text(vocabulary, whole, text):
         return prompt
     spelled = vocabulary.decode(whole)
@@ -51,5 +52,6 @@ def split_stable(vocabulary: Vocabulary, prompt: PromptText) -> PromptText:
             or vocabulary.decode(tail) != spelled[position:]
         ):
             continue
-        return PromptText(np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)]), spelled[position:])
+        kept = np.concatenate([prefix, np.asarray(whole[:n_kept], dtype=np.int32)])
+        return replace(prompt, prefix=kept, text=spelled[position:])
     return prompt

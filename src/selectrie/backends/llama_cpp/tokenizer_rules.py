@@ -9,6 +9,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
+from selectrie.backends.byte_alphabet import BYTE_CHARACTERS
 from selectrie.backends.llama_cpp.gguf_header import read_texts
 from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
@@ -180,20 +181,6 @@ def _set_apart(vocabulary: Vocabulary) -> Iterator[bytes]:
             yield from (bytes([white]) + text for white in _WHITE)
         if token in strips_right:
             yield from (text + bytes([white]) for white in _WHITE)
-
-
-def _byte_characters() -> dict[str, int]:
-    """Return the characters of byte-level vocabularies and their bytes.
-
-    Printable characters of Latin-1 stand for themselves; the others are represented by
-    characters from U+0100 on.
-    """
-    themselves = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
-    others = [byte for byte in range(256) if byte not in themselves]
-    return {chr(byte): byte for byte in themselves} | {chr(0x100 + index): byte for index, byte in enumerate(others)}
-
-
-BYTE_CHARACTERS = _byte_characters()
 
 
 def _merge_results(path: Path) -> frozenset[str] | None:

@@ -1,0 +1,1 @@
+"""Load models of Hugging Face Transformers."""

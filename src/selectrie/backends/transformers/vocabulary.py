@@ -1,0 +1,277 @@
+"""Read the vocabulary of a fast tokenizer of Transformers.
+
+The bytes of each token are read off the tokenizer's own parts (`tokenizer.json`), never
+off `decode`. The tokenizer itself is never called or written to, only copies of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from selectrie.backends.transformers.chat_templates import chat_template_of
+from selectrie.backends.transformers.tokenizer_json import SIGN, TokenizerJson
+from selectrie.backends.transformers.tokenizer_rules import examiner
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Spacing, Tokenize, Vocabulary
+from selectrie.errors import TextError, UnsupportedModelError
+
+_LETTERS = ("a", *map(chr, range(0x21, 0x7F)))
+_PROBES = ("a b", "the answer is 42", "yes, no.")
+"""Texts that a tokenizer must write unchanged to be of any use."""
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """Return the tokenizer of a model's folder.
+
+    No code of the folder is run, and nothing is downloaded. Raises
+    `UnsupportedModelError` if Transformers cannot read it.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        reason = f"Transformers cannot read its tokenizer: {type(error).__name__}: {error}"
+        raise UnsupportedModelError(str(folder), reason) from error
+
+
+def read_vocabulary(
+    tokenizer: Any, *, n_tokens: int, eos_token_ids: int | Iterable[int] | None = None, name: str = "this model"
+) -> Vocabulary:
+    """Return the vocabulary of a tokenizer.
+
+    Args:
+        tokenizer: A fast tokenizer of Transformers (`PreTrainedTokenizerFast`). It is
+            not written to.
+        n_tokens: Number of logits of the model, V. Ids that the tokenizer does not have
+            are control tokens without a spelling.
+        eos_token_ids: `eos_token_id` of the model's generation configuration. These
+            tokens end a generation, and so does the tokenizer's own.
+        name: Name of the model in errors.
+
+    Raises:
+        UnsupportedModelError: The tokenizer is not a fast one; the bytes of its tokens
+            are not known; it does not write ordinary texts unchanged; or it has more
+            tokens than the model.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        raise UnsupportedModelError(
+            name, f"its tokenizer is a {type(tokenizer).__name__}, not a fast one with a tokenizer.json"
+        )
+    json = TokenizerJson.of(name, backend)
+    n_own = 1 + max(backend.get_vocab(with_added_tokens=True).values(), default=-1)
+    if n_own > n_tokens:
+        raise UnsupportedModelError(name, f"its tokenizer has ids up to {n_own - 1}, the model only {n_tokens} logits")
+    texts = [backend.id_to_token(token) or "" for token in range(n_own)] + [""] * (n_tokens - n_own)
+    pieces = _pieces(json, texts)
+    unknown = json.unknown if not json.is_byte_level and not json.has_every_byte else None
+    starting = json.copy(adds_space=True)
+    begin = inside = _tokenizer(json, _encoder(starting), unknown)
+    if json.may_add_space:
+        inside = _tokenizer(json, _inner_encoder(json, starting, json.copy(adds_space=False)), unknown)
+    special = [token.id for token in json.added if token.special]
+    for token in special:
+        pieces[token] = _piece_from_text(json, token, texts[token], begin)
+    control = [token for token, (text, piece) in enumerate(zip(texts, pieces, strict=True)) if not (text and piece)]
+    bos = _bos(name, backend, begin)
+    eos = tokenizer.eos_token_id
+    spacing = _spacing(json, begin, inside, pieces)
+    user_defined = [token.id for token in json.added if not token.special]
+    normalizer = json.normalizer()
+    vocabulary = Vocabulary(
+        pieces=tuple(pieces),
+        texts=tuple(texts),
+        bos=bos,
+        eos=eos,
+        eog=_end_tokens(name, eos_token_ids, eos, n_tokens),
+        control=_ids(control),
+        space_prefix=spacing is not None,
+        tokenize=begin,
+        spacing=spacing,
+        normalize=None if normalizer is None else normalizer.normalize_str,
+        bos_in_chats=False,
+        chat_template=chat_template_of(tokenizer),
+        strips_left=_ids([token.id for token in json.added if token.lstrip]),
+        strips_right=_ids([token.id for token in json.added if token.rstrip]),
+        user_defined=_ids(user_defined),
+        examine=examiner(json),
+    )
+    _check(name, vocabulary)
+    return vocabulary
+
+
+def _pieces(json: TokenizerJson, texts: list[str]) -> list[bytes]:
+    """Return the bytes of every token.
+
+    They are b"" for special tokens, for the unknown one and for ids without a token.
+    Added tokens are spelled as they are, whatever the alphabet of the others.
+    """
+    added = {token.id: token for token in json.added}
+    pieces = []
+    for token, text in enumerate(texts):
+        if token == json.unknown:
+            piece = b""
+        elif token in added:
+            plain = text if json.is_byte_level else text.replace(SIGN, " ")
+            piece = b"" if added[token].special else plain.encode()
+        else:
+            meaning = json.meaning(text)
+            piece = text.encode() if meaning is None else meaning
+        pieces.append(piece)
+    return pieces
+
+
+def _piece_from_text(json: TokenizerJson, token: int, text: str, tokenize: Tokenize) -> bytes:
+    """Return the bytes of a special token that plain text produces too, or b"".
+
+    An example is a token of a model whose merges make it.
+    """
+    if token == json.unknown or text not in json.vocab:
+        return b""
+    with suppress(TextError):
+        if token in tokenize(text.encode()):
+            return json.meaning(text) or b""
+    return b""
+
+
+_Encode = Callable[[str], tuple[list[int], list[tuple[int, int]]]]
+"""From text to ids, and the positions in the text at which each begins and ends."""
+
+
+def _encoder(copy: Tokenizer) -> _Encode:
+    def encode(text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        encoding = copy.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
+    return encode
+
+
+def _inner_encoder(json: TokenizerJson, starting: Tokenizer, inner: Tokenizer) -> _Encode:
+    """Return the encoder of text that continues other text.
+
+    No space is added before it. If the tokenizer adds one after control tokens, it also
+    adds one after added tokens in the text.
+    """
+    encode, begin = _encoder(inner), _encoder(starting)
+    apart = frozenset() if json.adds_space_once else frozenset(token.id for token in json.added if not token.special)
+
+    def encode_inner(text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        ids, offsets = encode(text)
+        if apart.isdisjoint(ids):
+            return ids, offsets
+        for token, (start, _) in zip(ids, offsets, strict=True):
+            if token in apart:
+                behind, positions = begin(text[start:])
+                if behind[:1] == [token]:
+                    first, before = encode(text[:start])
+                    return first + behind, before + [(start + a, start + b) for a, b in positions]
+        return ids, offsets
+
+    return encode_inner
+
+
+def _tokenizer(json: TokenizerJson, encode: _Encode, unknown: int | None) -> Tokenize:
+    """Return the function from plain text to ids.
+
+    Bytes that are not UTF-8 are read as U+FFFD, so their tokens do not spell them.
+    Raises `TextError` for a character without a token.
+    """
+    missing = _missing_bytes(json)
+
+    def tokenize(text: bytes, /) -> list[int]:
+        if not missing.isdisjoint(text):
+            raise _no_token(bytes([min(missing.intersection(text))]).decode("utf-8", "backslashreplace"))
+        read = text.decode("utf-8", "replace")
+        ids, offsets = encode(read)
+        if unknown is not None and unknown in ids:
+            start, stop = offsets[ids.index(unknown)]
+            raise _no_token(read[start:stop])
+        return ids
+
+    return tokenize
+
+
+def _missing_bytes(json: TokenizerJson) -> frozenset[int]:
+    """Return the bytes without a token in the alphabet of bytes."""
+    if not json.is_byte_level:
+        return frozenset()
+    return frozenset(range(256)) - {data[0] for data in map(json.meaning, json.vocab) if data and len(data) == 1}
+
+
+def _no_token(part: str) -> TextError:
+    return TextError("text", f"the model's vocabulary has no token for {part!r}; leave it out, or use another model")
+
+
+def _bos(name: str, backend: Tokenizer, tokenize: Tokenize) -> int | None:
+    """Return the id that the post-processor puts before a text, or None."""
+    plain = _tokens_of_a_letter(name, tokenize)
+    letter = next(one for one in _LETTERS if _tokens(tokenize, one) == plain)
+    whole = backend.encode(letter, add_special_tokens=True).ids
+    starts = (start for start in range(len(whole)) if whole[start : start + len(plain)] == plain)
+    start = next(starts, None)
+    if start is None or start > 1:
+        put = whole if start is None else whole[:start]
+        raise UnsupportedModelError(name, f"its tokenizer puts the tokens {put} before a text; one is supported")
+    return int(whole[0]) if start else None
+
+
+def _tokens(tokenize: Tokenize, text: str) -> list[int] | None:
+    with suppress(TextError):
+        return tokenize(text.encode())
+    return None
+
+
+def _tokens_of_a_letter(name: str, tokenize: Tokenize) -> list[int]:
+    for letter in _LETTERS:
+        ids = _tokens(tokenize, letter)
+        if ids:
+            return ids
+    raise UnsupportedModelError(name, "its vocabulary has no token for any letter")
+
+
+def _spacing(json: TokenizerJson, begin: Tokenize, inside: Tokenize, pieces: list[bytes]) -> Spacing | None:
+    """Return where a space is added before text; None if none is."""
+    letter = next(one.encode() for one in _LETTERS if _tokens(begin, one))
+    if begin(letter) == inside(letter):
+        return None
+    spaced = b"".join(pieces[token] for token in begin(b" " + letter))
+    return Spacing(inside, after_control=not json.adds_space_once, before_space=spaced == b"  " + letter)
+
+
+def _end_tokens(name: str, configured: int | Iterable[int] | None, eos: int | None, n_tokens: int) -> IntArray:
+    """Return the ids that end a generation, as int32[]."""
+    several = [configured] if isinstance(configured, int) else list(configured or ())
+    ids = sorted({*several, *([] if eos is None else [eos])})
+    if ids and not 0 <= ids[0] <= ids[-1] < n_tokens:
+        raise UnsupportedModelError(name, f"eos_token_id = {ids}: the model has {n_tokens} tokens")
+    return _ids(ids)
+
+
+def _check(name: str, vocabulary: Vocabulary) -> None:
+    """Refuse a tokenizer that does not write ordinary texts unchanged."""
+    encoders: list[Callable[[bytes], list[int]]] = [vocabulary.tokenize]
+    if vocabulary.spacing is not None:
+        encoders.append(vocabulary.spacing.encode_inside)
+    for text in map(str.encode, _PROBES):
+        for encode in encoders:
+            try:
+                spelled = vocabulary.decode(encode(text))
+            except TextError as error:
+                raise UnsupportedModelError(name, f"its tokenizer cannot write {text.decode()!r}: {error}") from error
+            expected = vocabulary.begun(text) if encode is vocabulary.tokenize else text
+            if spelled != expected:
+                shown = spelled.decode("utf-8", "backslashreplace")
+                raise UnsupportedModelError(name, f"its tokenizer writes {text.decode()!r} as {shown!r}")
+        if vocabulary.spacing is not None and encoders[0](text) != encoders[1](vocabulary.begun(text)):
+            raise UnsupportedModelError(name, f"its tokenizer adds more than a space before {text.decode()!r}")
+
+
+def _ids(values: Iterable[int]) -> IntArray:
+    return np.asarray(list(values), dtype=np.int32)
