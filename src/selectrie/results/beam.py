@@ -120,6 +120,7 @@ class BeamResult(Sequence[Hypothesis]):
         beam: The options.
         cost: The model work that the search took.
         signature: Model, software and options that the scores depend on.
+        notes: As in `Selection`.
     """
 
     hypotheses: tuple[Hypothesis, ...]
@@ -142,6 +143,7 @@ class BeamResult(Sequence[Hypothesis]):
     beam: BeamSearchParams
     cost: Cost = field(compare=False)
     signature: Signature
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.hypotheses)
@@ -232,6 +234,7 @@ class BeamResult(Sequence[Hypothesis]):
             **fields_of(self, "terminator", "stopped", "hypotheses", "incomplete", "greedy", "agrees_with_greedy"),
             **fields_of(self, "certificate", "n_dead_ends", "n_merged", "n_refused", "n_steps", "close_steps"),
             **fields_of(self, "coverage", "healed", "log_heal", "heal_gap", "cost", "signature"),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def _repr_html_(self) -> str:

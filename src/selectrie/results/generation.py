@@ -126,6 +126,7 @@ class Generation(Sequence[Completion]):
         id: Name of the result in OpenAI's format.
         created: Seconds since 1970.
         version: Version of selectrie.
+        notes: As in `Selection`.
     """
 
     completions: tuple[Completion, ...]
@@ -140,6 +141,7 @@ class Generation(Sequence[Completion]):
     id: str = field(compare=False)
     created: int = field(compare=False)
     version: str = __version__
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.completions)
@@ -177,6 +179,7 @@ class Generation(Sequence[Completion]):
             "stopping": {**_jsonable(self.stopping, "when"), "when": self.stopping.when is not None},
             "model": plain(self.identity),
             **fields_of(self, "tolerance", "version", "cost", "completions"),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def to_openai(self, model: str | None = None, *, chat: bool = False) -> dict[str, object]:

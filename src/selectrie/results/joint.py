@@ -76,6 +76,7 @@ class JointSelection:
         certificate: Whether the first k assignments are proved to be the best.
         cost: The model work that the decision took.
         signature: Model, software and options that the scores depend on.
+        notes: As in `Selection`.
     """
 
     names: tuple[str, ...]
@@ -92,6 +93,7 @@ class JointSelection:
     certificate: Certificate
     cost: Cost
     signature: Signature
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> Assignment:
@@ -173,6 +175,7 @@ class JointSelection:
             "marginals": None
             if marginals is None
             else {name: dict(of_slot) for name, of_slot in zip(self.names, marginals, strict=True)},
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def __repr__(self) -> str:

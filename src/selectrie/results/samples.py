@@ -50,6 +50,7 @@ class Samples(Sequence[Hypothesis]):
         signature: Model, software and options that the scores depend on.
         reason: Why draws that should be exact are not, or "". Texts may be missing
             then.
+        notes: As in `Selection`.
     """
 
     texts: tuple[Hypothesis, ...]
@@ -70,6 +71,7 @@ class Samples(Sequence[Hypothesis]):
     cost: Cost = field(compare=False)
     signature: Signature
     reason: str = ""
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -92,6 +94,7 @@ class Samples(Sequence[Hypothesis]):
             **fields_of(self, "texts", "exact", "reason", "about", "seed", "max_tokens"),
             **fields_of(self, "mass", "mass_low", "mass_high", "n_attempts", "close_steps"),
             **fields_of(self, "healed", "log_heal", "heal_gap", "grammar", "grammar_digest", "cost", "signature"),
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def _repr_html_(self) -> str:

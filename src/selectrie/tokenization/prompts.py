@@ -18,7 +18,7 @@ import numpy as np
 from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, clipped, of_value
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, TextError, clip, clipped, of_value
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
@@ -79,6 +79,25 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
             f"give a prompt, or one token id as its prompt{_suggested_id(vocabulary)}"
         )
     return read
+
+
+def prompt_notes(*, is_normalized: bool) -> tuple[str, ...]:
+    """Return the notes of an answer about its prompt (`Selection.notes`)."""
+    if not is_normalized:
+        return ()
+    return ("the prompt was changed as the model's tokenizer normalises text, so it is not evaluated as it was given",)
+
+
+def require_normalized(vocabulary: Vocabulary, text: bytes, what: str) -> bytes:
+    """Return the text unless the tokenizer would normalise it to another one.
+
+    Raises `TextError` about `what` if it would.
+    """
+    normal = vocabulary.normalized(text)
+    if normal != text:
+        shown, written = (clip(ascii(one.decode("utf-8", "replace"))) for one in (text, normal))
+        raise TextError(what, f"the model's tokenizer normalises {shown} to {written}; give it in that form")
+    return text
 
 
 def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -> PromptText:

@@ -50,6 +50,7 @@ def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple
         facts.append(("! incomplete", f"{_ENDS[best.ended_by]}; it is the beginning of a text"))
     if result.stopped != "done" and best.complete:
         facts.append(("! not through", f"{_ENDS[result.stopped]}; a better text may be longer"))
+    facts += [("! note", note) for note in result.notes]
     facts += [("greedy", _greedy(result)), ("proof", _proof(result, remedy))]
     dropped = _dropped(result)
     if dropped:

@@ -255,6 +255,7 @@ def _joint(
         certificate=certificate,
         cost=selection.cost,
         signature=selection.signature,
+        notes=selection.notes,
     )
 
 

@@ -78,6 +78,7 @@ class PreparedBeamSearch:
             beam=beam,
             cost=constrained.cost(cost, [*hypotheses, *incomplete]),
             signature=self._signature(session),
+            notes=constrained.notes,
         )
 
     def _outcome(self, session: Session) -> tuple[BeamOutcome, Cost]:
@@ -209,6 +210,7 @@ class PreparedBeamSearch:
             beam=beam,
             cost=constrained.cost(handle.cost, hypotheses),
             signature=self._signature(session),
+            notes=constrained.notes,
         )
 
 

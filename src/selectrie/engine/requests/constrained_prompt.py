@@ -24,9 +24,10 @@ from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, PromptBoundary, open_prompt
-from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
+from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import PromptText
 
+_SPACE = b" "
 _MAX_ENCODED = 1_000
 """Maximum number of texts that are encoded to see if the tokenizer changes them."""
 
@@ -49,6 +50,7 @@ class ConstrainedPrompt:
         terminator: "eog" or "none".
         canonicity: Tells which paths after the prompt are canonical.
         doubt: Why texts may be missing (`PromptBoundary.doubt`), or "".
+        notes: Notes of the answer.
     """
 
     vocabulary: Vocabulary
@@ -61,6 +63,7 @@ class ConstrainedPrompt:
     terminator: str
     canonicity: CanonicalPaths
     doubt: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def ended_by(self) -> str:
@@ -213,6 +216,7 @@ def constrain(
         terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
         canonicity=opened.paths,
         doubt=opened.doubt or _unwritten(vocabulary, grammar, opened, before),
+        notes=prompt_notes(is_normalized=read.is_normalized),
     )
 
 
@@ -221,11 +225,17 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
 
     A text has none if the tokenizer does not write it unchanged. If there may be such
     texts and the grammar has few texts, each of them is encoded to find out.
+    Raises `TextError` for one that it would normalise.
     """
-    start = opened.healed + before
-    reason = "the tokenizer does not write the prompt unchanged"
-    if not opened.is_changed:
-        reason = may_alter(vocabulary, start, _bytes_used(vocabulary, grammar))
+    start, used = opened.healed + before, _bytes_used(vocabulary, grammar)
+    takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
+    begins_spaced = takes_space and (before[:1] == _SPACE if before else _SPACE[0] in used)
+    if opened.is_changed:
+        reason = "the tokenizer does not write the prompt unchanged"
+    elif begins_spaced:
+        reason = "the tokenizer adds no space before a text that begins with one"
+    else:
+        reason = may_alter(vocabulary, start, used)
     if not reason:
         return ""
     try:
@@ -234,9 +244,10 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
         texts = None
     if texts is not None and len(texts) <= _MAX_ENCODED:
         altered = vocabulary.tokenizing.altered
-        all_may = altered is None or opened.is_changed
+        all_may = altered is None or opened.is_changed or begins_spaced
         for text in texts:
             data = text.encode()
+            require_normalized(vocabulary, before + data, f"text {text!r} of the grammar")
             may = all_may or any(one in start + data for one in altered or ())
             if may and not opened.paths.writes(before + data):
                 return f"the tokenizer does not write {text!r} unchanged"

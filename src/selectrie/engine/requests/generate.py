@@ -42,7 +42,7 @@ from selectrie.results import Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.healing_automaton import HealedBytes
-from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
+from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 Prompts = Prompt | Sequence[Prompt]
@@ -142,11 +142,13 @@ class PreparedGenerate:
         request: The options of the request.
         specs: The specification of each sequence, those of the first prompt first.
         prompt_tokens: Number of tokens of each prompt, healed ones included.
+        notes: Notes of the answer.
     """
 
     request: GenerateRequest
     specs: tuple[SampleSpec, ...]
     prompt_tokens: tuple[int, ...]
+    notes: tuple[str, ...] = ()
 
     def run(self, session: Session) -> Generation:
         """Draw all sequences and return them."""
@@ -174,15 +176,18 @@ def prepare(model: Model, prompts: Prompts, request: GenerateRequest) -> Prepare
         check_draft(request.draft, model)
     model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias])
     several = _as_many(prompts)
-    specs = []
+    specs, notes = [], dict[str, None]()
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):
-            specs.append(_fitting(model, prompt, request))
+            read = read_prompt(model.vocabulary, prompt, request.prompting)
+            specs.append(_fitting(model, read, request))
+            notes.update(dict.fromkeys(prompt_notes(is_normalized=read.is_normalized)))
     first = int.from_bytes(os.urandom(4), "little") if request.seed is None else request.seed
     return PreparedGenerate(
         request,
         tuple(replace(spec, seed=first + i) for spec, _ in specs for i in range(request.n_drawn)),
         tuple(n_prompt for _, n_prompt in specs),
+        tuple(notes),
     )
 
 
@@ -201,13 +206,12 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
     return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # decided by its items
 
 
-def _fitting(model: Model, prompt: Prompt, request: GenerateRequest) -> tuple[SampleSpec, int]:
+def _fitting(model: Model, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
     """Return the spec of a sequence after the prompt, and the prompt's token count.
 
     The prompt is truncated on the left if needed and allowed.
     """
     vocabulary, n_nodes = model.vocabulary, model.limits.nodes
-    read = read_prompt(vocabulary, prompt, request.prompting)
     spec, n_prompt = _spec(vocabulary, read, request)
     available = n_nodes - _n_more(spec)
     if len(spec.prompt) > available >= 1 and request.prompting.truncate == "left":
@@ -247,7 +251,10 @@ def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) ->
         if options.grammar is not None:
             automaton = options.grammar.automaton(vocabulary, prefix=opened.healed + start)
     else:
-        written = [start + to_bytes(choice, f"choice {i}") for i, choice in enumerate(options.choices)]
+        written = [
+            require_normalized(vocabulary, start + to_bytes(choice, f"choice {i}"), f"choice {i}")
+            for i, choice in enumerate(options.choices)
+        ]
         opened = encode_choices(vocabulary, read, written, boundary="heal" if options.heal else "split")
         automaton = ChoiceAutomaton(TokenTrie.from_flat(opened.tokens, opened.offsets))
         healing = Healed(len(opened.healed), vocabulary.lengths)
@@ -358,4 +365,5 @@ def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Com
         cost=sum((one.cost for one in drawn), Cost()),
         id=os.urandom(12).hex(),
         created=int(time.time()),
+        notes=prepared.notes,
     )

@@ -157,6 +157,7 @@ class PreparedSample:
             grammar_digest=constrained.grammar.digest,
             cost=constrained.cost(cost, texts),
             signature=constrained.signature(session, "joint"),
+            notes=constrained.notes,
         )
 
 

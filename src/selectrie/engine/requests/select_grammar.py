@@ -167,6 +167,7 @@ class PreparedGrammarSelect:
                 n_dead_ends=outcome.n_dead_ends,
                 n_refused=outcome.n_other,
             ),
+            notes=constrained.notes,
         )
 
 

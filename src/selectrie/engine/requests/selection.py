@@ -32,7 +32,7 @@ from selectrie.results import Certificate, ChoiceScore, ChoiceTable, Selection, 
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.healing import HealPlan, heal_plan
-from selectrie.tokenization.prompts import Prompt, read_prompt, truncate_left
+from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import EncodedChoices
 
 CustomRule = Callable[[ChoiceScore], float]
@@ -163,7 +163,7 @@ def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: Selec
     """
     vocabulary, limits = model.vocabulary, model.limits
     rule, texts = request.named_rule(), check_texts(choices)
-    written = _written(texts, request.prompting.delimiter)
+    written = _written(vocabulary, texts, request.prompting.delimiter)
     terminator = _terminator(request, written, vocabulary)
     encoded = encode(vocabulary, limits, prompt, written, request)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
@@ -186,7 +186,7 @@ def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: Selec
         search=request.search,
         method="exhaustive",
         premises=_premises(vocabulary, rule, request.prompting),
-        notes=(SPLIT_NOTE,) if (request.prompting.boundary, encoded.boundary) == ("heal", "split") else (),
+        notes=_notes(encoded, request.prompting.boundary),
     )
     _check_fits(prepared, limits)
     return replace(prepared, method=_method(prepared, limits))
@@ -219,10 +219,22 @@ def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabu
     return terminator
 
 
-def _written(texts: Sequence[str], delimiter: str) -> list[bytes]:
-    """Return the UTF-8 bytes that each choice adds to the prompt, delimiter first."""
+def _notes(encoded: EncodedChoices, boundary: str) -> tuple[str, ...]:
+    split = (SPLIT_NOTE,) if (boundary, encoded.boundary) == ("heal", "split") else ()
+    return (*prompt_notes(is_normalized=encoded.is_normalized), *split)
+
+
+def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:
+    """Return the UTF-8 bytes that each choice adds to the prompt, delimiter first.
+
+    Raises `TextError` for a choice that the tokenizer would change.
+    """
     start = to_bytes(delimiter, "delimiter")
-    return [start + to_bytes(text, f"choice {index}") for index, text in enumerate(texts)]
+    written = [start + to_bytes(text, f"choice {index}") for index, text in enumerate(texts)]
+    if vocabulary.normalize is not None:
+        for index, data in enumerate(written):
+            require_normalized(vocabulary, data, f"choice {index}")
+    return written
 
 
 def encode(
@@ -234,6 +246,7 @@ def encode(
     the left if the options allow it.
     """
     prompting, following = request.prompting, to_bytes(request.following, "following")
+    require_normalized(vocabulary, following, "following")
     read = read_prompt(vocabulary, prompt, prompting)
     encoded = encode_choices(vocabulary, read, written, following, prompting.boundary)
     excess = _excess(encoded, limits)

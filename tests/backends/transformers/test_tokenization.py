@@ -1,0 +1,199 @@
+"""Prompts, choices and searches on vocabularies of fast tokenizers: the laws of `tests/tokenization`, and normalised text."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("transformers")
+
+import selectrie
+from selectrie import BeamSearchParams, Grammar, PromptParams, SearchParams, Template
+from selectrie.backends.transformers.vocabulary import read_vocabulary
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.errors import TextError
+from selectrie.testing.fakes import HashModel
+from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import read_prompt
+from tests.support.fast_tokenizers import SPECS, made
+from tests.tokenization import test_settled_positions as settled
+from tests.tokenization.test_boundary import pairs_that_differ
+from tests.tokenization.test_settled_positions import LIMITS, engine_on
+
+WRITING = [name for name in SPECS if name != "unigram-unknown"]
+"""Tokenizers that write every character of the texts below."""
+ACCENTED, COMPOSED = "The cafe\u0301 of", "The café of"
+
+
+@cache
+def vocabulary(name: str) -> Vocabulary:
+    tokenizer = made(name)
+    return read_vocabulary(tokenizer, n_tokens=len(tokenizer))
+
+
+def model_of(name: str, seed: int = 3) -> HashModel:
+    return HashModel(seed, vocabulary=vocabulary(name), sharpness=3.0, limits=LIMITS)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_the_own_encoding_keeps_the_context(name):
+    """Prompts cut anywhere and whatever follows."""
+    failed, n_tried = settled.broken(vocabulary(name), random.Random(1), 400)
+    assert failed == []
+    assert n_tried > 150
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRITING)
+def test_own_encodings_keep_their_context(name, record_property):
+    """The law at 10 000 cuts a vocabulary."""
+    failed, n_tried = settled.broken(vocabulary(name), random.Random(2), 10_000)
+    assert failed == []
+    record_property("cuts", n_tried)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_many_texts_are_encoded_as_each_is_alone(name):
+    """What is shared between the texts of a list changes no token of any."""
+    assert settled.encoded_otherwise(vocabulary(name), random.Random(6), 300) == []
+
+
+@pytest.mark.parametrize("name", [name for name in WRITING if not name.startswith("qwen") and name != "unigram-nfkc"])
+def test_a_tail_is_encoded_as_the_whole(name):
+    """Behind long prompts the tokens are those of prompt and choice encoded whole."""
+    different, n_short = pairs_that_differ(vocabulary(name), random.Random(1), 300)
+    assert different == []
+    assert n_short >= 12
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "llama-3", "byte-prefix", "prepend", "first", "unigram"])
+def test_a_search_is_the_list(name):
+    """Order and differences of log-probability by exact search and by a wide beam, and the mass of exact draws."""
+    different, n_proved = settled.searches_that_differ(vocabulary(name), random.Random(3), 6, plain=False)
+    assert different == []
+    assert n_proved >= 3
+
+
+@pytest.mark.parametrize("name", [name for name in WRITING if name != "unigram-nfkc"])
+@given(
+    prompt=st.sampled_from(("", " ", "a", "The", "The ", "It was ", "Answer:", "\n", "x  ")),
+    choices=st.lists(
+        st.sampled_from(("a", " a", "  a", "the", " the", "\n", ".", "日本", " 日", "e")), min_size=1, unique=True
+    ),
+)
+@settings(max_examples=60)
+def test_choices_are_encoded_with_the_prompt(name, prompt, choices):
+    """Context and path are the tokens that Transformers makes of prompt and choice together."""
+    own = vocabulary(name)
+    if not prompt and own.bos is None:
+        return
+    read = read_prompt(own, prompt, PromptParams())
+    try:
+        encoded = encode_choices(own, read, [choice.encode() for choice in choices])
+    except selectrie.errors.PromptError:
+        assert own.bos is None
+        return
+    assert encoded.boundary == "heal"
+    for place, choice in enumerate(choices):
+        path = encoded.tokens[encoded.offsets[place] : encoded.offsets[place + 1]]
+        assert [*encoded.context, *path] == made(name)(prompt + choice).input_ids
+
+
+@pytest.mark.parametrize("name", ["always", "first", "byte-prefix", "unigram"])
+def test_texts_that_begin_with_a_space_after_nothing(name):
+    """A tokenizer that adds no space before one writes ` a` and `a` alike: a grammar of both is answered, without a proof."""
+    grammar = Grammar.from_choices([" a cat", "a dog"])
+    with engine_on(model_of(name)) as engine:
+        found = engine.beam_search("", grammar, beam=BeamSearchParams(exact=True, n=2, terminator="none"))
+        assert set(found.texts) == {" a cat", "a dog"}
+        assert not found.certificate.proved
+        assert "does not write ' a cat' unchanged" in found.certificate.reason
+        proved = engine.beam_search(
+            "", Grammar.from_choices(["a cat", "a dog"]), beam=BeamSearchParams(exact=True, n=2, terminator="none")
+        )
+        assert proved.certificate.proved
+
+
+# Normalised text
+
+
+def test_a_prompt_is_normalised_and_every_answer_says_so():
+    """The answer is that of the normalised prompt; its notes say that the prompt was changed."""
+    texts, search = ["men", "boys"], SearchParams(max_tokens=8)
+    grammar, prompts = Grammar.from_choices(texts), (COMPOSED, ACCENTED)
+    with engine_on(model_of("qwen-2")) as engine:
+        answers = [
+            [
+                engine.select(prompt, texts, terminator="none"),
+                engine.score(prompt, " men"),
+                engine.beam_search(prompt, grammar, beam=BeamSearchParams(exact=True, terminator="none")),
+                engine.beam_search(prompt, grammar, beam=BeamSearchParams(terminator="none")),
+                engine.sample(prompt, grammar, n=2, seed=1, terminator="none", search=search),
+                engine.generate(prompt, seed=1, stopping=selectrie.StopParams(max_tokens=4)),
+                engine.render(Template(f"{prompt} <<select 'x' options=o>>"), o=texts).selections["x"],
+            ]
+            for prompt in prompts
+        ]
+    for plain, changed in zip(*answers, strict=True):
+        assert plain.notes == ()
+        assert len(changed.notes) == 1
+        assert "normalises text" in changed.notes[0]
+        assert "normalises text" in changed.to_dict()["notes"][0]
+        assert "notes" not in plain.to_dict()
+    (composed, *_), (accented, *_) = answers
+    assert [one.logp for one in composed.choices] == [one.logp for one in accented.choices]
+
+
+def test_normalised_prompts_have_the_tokens_of_transformers():
+    """As text, with control tokens in it, and in turns."""
+    own = vocabulary("qwen-2")
+    for text in (ACCENTED, f"<|im_start|>{ACCENTED}<|im_end|>e\u0301", "\u212b"):
+        read = read_prompt(own, text, PromptParams(parse_special=True))
+        assert read.is_normalized
+        assert encode_prompt(own, read).tolist() == made("qwen-2")(text).input_ids
+    assert not read_prompt(own, COMPOSED, PromptParams()).is_normalized
+
+
+def test_texts_that_would_change_are_refused():
+    """A choice, the text after it, and a grammar's text, each with both forms."""
+    said = r"normalises 'e\\u0301' to '\\xe9'; give it in that form"
+    with engine_on(model_of("qwen-2")) as engine:
+        with pytest.raises(TextError, match=f"choice 1: .*{said}"):
+            engine.select("It was", ["a", "e\u0301"])
+        with pytest.raises(TextError, match=f"following: .*{said}"):
+            engine.select("It was", ["a", "b"], following="e\u0301")
+        with pytest.raises(TextError, match=f"text .* of the grammar: .*{said}"):
+            engine.beam_search("It was", Grammar.from_choices(["a", "e\u0301"]))
+        with pytest.raises(TextError, match=f"choice 0: .*{said}"):
+            engine.generate("It was", options=selectrie.GenerationParams(choices=["e\u0301"]))
+        long = Grammar.from_regex("(a|e\u0301)[ab]{0,17}")
+        found = engine.beam_search("It was", long, beam=BeamSearchParams(terminator="none", max_tokens=6))
+        assert not found.certificate.proved
+        assert "does not write '\u0301' unchanged" in found.certificate.reason
+
+
+def test_a_choice_that_composes_with_the_prompt_is_encoded_apart():
+    """A combining character is its own normal form, but not after a letter: the boundary is then a split."""
+    with engine_on(model_of("qwen-2")) as engine:
+        found = engine.select("The e", ["\u0301", " a"], terminator="none")
+    assert found.signature.boundary == "split"
+    assert np.isfinite([one.logp for one in found.choices]).all()
+
+
+def test_unigram_searches_are_right_without_a_law():
+    """No pair of tokens is dropped, and paths that the tokenizer would not make are refused."""
+    texts = ["the cat", "the dog", "a"]
+    with engine_on(model_of("unigram-nfkc")) as engine:
+        listed = {one.text: one.logp for one in engine.select("It was ", texts, terminator="none").choices}
+        for canonical_only in (True, False):
+            beam = BeamSearchParams(exact=True, n=3, terminator="none", canonical_only=canonical_only)
+            found = engine.beam_search("It was ", Grammar.from_choices(texts), beam=beam)
+            assert set(found.texts) == set(texts)
+            if canonical_only:
+                assert list(found.texts) == sorted(texts, key=lambda text: -listed[text])
