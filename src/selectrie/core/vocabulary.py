@@ -21,6 +21,9 @@ Derived = TypeVar("Derived")
 
 _NONE: IntArray = np.empty(0, dtype=np.int32)
 _SPACE = b" "
+_WHITE_SPACE = " \t\n\r\v\f"
+_BYTES_STAY = "surrogateescape"
+"""Bytes that are not UTF-8 are decoded and encoded again without a change."""
 
 
 class Tokenize(Protocol):
@@ -145,6 +148,7 @@ class Vocabulary:
         strips_left: int32[], control ids that swallow the white space before them in a
             template.
         strips_right: int32[], control ids that swallow the white space after them.
+        white_space: The characters that these swallow.
         user_defined: int32[], ids that are looked up in any text before it is split
             into words.
         examine: Returns how the tokenizer works; called on first use.
@@ -164,6 +168,7 @@ class Vocabulary:
     chat_template: ChatTemplate | None = field(default=None, repr=False)
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
+    white_space: str = field(default=_WHITE_SPACE, repr=False)
     user_defined: IntArray = field(default_factory=_NONE.copy, repr=False)
     examine: Callable[[Vocabulary], Tokenizing] = field(default=lambda _: Tokenizing(), repr=False)
     _tables: _Tables = field(default_factory=_Tables, init=False, repr=False)
@@ -273,8 +278,18 @@ class Vocabulary:
 
     def _stripped(self, run: bytes, *, after: int | None, before: int | None) -> bytes:
         if after is not None and after in self.strips_right:
-            run = run.lstrip()
-        return run.rstrip() if before is not None and before in self.strips_left else run
+            run = self.without_leading_space(run)
+        if before is not None and before in self.strips_left:
+            run = self.without_trailing_space(run)
+        return run
+
+    def without_leading_space(self, text: bytes) -> bytes:
+        """Return text without the white space at its beginning."""
+        return text.decode("utf-8", _BYTES_STAY).lstrip(self.white_space).encode("utf-8", _BYTES_STAY)
+
+    def without_trailing_space(self, text: bytes) -> bytes:
+        """Return text without the white space at its end."""
+        return text.decode("utf-8", _BYTES_STAY).rstrip(self.white_space).encode("utf-8", _BYTES_STAY)
 
     def _control_tokens(self) -> tuple[re.Pattern[bytes], dict[bytes, int]]:
         """Return a pattern of all control tokens' spellings, and a map of them to ids.

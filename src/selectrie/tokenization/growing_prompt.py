@@ -216,7 +216,9 @@ class GrowingPrompt:
         first, start = self._first_control(tokens, [(data, True)])
         text = data[:start].decode()
         swallows = (vocabulary.strips_left == tokens[first]).any()
-        return text.rstrip() if swallows else text, bool(np.isin(tokens[first], vocabulary.eog))
+        if swallows:
+            text = vocabulary.without_trailing_space(text.encode()).decode()
+        return text, bool(np.isin(tokens[first], vocabulary.eog))
 
     def mark(self) -> Snapshot:
         """Return the present state of the page."""
@@ -276,7 +278,8 @@ class GrowingPrompt:
     def _swallowed(self, rest: bytes) -> bytes:
         """Return `rest`, less white space that the last control token swallows."""
         control = self._at.control
-        return rest.lstrip() if control is not None and (self._vocabulary.strips_right == control).any() else rest
+        swallows = control is not None and (self._vocabulary.strips_right == control).any()
+        return self._vocabulary.without_leading_space(rest) if swallows else rest
 
     def _write(self, text: str, spans: Sequence[tuple[bytes, bool]]) -> None:
         """Append text to the page.
@@ -295,7 +298,7 @@ class GrowingPrompt:
         first, start = self._first_control(tokens, spans)
         run = self._swallowed(at.rest + data[:start])
         if (vocabulary.strips_left == tokens[first]).any():
-            run = run.rstrip()
+            run = vocabulary.without_trailing_space(run)
         own = np.asarray(encode_after(vocabulary, at.tokens, run, continues=at.continues), dtype=np.int32)
         control = int(tokens[-1])
         tokens = tokens[first:]

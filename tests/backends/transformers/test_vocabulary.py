@@ -260,7 +260,7 @@ def test_white_space_beside_added_tokens():
     own = read_vocabulary(tokenizer, n_tokens=last + 3)
     assert (own.strips_left.tolist(), own.strips_right.tolist()) == ([last + 1], [last + 1, last + 2])
     assert {b"<b> ", b"<b>\n", "<b>\u3000".encode()} <= own.tokenizing.altered
-    for text in ("x <|a|>\n y", "<|a|>  ", " \t<|a|>z", "x<b> y"):
+    for text in ("x <|a|>\n y", "<|a|>  ", " \t<|a|>z", "x<b> y", "a\u3000<|a|>\u00a0\nb", "a\x1c<|a|>\x1cb"):
         tokens, rest = own.encode_spans([(text.encode(), True)])
         assert [*tokens.tolist(), *own.tokenize(rest)] == tokenizer(text, add_special_tokens=False).input_ids
 

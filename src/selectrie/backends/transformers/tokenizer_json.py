@@ -18,6 +18,8 @@ Part = dict[str, Any]
 
 SIGN = "\u2581"
 """The character that SentencePiece writes for a space."""
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+"""What a token that strips white space takes along."""
 _UNMATCHABLE = "\U0010fffe"
 """A noncharacter, which no text that is meant for people contains."""
 _BYTE_TEXTS = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}

@@ -15,11 +15,9 @@ from itertools import pairwise, product
 from tokenizers import Tokenizer, normalizers
 
 from selectrie.backends.byte_alphabet import BYTE_CHARACTERS
-from selectrie.backends.transformers.tokenizer_json import SIGN, TokenizerJson
+from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
 from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 
-_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""What a token that strips white space takes along."""
 _CHARACTERS = (
     *map(chr, range(32, 127)),
     *"\n\t\réßЖж日の한אก\u0301🤗“’…。\u3000\u00a0\u200b²½٣ǅ\u200dª",
@@ -235,9 +233,9 @@ def _set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
         if vocabulary.space_prefix or text != vocabulary.pieces[token.id]:
             yield text
         if token.lstrip:
-            yield from (white.encode() + text for white in _WHITE_SPACE)
+            yield from (white.encode() + text for white in WHITE_SPACE)
         if token.rstrip:
-            yield from (text + white.encode() for white in _WHITE_SPACE)
+            yield from (text + white.encode() for white in WHITE_SPACE)
 
 
 @cache

@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from selectrie.backends.transformers.chat_templates import chat_template_of
-from selectrie.backends.transformers.tokenizer_json import SIGN, TokenizerJson
+from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
 from selectrie.backends.transformers.tokenizer_rules import examiner
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Spacing, Tokenize, Vocabulary
@@ -100,6 +100,7 @@ def read_vocabulary(
         chat_template=chat_template_of(tokenizer),
         strips_left=_ids([token.id for token in json.added if token.lstrip]),
         strips_right=_ids([token.id for token in json.added if token.rstrip]),
+        white_space=WHITE_SPACE,
         user_defined=_ids(user_defined),
         examine=examiner(json),
     )
