@@ -150,6 +150,16 @@ def test_a_prompt_is_normalised_and_every_answer_says_so():
     assert [one.logp for one in composed.choices] == [one.logp for one in accented.choices]
 
 
+def test_a_normalised_prompt_is_healed():
+    """The end of a word of the prompt is encoded again with the choices, as behind the normalised prompt."""
+    own = vocabulary("qwen-2")
+    prompts = [read_prompt(own, f"{prompt} t", PromptParams()) for prompt in (COMPOSED, ACCENTED)]
+    composed, accented = (encode_choices(own, prompt, [b"he", b"o"]) for prompt in prompts)
+    assert (accented.boundary, accented.healed) == (composed.boundary, composed.healed) == ("heal", b" t")
+    assert accented.tokens.tolist() == composed.tokens.tolist()
+    assert (accented.is_normalized, composed.is_normalized) == (True, False)
+
+
 def test_normalised_prompts_have_the_tokens_of_transformers():
     """As text, with control tokens in it, and in turns."""
     own = vocabulary("qwen-2")

@@ -338,8 +338,9 @@ def test_nfc_changes_no_text_without_the_characters_that_it_may_change(text):
 
 
 def test_nfc_is_known_by_its_characters():
-    """Composed letters are no reason for doubt; what composes is."""
+    """Composed letters are no reason for doubt; what composes is, combining or not."""
     listed = composed_by_nfc()
+    assert {"\u09be".encode(), "\u0dcf".encode(), "\u102e".encode()} <= listed  # vowel signs, of class 0
     assert {"\u0301".encode(), "\u212b".encode(), "\u1161".encode(), "\u11a8".encode(), "\u0345".encode()} <= listed
     assert not {"é".encode(), "한".encode(), "ß".encode(), "日".encode(), b"a"} & listed
 
