@@ -143,6 +143,7 @@ THIRD_PARTY = {
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends.chat", "evaluation"}),
     "tokenizers": frozenset({"backends.transformers"}),
+    "torch": frozenset({"backends.transformers"}),
     "transformers": frozenset({"backends.transformers"}),
     "huggingface_hub": frozenset({"engine.hub", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),

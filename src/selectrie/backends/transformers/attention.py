@@ -1,0 +1,346 @@
+"""Attention over a tree of contexts: cells, who sees them, and the function that reads.
+
+Each layer keeps keys and values in cells. A node of the tree has one cell, the same in
+every layer, and a row sees the cells of its own path. Positions are given explicitly,
+so rows of any depth stand in one call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from selectrie.core.types import BoolArray, OffsetArray
+from selectrie.errors import ModelError
+
+ATTENTION = "selectrie"
+"""Name of our attention function.
+
+No mask function has this name, so models that use it build no mask.
+"""
+CELL_MULTIPLE = 64
+"""A call reads a multiple of this many cells."""
+_GATHERED_BYTES = 1 << 26
+"""Maximum size of the keys and values that are gathered at once."""
+
+_running = threading.local()
+
+
+@dataclass(slots=True, eq=False)
+class ModuleCall:
+    """One forward of a module by a model of ours.
+
+    Attributes:
+        stop: Set to interrupt it.
+    """
+
+    stop: threading.Event
+
+
+@dataclass(slots=True, eq=False)
+class TreeCall(ModuleCall):
+    """What the rows of one forward write and see. There are R rows and C cells.
+
+    Attributes:
+        cells: int64[R], the cell that each row writes; ascending.
+        visible: bool[R, C], the cells that each row may see; its own is among them.
+        positions: int64[R], the position of each row.
+        cell_positions: int64[C], the position that each cell holds.
+        in_path_order: Whether each row reads its cells gathered in the order of its
+            path, which makes its bits independent of where they lie.
+        windows: Sizes of the sliding windows that layers asked for.
+        n_stored: Number of layers that have stored keys and values.
+        n_attended: Number of layers that have read them by `tree_attention`.
+    """
+
+    cells: OffsetArray
+    visible: BoolArray
+    positions: OffsetArray
+    cell_positions: OffsetArray
+    in_path_order: bool = False
+    windows: set[int] = field(default_factory=set)
+    n_stored: int = 0
+    n_attended: int = 0
+    _on_device: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def n_cells(self) -> int:
+        """Return C, the number of cells that are read."""
+        return int(self.visible.shape[1])
+
+    def index(self, device: torch.device) -> Tensor:
+        """Return the cells that the rows write, int64[R]."""
+        return self._kept(("cells", device), lambda: _tensor(self.cells, device))
+
+    def mask(self, window: int | None, device: torch.device) -> Tensor:
+        """Return which cells each row sees through a window, bool[1, 1, R, C]."""
+        return self._kept(("mask", window, device), lambda: _tensor(self._seen(window), device)[None, None])
+
+    def bias(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Return the mask as numbers to add to scores: 0 or the least number."""
+
+        def made() -> Tensor:
+            hidden = ~self.mask(None, device)
+            return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, torch.finfo(dtype).min)
+
+        return self._kept(("bias", dtype, device), made)
+
+    def distance(self, device: torch.device) -> Tensor:
+        """Return the position that each cell holds, float32[C]."""
+        return self._kept(("distance", device), lambda: _tensor(self.cell_positions, device).float())
+
+    def paths(self, window: int | None, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Return the cells that each row sees, in the order of its path.
+
+        Rows are grouped by the number of cells, rounded up to a multiple of
+        `CELL_MULTIPLE`, so that the length of a sum depends on the path alone.
+
+        Returns:
+            For each group of n rows: int64[n], the rows; int64[n, L], their cells;
+            bool[n, L], which of these are there.
+        """
+
+        def made() -> list[tuple[Tensor, Tensor, Tensor]]:
+            return [(_tensor(r, device), _tensor(c, device), _tensor(t, device)) for r, c, t in self._groups(window)]
+
+        paths: list[tuple[Tensor, Tensor, Tensor]] = self._kept(("paths", window, device), made)
+        return paths
+
+    def _seen(self, window: int | None) -> BoolArray:
+        if window is None:
+            return self.visible
+        near: BoolArray = self.positions[:, None] - self.cell_positions[None, :] < window
+        near &= self.visible
+        return near
+
+    def _groups(self, window: int | None) -> Iterator[tuple[OffsetArray, OffsetArray, BoolArray]]:
+        groups: dict[int, list[tuple[int, OffsetArray]]] = {}
+        for row, seen in enumerate(self._seen(window)):
+            cells = np.flatnonzero(seen)
+            cells = cells[np.argsort(self.cell_positions[cells], kind="stable")]
+            groups.setdefault(-(-len(cells) // CELL_MULTIPLE) * CELL_MULTIPLE, []).append((row, cells))
+        for length, members in sorted(groups.items()):
+            table = np.zeros((len(members), length), dtype=np.int64)
+            there = np.zeros((len(members), length), dtype=np.bool_)
+            for i, (_, cells) in enumerate(members):
+                table[i, : len(cells)] = cells
+                there[i, : len(cells)] = True
+            yield np.array([row for row, _ in members], dtype=np.int64), table, there
+
+    def _kept(self, key: Any, make: Any) -> Any:
+        if key not in self._on_device:
+            self._on_device[key] = make()
+        return self._on_device[key]
+
+
+def _tensor(values: NDArray[Any], device: torch.device) -> Tensor:
+    return torch.from_numpy(values).to(device)
+
+
+def running_call() -> ModuleCall | None:
+    """Return the call of ours that this thread is in, or None."""
+    call: ModuleCall | None = getattr(_running, "call", None)
+    return call
+
+
+@contextmanager
+def running(call: ModuleCall) -> Iterator[None]:
+    """Make `call` the one that this thread is in."""
+    _running.call = call
+    try:
+        yield
+    finally:
+        _running.call = None
+
+
+def require_tree_call() -> TreeCall:
+    """Return the tree call that this thread is in.
+
+    Raises `ModelError` if there is none: somebody else has called the module.
+    """
+    call = running_call()
+    if not isinstance(call, TreeCall):
+        raise ModelError(
+            "this Transformers model is in use by selectrie, and its attention reads selectrie's cache; "
+            "close the engine before calling the model, or load it twice"
+        )
+    return call
+
+
+class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow transformers
+    """The cells of one layer.
+
+    Attributes:
+        keys: [1, key heads, cells, width], after the first call.
+        values: [1, value heads, cells, width], after the first call.
+    """
+
+    is_sliding = False
+
+    def __init__(self, n_cells: int) -> None:
+        super().__init__()
+        self._n_cells = n_cells
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Make room for the cells, in the shape, type and place of these states."""
+        self.keys = _cells_like(key_states, self._n_cells)
+        self.values = _cells_like(value_states, self._n_cells)
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the rows of the running call, and return all cells that it may read."""
+        call = require_tree_call()
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        at = call.index(key_states.device)
+        self.keys.index_copy_(2, at, key_states)
+        self.values.index_copy_(2, at, value_states)
+        call.n_stored += 1
+        return self.keys[:, :, : call.n_cells], self.values[:, :, : call.n_cells]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the signature is the base's
+        """Return the number of cells that the call reads, and 0."""
+        return require_tree_call().n_cells, 0
+
+    def get_seq_length(self) -> int:
+        """Return how many cells the call reads besides the rows that it writes.
+
+        ALiBi models size their bias by it, which is then replaced. Nothing else may
+        depend on it, as positions are given.
+        """
+        call = running_call()
+        return call.n_cells - len(call.cells) if isinstance(call, TreeCall) else 0
+
+    def get_max_length(self) -> int:
+        """Return -1: the layer limits nothing."""
+        return -1
+
+
+def _cells_like(states: Tensor, n_cells: int) -> Tensor:
+    return states.new_zeros((1, states.shape[1], n_cells, states.shape[3]))
+
+
+class CellCache(Cache):  # type: ignore[misc]  # as above
+    """The cells of all layers, as the cache that a model is called with."""
+
+    def __init__(self, n_layers: int, n_cells: int) -> None:
+        super().__init__(layers=[CellLayer(n_cells) for _ in range(n_layers)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scoring:
+    """How a layer scores cells; see the arguments of `tree_attention`."""
+
+    scale: float
+    window: int | None
+    softcap: float | None
+    s_aux: Tensor | None
+
+
+def tree_attention(  # noqa: PLR0913, PLR0917 - the signature is that of Transformers
+    module: torch.nn.Module,  # noqa: ARG001 - as above
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Let each row of the running call attend to the cells that it may see.
+
+    This is the function that Transformers' layers call, see `AttentionInterface`.
+
+    Args:
+        module: The layer.
+        query: [1, heads, R, width].
+        key: [1, key heads, C, width].
+        value: [1, key heads, C, value width].
+        attention_mask: None. A mask that a model builds itself is refused.
+        scaling: Factor of the scores; None means width ** -0.5.
+        sliding_window: Number of positions that a row of this layer sees, or None.
+        softcap: Bound of the scores, by tanh, or None.
+        s_aux: [heads], scores of the attention sinks, or None.
+
+    Returns:
+        [1, R, heads, value width], and no weights.
+    """
+    call = require_tree_call()
+    call.n_attended += 1
+    if attention_mask is not None:
+        raise NotImplementedError("the model builds an attention mask of its own")
+    if sliding_window is not None:
+        call.windows.add(int(sliding_window))
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if call.in_path_order:
+        scoring = _Scoring(scale, sliding_window, softcap, s_aux)
+        return _in_path_order(call, query, key, value, scoring), None
+    mask = call.mask(sliding_window, query.device)
+    n_shared = query.shape[1] // key.shape[1]
+    if softcap is None and s_aux is None:
+        # Only the processor's kernel reads shared heads without the slow path.
+        is_shared = n_shared > 1 and query.device.type == "cpu"
+        if n_shared > 1 and not is_shared:
+            key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
+        mixed = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=scale, enable_gqa=is_shared
+        )
+        return mixed.transpose(1, 2).contiguous(), None
+    if n_shared > 1:
+        key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
+    scores = (query @ key.transpose(2, 3)) * scale
+    weights = _weights(scores, mask, softcap, None if s_aux is None else s_aux.reshape(1, -1, 1, 1))
+    return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous(), None
+
+
+def _weights(scores: Tensor, mask: Tensor, softcap: float | None, sinks: Tensor | None) -> Tensor:
+    """Return the float32 weights of scores [..., rows, cells].
+
+    `sinks` has as many dimensions as the scores; its last two are 1.
+    """
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    if sinks is None:
+        return torch.softmax(scores, -1, dtype=torch.float32)
+    sink = sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)
+    return torch.softmax(torch.cat([scores, sink], -1), -1, dtype=torch.float32)[..., :-1]
+
+
+def _in_path_order(call: TreeCall, query: Tensor, key: Tensor, value: Tensor, scoring: _Scoring) -> Tensor:
+    """Attend as `tree_attention` does, over cells gathered in the order of each path.
+
+    No other cell and no other row takes part in a sum, and its length depends on the
+    path alone.
+    """
+    n_keys = key.shape[1]
+    n_shared = query.shape[1] // n_keys
+    mixed = query.new_empty((query.shape[2], query.shape[1], value.shape[3]))
+    sinks = None if scoring.s_aux is None else scoring.s_aux.reshape(n_keys, 1, n_shared, 1)
+    width = n_keys * (key.shape[3] + value.shape[3]) * key.element_size()
+    for rows, cells, there in call.paths(scoring.window, query.device):
+        step = max(1, _GATHERED_BYTES // (width * cells.shape[1]))
+        for start in range(0, len(rows), step):
+            part = slice(start, start + step)
+            keys, values = key[0][:, cells[part]], value[0][:, cells[part]]
+            asked = query[0][:, rows[part]].reshape(n_keys, n_shared, -1, query.shape[3]).transpose(1, 2)
+            scores = (asked @ keys.transpose(2, 3)) * scoring.scale
+            weights = _weights(scores, there[part][None, :, None, :], scoring.softcap, sinks)
+            read = weights.to(values.dtype) @ values
+            mixed[rows[part]] = read.permute(1, 0, 2, 3).reshape(-1, query.shape[1], value.shape[3])
+    return mixed[None]
+
+
+AttentionInterface.register(ATTENTION, tree_attention)

@@ -1,0 +1,369 @@
+"""Implement the model port of `selectrie.core.model` with a Transformers module."""
+
+from __future__ import annotations
+
+import platform
+import threading
+import weakref
+from contextlib import nullcontext
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
+from selectrie.backends.transformers.cells import EXACT_BATCH_MULTIPLE, CellContexts, Contexts, Evaluated
+from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare
+from selectrie.backends.transformers.probe import probe
+from selectrie.backends.transformers.states import StateContexts
+from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
+from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError, UnsupportedModelError
+from selectrie.options import at_least, one_of
+
+_SOLO_ROWS = 64
+_USUAL_NODES = 8192
+_MAX_LOGIT_BYTES = 384 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TransformersOptions:
+    """Options for opening a model by Transformers.
+
+    Attributes:
+        n_ctx: Tokens held at once. None: as many as the model has positions, at most
+            8192.
+        n_batch: Maximum number of rows per call; less if the rows' logits would take
+            more than 384 MiB.
+        precision: `exact` needs float32 weights. It fills calls up to a multiple of 8
+            rows, and near ties are settled by attention whose bits depend on the path
+            alone. `fast` takes the weights as they are.
+        device: Where weights that are loaded are put, such as "cuda:0". None: a GPU if
+            there is one.
+        dtype: The type of weights that are loaded, such as "bfloat16". None: float32
+            for `exact`, the checkpoint's for `fast`.
+    """
+
+    n_ctx: int | None = None
+    n_batch: int = 512
+    precision: Precision = Precision.EXACT
+    device: str | None = None
+    dtype: str | None = None
+
+    def __post_init__(self) -> None:
+        at_least("n_ctx", self.n_ctx, 8)
+        at_least("n_batch", self.n_batch, 8)
+        one_of("precision", self.precision, tuple(p.value for p in Precision))
+        object.__setattr__(self, "precision", Precision(self.precision))
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What a model holds.
+
+    Attributes:
+        nodes: Number of tokens held.
+        rows: Maximum number of rows of one call.
+        sequences: Maximum number of states of a recurrent-state model.
+    """
+
+    nodes: int
+    rows: int
+    sequences: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What models of one module share.
+
+    Attributes:
+        prepared: The module.
+        vocabulary: Its vocabulary.
+        options: The options it was opened with.
+        digest: Digest of the weights.
+        stop: Set to interrupt a running call.
+    """
+
+    prepared: PreparedModule
+    vocabulary: Vocabulary
+    options: TransformersOptions
+    digest: str
+    stop: threading.Event
+
+
+def open_module(
+    module: Any,
+    vocabulary: Vocabulary,
+    options: TransformersOptions | None = None,
+    *,
+    name: str,
+    digest: str = "unknown:",
+) -> TransformersModel:
+    """Make a model of a Transformers module with a language model head.
+
+    The module is used as it is, on its device. Until `close` it is in evaluation mode,
+    and must not be called by others or changed; then it is put back as it was.
+
+    Args:
+        module: An `AutoModelForCausalLM`.
+        vocabulary: What its token ids mean.
+        options: See `TransformersOptions`.
+        name: Name of the model, for messages and signatures.
+        digest: Digest of its weights, for signatures.
+
+    Raises:
+        UnsupportedModelError: The model is of a kind that does not work.
+        OptionError: An option is invalid or does not fit the module.
+    """
+    options = options or TransformersOptions()
+    prepared = prepare(module, name, probe)
+    try:
+        if prepared.n_vocabulary != vocabulary.n_tokens:
+            raise UnsupportedModelError(
+                name, f"predicts {prepared.n_vocabulary} tokens, its vocabulary has {vocabulary.n_tokens}"
+            )
+        _require_fit(prepared, options)
+        source = _Source(prepared, vocabulary, options, digest, threading.Event())
+        return TransformersModel(source, _fit(source), solo=False)
+    finally:
+        # The model has been counted as a user by itself.
+        prepared.release()
+
+
+def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None:
+    """Raise `OptionError` for an option that the module contradicts."""
+    dtype, device = str(prepared.dtype).removeprefix("torch."), prepared.device
+    if options.precision is Precision.EXACT and prepared.dtype != torch.float32:
+        raise OptionError("precision", "exact", f"fast, as the weights are {dtype}; or convert them by model.float()")
+    if options.dtype is not None and options.dtype.removeprefix("torch.") != dtype:
+        raise OptionError("dtype", options.dtype, f"{dtype}, which this module has, or None")
+    if options.device is not None and torch.device(options.device).type != device.type:
+        raise OptionError("device", options.device, f"{device}, where this module is, or None")
+
+
+def _fit(source: _Source) -> _Size:
+    prepared, options = source.prepared, source.options
+    usual = min(_USUAL_NODES, prepared.max_positions or _trained_positions(prepared.config) or _USUAL_NODES)
+    nodes = options.n_ctx if options.n_ctx is not None else max(8, usual)
+    rows = min(options.n_batch, max(EXACT_BATCH_MULTIPLE, _MAX_LOGIT_BYTES // (4 * prepared.n_vocabulary)))
+    return _Size(nodes, rows, 256)
+
+
+def _trained_positions(config: Any) -> int | None:
+    value = getattr(config, "max_position_embeddings", None)
+    return value if isinstance(value, int) and value > 0 else None
+
+
+@final
+class TransformersModel:
+    """A model that evaluates trees of contexts by a Transformers module.
+
+    See `selectrie.core.model.Model` for the contracts of its methods.
+
+    Only `interrupt` is thread-safe. If a call fails after nodes were evicted for it,
+    they are not restored: they were cached and held by no caller.
+    """
+
+    def __init__(self, source: _Source, size: _Size, *, solo: bool) -> None:
+        self._source, self._size = source, size
+        self._prepared = source.prepared
+        self._tree = PrefixTree(source.vocabulary.n_tokens)
+        self._is_exact = is_exact = source.options.precision is Precision.EXACT
+        pads = is_exact and self._prepared.route is not Route.STATES
+        self._batch_multiple = EXACT_BATCH_MULTIPLE if pads else 1
+        self._contexts: Contexts
+        if self._prepared.route is Route.STATES:
+            self._contexts = StateContexts(
+                self._tree, self._prepared, nodes=size.nodes, sequences=size.sequences, stop=source.stop
+            )
+        else:
+            self._contexts = CellContexts(
+                self._tree, self._prepared, nodes=size.nodes, rows=size.rows, stop=source.stop, solo=solo and is_exact
+            )
+        self._prepared.acquire()
+        self._release = weakref.finalize(self, self._prepared.release)
+        self._limits: Limits | None = None
+
+    # What it is
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._source.vocabulary
+
+    @property
+    def limits(self) -> Limits:
+        if self._limits is None:
+            prepared = self._prepared
+            # As for llama.cpp: an idle cell has cost as much as evaluating it again.
+            cell = 2 * prepared.n_layers * int(prepared.config.hidden_size)
+            self._limits = Limits(
+                nodes=self._size.nodes,
+                sequences=self._contexts.sequences,
+                rows_per_call=self._rows_per_call,
+                kind=prepared.kind,
+                max_idle_rows=max(1, prepared.n_parameters // max(1, cell)),
+            )
+        return self._limits
+
+    @property
+    def identity(self) -> ModelIdentity:
+        prepared, options = self._prepared, self._source.options
+        return ModelIdentity(
+            name=prepared.name,
+            digest=self._source.digest,
+            tokenizer_digest=self.vocabulary.digest,
+            backend="transformers",
+            build=f"transformers {version('transformers')}, torch {torch.__version__}",
+            processor=_processor(prepared.device),
+            precision=options.precision.value,
+            n_parameters=prepared.n_parameters,
+            quantised=prepared.is_quantised,
+        )
+
+    @property
+    def batch_multiple(self) -> int:
+        """Return the batch multiple: calls are padded to a multiple of this many rows.
+
+        The rows whose logits are computed are filled up in the same way. With 1 nothing
+        is filled up (`fast`, and recurrent and hybrid models, whose runs are evaluated
+        one by one). May be set while the tree is empty.
+        """
+        return self._batch_multiple
+
+    @batch_multiple.setter
+    def batch_multiple(self, value: int) -> None:
+        self._require_open()
+        if not 1 <= value <= self._size.rows:
+            raise OptionError("batch_multiple", value, f"1 to {self._size.rows}")
+        if self._tree.n_nodes:
+            raise ProtocolError(
+                f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
+            )
+        self._batch_multiple, self._limits = value, None
+
+    # The port's verbs
+
+    def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
+        self._require_open()
+        self._source.stop.clear()
+        plan = self._tree.plan(parents, tokens, wanted, keep)
+        if self._prepared.kind.is_recurrent and len(parents) and rounds(parents, keep).any():
+            raise ProtocolError(
+                "a recurrent or hybrid model takes calls of one round; cut them with selectrie.core.model.rounds"
+            )
+        row_plan, n_rows = self._contexts.plan_rows(plan)
+        if n_rows > self._rows_per_call:
+            raise CapacityError("rows in one call", required=n_rows, available=self._rows_per_call)
+        self._require_positions(plan)
+        self._contexts.make_room(plan, row_plan)
+        try:
+            with full_precision() if self._is_exact else nullcontext():
+                evaluated = self._contexts.evaluate(plan, row_plan, self._batch_multiple)
+            rows = _rows(evaluated, plan, wanted, self.vocabulary.n_tokens)
+            nodes = self._tree.commit(plan, evaluated.n_rows)
+            self._contexts.finish(plan, row_plan, _of_entries(plan, nodes))
+        except BaseException:
+            self._tree.rollback(plan)
+            self._contexts.restore()
+            raise
+        return Extension(
+            nodes=nodes,
+            rows=rows,
+            rows_evaluated=evaluated.n_rows,
+            rows_repeated=evaluated.n_rows - plan.n_new,
+            rows_padded=evaluated.padding,
+            decode_s=evaluated.seconds,
+        )
+
+    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
+        self._require_open()
+        usable = self._contexts.can_extend if self._prepared.kind.is_recurrent else None
+        node, depth = self._tree.match_prefix(tokens, usable)
+        self._tree.inc_ref(node)
+        return node, depth
+
+    def release(self, nodes: IntArray, *, forget: bool = False) -> None:
+        self._require_open()
+        self._contexts.release(nodes, forget=forget)
+
+    def capacity(self) -> Capacity:
+        self._require_open()
+        nodes = self._size.nodes - self._tree.n_held
+        return Capacity(rows=self._rows_per_call, nodes=nodes, sequences=self._contexts.free_sequences)
+
+    def trim(self, idle_rows: int) -> int:
+        self._require_open()
+        return self._contexts.trim(idle_rows)
+
+    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> TransformersModel:
+        self._require_open()
+        step = max(_SOLO_ROWS, self._batch_multiple)
+        rows = min(self._size.rows, -(-min(nodes, rows or nodes) // step) * step)
+        size = _Size(max(nodes, 8), rows, min(self._size.sequences, sequences))
+        model = TransformersModel(self._source, size, solo=True)
+        model._batch_multiple = self._batch_multiple
+        return model
+
+    def interrupt(self) -> None:
+        """Stop the running decode as `Model.interrupt` does, at the next block."""
+        self._source.stop.set()
+
+    def close(self) -> None:
+        if self._release.alive:
+            self._release()
+            self._contexts.close()
+
+    def __enter__(self) -> TransformersModel:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # How it is done
+
+    @property
+    def _rows_per_call(self) -> int:
+        return self._size.rows // self._batch_multiple * self._batch_multiple
+
+    def _require_open(self) -> None:
+        if not self._release.alive:
+            raise ClosedError(f"the model {self._prepared.name}")
+
+    def _require_positions(self, plan: CallPlan) -> None:
+        bound = self._prepared.max_positions
+        if bound is not None and plan.depth and max(plan.depth) > bound:
+            raise CapacityError("positions", required=max(plan.depth), available=bound)
+
+
+def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
+    """Return the rows of the wanted elements of a call."""
+    if evaluated.logits is None:
+        return Rows(np.empty((0, n_vocabulary), dtype=np.float32))
+    entries = [e for e, is_wanted in zip(plan.entry, np.asarray(wanted).tolist(), strict=True) if is_wanted]
+    return Rows(_host(evaluated.logits), [evaluated.row_of[e] for e in entries])
+
+
+def _host(logits: Tensor) -> Any:
+    """Return logits as float32 in host memory."""
+    return logits.detach().float().cpu().numpy()
+
+
+def _of_entries(plan: CallPlan, nodes: IntArray) -> list[int]:
+    """Return the node of each entry of a committed plan."""
+    result = [NO_NODE] * len(plan.node)
+    for entry, node in zip(plan.entry, nodes.tolist(), strict=True):
+        result[entry] = node
+    return result
+
+
+def _processor(device: torch.device) -> str:
+    """Return what computes, by the name that decides which kernels are used."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    if device.type == "cpu":
+        return f"{platform.machine()}: {torch.backends.cpu.get_cpu_capability()}"
+    return str(device.type)

@@ -1,0 +1,473 @@
+"""Prepare a Transformers module for trees of contexts, and put it back afterwards."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicLayer
+
+from selectrie.backends.transformers.attention import (
+    ATTENTION,
+    CellCache,
+    ModuleCall,
+    TreeCall,
+    require_tree_call,
+    running,
+    running_call,
+)
+from selectrie.core.types import ModelKind
+from selectrie.errors import DecodeError, DecodeInterrupted, SelectrieError, UnsupportedModelError
+
+_CACHES = ("past_key_values", "cache_params", "state")
+"""Names under which models take and return what they remember."""
+_ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
+"""Models that start a run of several tokens from an empty state, whatever the state.
+
+`probe` finds others, but not where rows are as coarse as in bfloat16.
+"""
+_BOUNDED_ROPE = ("dynamic", "longrope")
+"""Rotary embeddings that change, for all rows of a call, with its greatest position."""
+
+
+class Route(Enum):
+    """How a model's attention is led over the tree.
+
+    Attributes:
+        FUNCTION: The layers call `tree_attention`.
+        MASK: The layers have attention of their own, and take a mask [1, 1, R, C].
+        ALIBI: As `MASK`, and a bias by position is put in before each block.
+        STATES: Contexts are copies of the model's own cache.
+    """
+
+    FUNCTION = "function"
+    MASK = "mask"
+    ALIBI = "alibi"
+    STATES = "states"
+
+
+@dataclass(slots=True)
+class _Held:
+    """A config whose attention implementation is ours, and what it was before."""
+
+    config: Any
+    before: Any
+    n_users: int = 0
+
+
+_held: dict[int, _Held] = {}
+"""By the address of a config, which several modules may share."""
+_prepared: weakref.WeakValueDictionary[int, PreparedModule] = weakref.WeakValueDictionary()
+"""By the address of a module, which several models may use."""
+_lock = threading.RLock()
+
+
+@dataclass(eq=False)
+class PreparedModule:
+    """A causal language model of Transformers, led over trees until its last release.
+
+    While it is prepared, the module is in evaluation mode, its blocks have hooks, and
+    with `Route.FUNCTION` its configs name our attention function.
+
+    Attributes:
+        module: The module.
+        name: Name for messages.
+        n_vocabulary: Number of logits of a row.
+        route: How its attention is led.
+        kind: The kind of its memory.
+        runs_below_states: Whether several tokens may be evaluated at once below a
+            state. Some recurrent models get them wrong without an error.
+        max_positions: Number of positions for which rows depend on their path alone,
+            or None.
+    """
+
+    module: Any
+    name: str
+    n_vocabulary: int = 0
+    route: Route = Route.FUNCTION
+    kind: ModelKind = ModelKind.ATTENTION
+    runs_below_states: bool = True
+    max_positions: int | None = None
+    _cache_name: str = _CACHES[0]
+    _n_users: int = 0
+    _hooks: list[Any] = field(default_factory=list)
+    _trained: list[nn.Module] = field(default_factory=list)
+    _configs: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.config = self.module.config.get_text_config()
+        self._arguments = frozenset(inspect.signature(self.module.forward).parameters)
+        self.n_layers = int(self.config.num_hidden_layers)
+
+    # What it is
+
+    @property
+    def device(self) -> torch.device:
+        """Return where ids are put."""
+        device: torch.device = self.module.get_input_embeddings().weight.device
+        return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the type of the module's numbers."""
+        dtype: torch.dtype = self.module.dtype
+        return dtype
+
+    @property
+    def n_parameters(self) -> int:
+        """Return the number of weights; shared ones count once."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    @property
+    def is_quantised(self) -> bool:
+        """Return whether the weights are kept in a quantised form."""
+        return getattr(self.module, "hf_quantizer", None) is not None
+
+    def configs(self) -> list[Any]:
+        """Return every config object in the module, each once."""
+        found = {id(m.config): m.config for m in self.module.modules() if hasattr(m, "config")}
+        return list(found.values())
+
+    # Use
+
+    def new_cache(self, n_cells: int) -> CellCache:
+        """Return cells for all layers."""
+        return CellCache(self.n_layers, n_cells)
+
+    def forward_tree(self, call: TreeCall, ids: Tensor, positions: Tensor, outputs: Tensor, cache: CellCache) -> Tensor:
+        """Evaluate the rows of a tree call.
+
+        Args:
+            call: What the rows write and see.
+            ids: int64[R], the tokens.
+            positions: int64[R].
+            outputs: int64[M], the rows whose logits are computed.
+            cache: The cells.
+
+        Returns:
+            The logits, [M, V].
+        """
+        mask = call.bias(self.dtype, self.device) if self.route is Route.MASK else None
+        result = self._forward(call, ids, positions, outputs, past_key_values=cache, attention_mask=mask)
+        expected = call.n_stored if self.route is Route.FUNCTION else 0
+        if not call.n_stored or call.n_attended < expected:
+            raise DecodeError(
+                f"{self.name} did not attend by selectrie's function: its attention implementation was changed "
+                "while it was in use; close the engine first"
+            )
+        return self._logits(result, outputs)
+
+    def forward_run(
+        self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
+        """Evaluate a run of tokens after a state, which is changed.
+
+        Args:
+            call: The call.
+            ids: int64[R], the tokens.
+            positions: int64[R].
+            outputs: int64[M], the rows whose logits are computed.
+            state: The model's cache, or None for the empty context.
+
+        Returns:
+            The logits, [M, V], and the state after the run.
+        """
+        given = {} if state is None else {self._cache_name: state}
+        result = self._forward(call, ids, positions, outputs, **given)
+        return self._logits(result, outputs), getattr(result, self._cache_name)
+
+    def forward_plain(self, ids: Tensor) -> Tensor:
+        """Evaluate texts without any cache, by the model's own attention.
+
+        `ids` is int64[B, T]; the logits are [B, T, V].
+        """
+        with torch.no_grad(), self._own_attention():
+            logits: Tensor = self.module(input_ids=ids.to(self.device), use_cache=False).logits
+            return logits
+
+    def _forward(self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, **given: Any) -> Any:
+        if "position_ids" in self._arguments:
+            given["position_ids"] = positions[None]
+        if "logits_to_keep" in self._arguments:
+            given["logits_to_keep"] = outputs
+        with torch.no_grad(), running(call):
+            try:
+                return self.module(input_ids=ids[None], use_cache=True, **given)
+            except SelectrieError:
+                raise
+            except torch.OutOfMemoryError as error:
+                raise DecodeError(f"{self.name}: out of memory; ask for a smaller n_ctx or n_batch") from error
+            except Exception as error:
+                raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
+
+    def _logits(self, result: Any, outputs: Tensor) -> Tensor:
+        logits: Tensor = result.logits[0]
+        return logits if "logits_to_keep" in self._arguments else logits[outputs]
+
+    # Preparing and putting back
+
+    def acquire(self) -> None:
+        """Count one more user."""
+        with _lock:
+            self._n_users += 1
+
+    def release(self) -> None:
+        """Count one user less; the last one puts the module back as it was."""
+        with _lock:
+            self._n_users -= 1
+            if self._n_users == 0:
+                self._put_back()
+
+    def _prepare(self) -> None:
+        """Change the module as the route needs it."""
+        self._trained = [m for m in self.module.modules() if m.training]
+        for part in self._trained:
+            part.training = False
+        self._hooks = [block.register_forward_pre_hook(_stop_if_asked) for block in self.blocks()]
+        self._examine()
+
+    def _put_back(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._let_go()
+        for part in self._trained:
+            part.training = True
+        self._trained = []
+        _prepared.pop(id(self.module), None)
+
+    def blocks(self) -> list[Any]:
+        """Return the model's blocks: the largest list of modules in it."""
+        lists: list[Any] = [m for m in self.module.modules() if isinstance(m, nn.ModuleList)]
+        lists = [one for one in lists if len(one) == self.n_layers]
+        if not lists:
+            return []
+        largest: Any = max(lists, key=lambda one: sum(p.numel() for p in one.parameters()))
+        return list(largest)
+
+    def _hold(self) -> None:
+        """Name our attention function in every config."""
+        with _lock:
+            self._configs = self.configs()
+            for config in self._configs:
+                held = _held.setdefault(id(config), _Held(config, config._attn_implementation_internal))
+                held.n_users += 1
+                config._attn_implementation_internal = ATTENTION
+
+    def _let_go(self) -> None:
+        """Name in every config what it named before, unless another model needs it."""
+        with _lock:
+            for config in self._configs:
+                held = _held[id(config)]
+                held.n_users -= 1
+                if held.n_users == 0:
+                    del _held[id(config)]
+                    if config._attn_implementation_internal == ATTENTION:
+                        config._attn_implementation_internal = held.before
+            self._configs = []
+
+    @contextmanager
+    def _own_attention(self) -> Iterator[None]:
+        """Let the model attend as it does by itself, while nobody else uses it."""
+        configs = self._configs
+        for config in configs:
+            config._attn_implementation_internal = _held[id(config)].before
+        try:
+            yield
+        finally:
+            for config in configs:
+                config._attn_implementation_internal = ATTENTION
+
+    def _examine(self) -> None:
+        """Find out what the model remembers, and lead its attention."""
+        ids = torch.zeros((1, 2), dtype=torch.long, device=self.device)
+        try:
+            with torch.no_grad():
+                result = self.module(input_ids=ids, use_cache=True)
+        except Exception as error:
+            raise UnsupportedModelError(
+                self.name, f"cannot be called with token ids alone ({type(error).__name__}: {error})"
+            ) from error
+        self.n_vocabulary = int(result.logits.shape[-1])
+        names = [name for name in _CACHES if getattr(result, name, None) is not None]
+        if not names:
+            raise UnsupportedModelError(self.name, "returns no cache, so its contexts cannot be kept")
+        self._cache_name = names[0]
+        self.max_positions = _max_positions(self.config)
+        layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
+        if layers and not self.module._is_stateful and all(isinstance(layer, DynamicLayer) for layer in layers):
+            self._lead()
+            return
+        self.route = Route.STATES
+        self.runs_below_states = self.config.model_type not in _ONE_BY_ONE
+        is_hybrid = any(isinstance(layer, DynamicLayer) for layer in layers)
+        self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
+
+    def _lead(self) -> None:
+        """Find the route by which the model attends to cells."""
+        if self.config.model_type in _ALIBI_BLOCKS:
+            self.route = Route.ALIBI
+            put_in = _ALIBI_BLOCKS[self.config.model_type](self.config)
+            self._hooks += [block.register_forward_pre_hook(put_in, with_kwargs=True) for block in self.blocks()]
+            return
+        self._hold()
+        failures = []
+        for route in (Route.FUNCTION, Route.MASK):
+            self.route = route
+            if route is Route.MASK:
+                self._let_go()
+            try:
+                windows = self._try()
+            except DecodeError as error:
+                failures.append(f"by {route.value}: {error}")
+                continue
+            self.kind = ModelKind.SLIDING_WINDOW if windows else ModelKind.ATTENTION
+            return
+        raise UnsupportedModelError(self.name, f"its attention cannot be led over a tree ({'; '.join(failures)})")
+
+    def _try(self) -> set[int]:
+        """Evaluate two rows, and return the windows that layers asked for."""
+        visible = np.tril(np.ones((2, 2), dtype=np.bool_))
+        at = np.arange(2)
+        call = TreeCall(threading.Event(), at, visible, at, at)
+        index = torch.arange(2, device=self.device)
+        self.forward_tree(call, index, index, index[:1], self.new_cache(2))
+        return call.windows
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Let products of float32 be computed in float32, also on a GPU."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def prepare(module: Any, name: str, check: Callable[[PreparedModule], None]) -> PreparedModule:
+    """Return a module made ready for trees, and count one user of it.
+
+    A module that is in use already is prepared and checked once.
+
+    Args:
+        module: The module.
+        name: Its name for messages.
+        check: Called with the prepared module before anybody uses it.
+
+    Raises:
+        UnsupportedModelError: The model predicts no next token, or cannot be led.
+    """
+    with _lock:
+        known = _prepared.get(id(module))
+        if known is not None:
+            known.acquire()
+            return known
+        _require_supported(module, name)
+        made = PreparedModule(module, name)
+        made.acquire()
+        try:
+            made._prepare()
+            check(made)
+        except BaseException:
+            made.release()
+            raise
+        _prepared[id(module)] = made
+        return made
+
+
+def _require_supported(module: Any, name: str) -> None:
+    """Raise `UnsupportedModelError` for models that are known not to work."""
+    config: Any = getattr(module, "config", None)
+    if not isinstance(module, nn.Module) or not hasattr(config, "get_text_config"):
+        raise UnsupportedModelError(name, "is no Transformers model; give an AutoModelForCausalLM")
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(name, "has an encoder; a decoder-only language model is needed")
+    if module.get_output_embeddings() is None:
+        raise UnsupportedModelError(name, "has no language model head; load it by AutoModelForCausalLM")
+    text = config.get_text_config()
+    if text.model_type == "gpt_neo":
+        raise UnsupportedModelError(name, "GPT-Neo hides tokens by their place in the cache, not by position")
+    if text.model_type == "falcon" and getattr(text, "alibi", False):
+        raise UnsupportedModelError(name, "this Falcon biases attention by place in the cache (alibi=True)")
+    places = {str(place) for place in (getattr(module, "hf_device_map", None) or {}).values()}
+    if places & {"disk", "meta"} or ("cpu" in places and len(places) > 1):
+        raise UnsupportedModelError(name, "has weights that are offloaded; load all of it on its devices")
+    if any(p.device.type == "meta" for p in module.parameters()):
+        raise UnsupportedModelError(name, "has weights that are not in memory (meta device); load all of it")
+
+
+def _max_positions(config: Any) -> int | None:
+    """Return for how many positions rows depend on their path alone, or None."""
+    bounds = []
+    rope = getattr(config, "rope_parameters", None)
+    if not rope:
+        # Learned positions, or a table of angles.
+        bounds.append(getattr(config, "max_position_embeddings", None))
+    else:
+        for one in [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]:
+            if one.get("rope_type") in _BOUNDED_ROPE:
+                bounds.append(one.get("original_max_position_embeddings"))
+                bounds.append(getattr(config, "original_max_position_embeddings", None))
+                bounds.append(getattr(config, "max_position_embeddings", None))
+    bounds.append(getattr(config, "attention_chunk_size", None))
+    known = [int(bound) for bound in bounds if bound]
+    return min(known) if known else None
+
+
+def _stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
+    call = running_call()
+    if call is not None and call.stop.is_set():
+        raise DecodeInterrupted("the decode was interrupted")
+
+
+def _bloom_bias(config: Any) -> Any:
+    from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
+
+    def put_in(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if running_call() is None:
+            return None
+        call, hidden = require_tree_call(), args[0]
+        slopes = _get_alibi_slopes(config.n_head, hidden.device)[:, None, None]
+        # A softmax does not change if the same is added to all scores of a row, so the
+        # position of a cell serves as its distance.
+        bias = (slopes * call.distance(hidden.device)).to(hidden.dtype)
+        return args, {**kwargs, "alibi": bias, "attention_mask": call.bias(hidden.dtype, hidden.device)}
+
+    return put_in
+
+
+def _mpt_bias(config: Any) -> Any:
+    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+
+    two = build_mpt_alibi_tensor(config.n_heads, 2, config.attn_config.alibi_bias_max)
+    slopes = (two[..., 1] - two[..., 0])[..., None]
+
+    def put_in(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        if running_call() is None:
+            return None
+        call, hidden = require_tree_call(), args[0]
+        bias = (slopes.to(hidden.device) * call.distance(hidden.device)).to(hidden.dtype)
+        return args, {**kwargs, "position_bias": bias, "attention_mask": ~call.mask(None, hidden.device)}
+
+    return put_in
+
+
+_ALIBI_BLOCKS = {"bloom": _bloom_bias, "mpt": _mpt_bias}
+
+
+def pad_outputs(outputs: Sequence[int], multiple: int) -> list[int]:
+    """Return the rows whose logits are computed, filled up to a multiple with row 0."""
+    return [*outputs, *([0] * (-len(outputs) % multiple))]
