@@ -30,6 +30,12 @@ No mask function has this name, so models that use it build no mask.
 """
 CELL_MULTIPLE = 64
 """A call reads a multiple of this many cells."""
+EXACT_BATCH_MULTIPLE = 8
+"""Number of rows to a multiple of which calls are filled up in `exact` precision.
+
+With it the same rows go through the same kernels however they are cut into calls:
+measured for float32 and bfloat16 on x86-64, where calls of 1 to 3 rows differ.
+"""
 _GATHERED_BYTES = 1 << 26
 """Maximum size of the keys and values that are gathered at once."""
 

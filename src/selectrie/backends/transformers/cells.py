@@ -17,13 +17,6 @@ from selectrie.backends.transformers.attention import CELL_MULTIPLE, TreeCall
 from selectrie.backends.transformers.module import PreparedModule, Route, pad_outputs
 from selectrie.core.types import NO_NODE, ROOT, IntArray
 
-EXACT_BATCH_MULTIPLE = 8
-"""Number of rows to a multiple of which calls are filled up in `exact` precision.
-
-With it the same rows go through the same kernels however they are cut into calls:
-measured for float32 and bfloat16 on x86-64, where calls of 1 to 3 rows differ.
-"""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluated:

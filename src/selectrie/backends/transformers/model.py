@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.backends.transformers.cells import EXACT_BATCH_MULTIPLE, CellContexts, Contexts, Evaluated
+from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
+from selectrie.backends.transformers.cells import CellContexts, Contexts, Evaluated
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare
 from selectrie.backends.transformers.probe import probe
-from selectrie.backends.transformers.states import StateContexts
+from selectrie.backends.transformers.states import StateContexts, sequences_for
 from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
@@ -150,7 +151,8 @@ def _fit(source: _Source) -> _Size:
     usual = min(_USUAL_NODES, prepared.max_positions or _trained_positions(prepared.config) or _USUAL_NODES)
     nodes = options.n_ctx if options.n_ctx is not None else max(8, usual)
     rows = min(options.n_batch, max(EXACT_BATCH_MULTIPLE, _MAX_LOGIT_BYTES // (4 * prepared.n_vocabulary)))
-    return _Size(nodes, rows, 256)
+    sequences = sequences_for(prepared, nodes) if prepared.route is Route.STATES else nodes
+    return _Size(nodes, rows, sequences)
 
 
 def _trained_positions(config: Any) -> int | None:

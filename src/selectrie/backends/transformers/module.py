@@ -18,6 +18,7 @@ from transformers.cache_utils import DynamicLayer
 
 from selectrie.backends.transformers.attention import (
     ATTENTION,
+    EXACT_BATCH_MULTIPLE,
     CellCache,
     ModuleCall,
     TreeCall,
@@ -26,7 +27,7 @@ from selectrie.backends.transformers.attention import (
     running_call,
 )
 from selectrie.core.types import ModelKind
-from selectrie.errors import DecodeError, DecodeInterrupted, SelectrieError, UnsupportedModelError
+from selectrie.errors import DecodeError, DecodeInterrupted, ModelError, SelectrieError, UnsupportedModelError
 
 _CACHES = ("past_key_values", "cache_params", "state")
 """Names under which models take and return what they remember."""
@@ -99,6 +100,7 @@ class PreparedModule:
     max_positions: int | None = None
     _cache_name: str = _CACHES[0]
     _n_users: int = 0
+    _stored: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
     _hooks: list[Any] = field(default_factory=list)
     _trained: list[nn.Module] = field(default_factory=list)
     _configs: list[Any] = field(default_factory=list)
@@ -140,8 +142,20 @@ class PreparedModule:
     # Use
 
     def new_cache(self, n_cells: int) -> CellCache:
-        """Return cells for all layers."""
-        return CellCache(self.n_layers, n_cells)
+        """Return cells for all layers.
+
+        Raises `ModelError` if there is no memory for them.
+        """
+        cache = CellCache(self.n_layers, n_cells)
+        try:
+            for layer, states in zip(cache.layers, self._stored, strict=False):
+                if states is not None:
+                    layer.lazy_initialization(*states)
+        except RuntimeError as error:
+            raise ModelError(
+                f"{self.name}: no memory for {n_cells} cells; ask for a smaller n_ctx, or free memory ({error})"
+            ) from error
+        return cache
 
     def forward_tree(self, call: TreeCall, ids: Tensor, positions: Tensor, outputs: Tensor, cache: CellCache) -> Tensor:
         """Evaluate the rows of a tree call.
@@ -233,6 +247,9 @@ class PreparedModule:
         for part in self._trained:
             part.training = False
         self._hooks = [block.register_forward_pre_hook(_stop_if_asked) for block in self.blocks()]
+        for experts in (m for m in self.module.modules() if hasattr(m, "_is_expert_parallel")):
+            self._hooks.append(experts.register_forward_pre_hook(_repeat_rows))
+            self._hooks.append(experts.register_forward_hook(_first_of_each))
         self._examine()
 
     def _put_back(self) -> None:
@@ -277,21 +294,24 @@ class PreparedModule:
 
     @contextmanager
     def _own_attention(self) -> Iterator[None]:
-        """Let the model attend as it does by itself, while nobody else uses it."""
-        configs = self._configs
-        for config in configs:
-            config._attn_implementation_internal = _held[id(config)].before
+        """Let the model attend as it does by itself, while nobody else uses it.
+
+        A running call of a module that shares a config would raise `DecodeError`.
+        """
+        held = [_held[id(config)] for config in self.configs() if id(config) in _held]
+        for one in held:
+            one.config._attn_implementation_internal = one.before
         try:
             yield
         finally:
-            for config in configs:
-                config._attn_implementation_internal = ATTENTION
+            for one in held:
+                one.config._attn_implementation_internal = ATTENTION
 
     def _examine(self) -> None:
         """Find out what the model remembers, and lead its attention."""
         ids = torch.zeros((1, 2), dtype=torch.long, device=self.device)
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._own_attention():
                 result = self.module(input_ids=ids, use_cache=True)
         except Exception as error:
             raise UnsupportedModelError(
@@ -304,7 +324,11 @@ class PreparedModule:
         self._cache_name = names[0]
         self.max_positions = _max_positions(self.config)
         layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
-        if layers and not self.module._is_stateful and all(isinstance(layer, DynamicLayer) for layer in layers):
+        if (
+            layers
+            and not getattr(self.module, "_is_stateful", False)
+            and all(isinstance(layer, DynamicLayer) for layer in layers)
+        ):
             self._lead()
             return
         self.route = Route.STATES
@@ -318,6 +342,7 @@ class PreparedModule:
             self.route = Route.ALIBI
             put_in = _ALIBI_BLOCKS[self.config.model_type](self.config)
             self._hooks += [block.register_forward_pre_hook(put_in, with_kwargs=True) for block in self.blocks()]
+            self._try()
             return
         self._hold()
         failures = []
@@ -340,7 +365,9 @@ class PreparedModule:
         at = np.arange(2)
         call = TreeCall(threading.Event(), at, visible, at, at)
         index = torch.arange(2, device=self.device)
-        self.forward_tree(call, index, index, index[:1], self.new_cache(2))
+        cache = CellCache(self.n_layers, 2)
+        self.forward_tree(call, index, index, index[:1], cache)
+        self._stored = [(one.keys, one.values) if one.is_initialized else None for one in cache.layers]
         return call.windows
 
 
@@ -431,6 +458,26 @@ def _stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
     call = running_call()
     if call is not None and call.stop.is_set():
         raise DecodeInterrupted("the decode was interrupted")
+
+
+def _repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Give each row to its experts several times, where bits matter.
+
+    An expert computes its rows together. With a multiple of `EXACT_BATCH_MULTIPLE` of
+    them, the bits of a row do not depend on how many there are.
+    """
+    call = running_call()
+    if not isinstance(call, TreeCall) or not call.in_path_order:
+        return None
+    return tuple(one.repeat_interleave(EXACT_BATCH_MULTIPLE, 0) if isinstance(one, Tensor) else one for one in args)
+
+
+def _first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
+    """Take back what `_repeat_rows` did."""
+    call = running_call()
+    if not isinstance(call, TreeCall) or not call.in_path_order:
+        return None
+    return result[::EXACT_BATCH_MULTIPLE]
 
 
 def _bloom_bias(config: Any) -> Any:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from selectrie.backends.prefix_tree import PrefixTree
-from selectrie.backends.transformers.cells import EXACT_BATCH_MULTIPLE, CellContexts, Contexts
+from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
+from selectrie.backends.transformers.cells import CellContexts, Contexts
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision
 from selectrie.backends.transformers.states import StateContexts
 from selectrie.core.types import ROOT, FloatArray, ModelKind

@@ -7,6 +7,7 @@ owns a copy, which is never evaluated on, so a failed call cannot spoil it.
 from __future__ import annotations
 
 import copy
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -21,9 +22,13 @@ from selectrie.backends.transformers.attention import ModuleCall
 from selectrie.backends.transformers.cells import Evaluated
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.core.types import NO_NODE, ROOT, IntArray
-from selectrie.errors import CapacityError, NodeError
+from selectrie.errors import CapacityError, ModelError, NodeError
 
 _NO_ENTRY = -1
+_MAX_STATES = 256
+_MAX_STATE_BYTES = 4 << 30
+_STATE_SHARE = 4
+"""States take at most this part of the free memory: a quarter."""
 _UNLIMITED = 1 << 40
 
 
@@ -219,14 +224,48 @@ class StateContexts:
         self._state.clear()
 
 
-def state_bytes(state: Any) -> int:
+def sequences_for(prepared: PreparedModule, nodes: int) -> int:
+    """Return how many states fit, from the size of one at the full context.
+
+    Raises `ModelError` if there is no memory for two.
+    """
+    index = torch.arange(2, dtype=torch.long, device=prepared.device)
+    call, state = ModuleCall(threading.Event()), None
+    sizes: list[int] = []
+    for _ in range(2):
+        for at in index:
+            _, state = prepared.forward_run(call, at[None], at[None] + 2 * len(sizes), index[:1] * 0, state)
+        sizes.append(_bytes_of(state))
+    largest = sizes[0] + (sizes[1] - sizes[0]) // 2 * max(0, nodes - 2)
+    n_states = min(_MAX_STATES, _free_bytes(prepared.device) // max(1, largest))
+    if n_states < 2:
+        raise ModelError(
+            f"{prepared.name}: a context of {nodes} tokens takes {largest >> 20} MiB, and {_STATE_SHARE} times as much "
+            "is to be free for each of two; ask for a smaller n_ctx, or free memory"
+        )
+    return n_states
+
+
+def _free_bytes(device: torch.device) -> int:
+    """Return how much memory states may take."""
+    if device.type == "cuda":
+        free = int(torch.cuda.mem_get_info(device)[0])
+    else:
+        try:
+            free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError):  # macOS does not say
+            free = _STATE_SHARE * _MAX_STATE_BYTES
+    return min(_MAX_STATE_BYTES, free // _STATE_SHARE)
+
+
+def _bytes_of(state: Any) -> int:
     """Return the size of the tensors in a state."""
-    seen: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     stack, visited = [state], set()
     while stack:
         value = stack.pop()
         if isinstance(value, Tensor):
-            seen[value.data_ptr()] = value.numel() * value.element_size()
+            sizes[value.data_ptr()] = value.numel() * value.element_size()
         elif id(value) not in visited:
             visited.add(id(value))
             if isinstance(value, (list, tuple)):
@@ -235,4 +274,4 @@ def state_bytes(state: Any) -> int:
                 stack += value.values()
             elif hasattr(value, "__dict__") and not hasattr(value, "to_dict"):
                 stack += vars(value).values()
-    return sum(seen.values())
+    return sum(sizes.values())

@@ -1,0 +1,164 @@
+"""Opening a module compares its rows over a tree with its own forward: models that are led wrongly are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+for _name in ("torch", "transformers"):
+    pytest.importorskip(_name)
+
+import torch
+
+from selectrie.backends.transformers import attention, module, probe
+from selectrie.errors import UnsupportedModelError
+from selectrie.testing import check_model
+from tests.support.transformers_models import ARCHITECTURES, N_TOKENS, make_module, opened, worst_of_random_tree
+
+WRONG = r"tiny: its rows over a tree of contexts differ from its own by .* nats, where rounding explains"
+
+
+def without(monkeypatch, argument):
+    """Our attention function forgets one of its arguments."""
+    right = attention.tree_attention
+
+    def wrong(*args, **kwargs):
+        kwargs.pop(argument, None)
+        return right(*args, **kwargs)
+
+    monkeypatch.setitem(attention.AttentionInterface._global_mapping, attention.ATTENTION, wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "changes"),
+    [
+        ("mistral", "sliding_window", {}),
+        ("mistral", "sliding_window", {"sliding_window": 400}),
+        ("gemma3_text", "sliding_window", {"sliding_window": 4096}),
+        ("qwen2-window", "sliding_window", {"sliding_window": 400}),
+        ("gemma2", "softcap", {"attn_logit_softcapping": 2.0}),
+        ("gpt_oss", "s_aux", {}),
+        ("gemma3_text", "scaling", {"query_pre_attn_scalar": 64}),
+    ],
+)
+def test_an_argument_that_is_ignored_is_noticed(monkeypatch, name, argument, changes):
+    """Windows, wide ones too, soft caps, sinks and scales; with them the same model is taken, and its windows are as before."""
+    tiny = make_module(name, **changes)
+    with torch.no_grad():
+        for key, weight in tiny.named_parameters():
+            if key.endswith("sinks"):
+                weight.fill_(1.0)
+    opened(tiny).close()
+    without(monkeypatch, argument)
+    with pytest.raises(UnsupportedModelError, match=WRONG):
+        opened(tiny)
+    width = ARCHITECTURES[name].get("sliding_window") if "sliding_window" not in changes else changes["sliding_window"]
+    assert tiny.config.sliding_window == width
+    assert {m.sliding_window for m in tiny.modules() if getattr(m, "sliding_window", None)} <= {width}
+    assert tiny.config._attn_implementation != attention.ATTENTION
+
+
+def test_the_laws_do_not_notice_a_window_that_is_ignored(monkeypatch):
+    """A model that is wrong alone and in company alike keeps every law; only its own forward shows it."""
+    tiny = make_module("mistral")
+    without(monkeypatch, "sliding_window")
+    monkeypatch.setattr("selectrie.backends.transformers.model.probe", lambda _prepared: None)
+    assert check_model(lambda: opened(tiny), seed=3, steps=40, tolerance_nats=5e-5).worst_nats < 5e-5
+    with opened(tiny, n_ctx=300) as model:
+        assert worst_of_random_tree(model, make_module("mistral"), seed=1) > 0.5
+
+
+def test_gpt_neo_is_refused_whatever_its_name(monkeypatch):
+    """Its local layers hide tokens by their place in the cache."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    small = {"vocab_size": N_TOKENS, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 512}
+    config = AutoConfig.for_model("gpt_neo", **small, attention_types=[[["global", "local"], 1]], window_size=7)
+    tiny = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for weight in tiny.parameters():
+            if weight.dim() == 2:
+                weight.normal_(0, weight.shape[-1] ** -0.5)
+    monkeypatch.setattr(module, "_require_supported", lambda *_: None)
+    with pytest.raises(UnsupportedModelError, match=WRONG):
+        opened(tiny)
+
+
+@pytest.mark.parametrize("name", ["bloom", "mpt"])
+def test_a_bias_by_place_is_noticed(monkeypatch, name):
+    """ALiBi models whose bias is left as they make it are refused."""
+    monkeypatch.setitem(module._ALIBI_BLOCKS, name, lambda _config: lambda _block, args, kwargs: (args, kwargs))
+    with pytest.raises(UnsupportedModelError):
+        opened(make_module(name))
+
+
+@pytest.mark.parametrize("name", ["mamba", "jamba"])
+def test_runs_below_a_state_are_tried(monkeypatch, name):
+    """Models that get them wrong without an error take one token at a time there, also if their names are not known."""
+    monkeypatch.setattr(module, "_ONE_BY_ONE", ())
+    tiny = make_module(name)
+    with opened(tiny) as model:
+        assert not model._prepared.runs_below_states
+        assert worst_of_random_tree(model, tiny, seed=1, n_calls=1) < 5e-5
+    with opened(make_module("mamba2")) as model:
+        assert model._prepared.runs_below_states
+
+
+def test_a_window_that_could_not_be_tried_limits_positions(monkeypatch):
+    """Where narrowing a window changes nothing in the model's own forward, it is not known to work at its own width."""
+    narrowed = probe._narrow_windows
+
+    def nothing_narrowed(prepared):
+        places, before = probe._wide_windows(prepared), []
+        before += [place.sliding_window for place in places]
+        context = narrowed(prepared)
+        monkeypatch.setattr(probe, "_NARROW_WINDOW", before[0])
+        return context
+
+    tiny = make_module("mistral", sliding_window=40)
+    with opened(tiny) as model:
+        assert model._prepared.max_positions is None
+    monkeypatch.setattr(probe, "_narrow_windows", nothing_narrowed)
+    with opened(tiny) as model:
+        assert model._prepared.max_positions == 40
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_what_rounding_explains_follows_the_arithmetic(dtype):
+    """The allowance is below what a wrong model differs by, and in float32 three times what a right one differs by. In fewer
+    digits a mixture of experts is undecided too often to tell."""
+    for name in ("llama", "mistral", "mamba2", *(["mixtral"] if dtype is torch.float32 else [])):
+        seen = []
+
+        def check(prepared, seen=seen):
+            for seed in range(2):
+                tree = probe._tree(prepared, seed)
+                solo = prepared.route is not module.Route.STATES
+                seen.append((max(probe._worst(prepared, tree, solo=s) for s in {False, solo}), tree.allowed_nats))
+
+        module.prepare(make_module(name).to(dtype), name, check).release()
+        worst, allowed = np.array(seen).T
+        assert (worst * (3 if dtype is torch.float32 else 1) < allowed).all(), seen
+        assert (allowed < (1e-3 if dtype is torch.float32 else 1.0)).all(), seen
+
+
+def test_a_row_that_is_not_a_number_is_no_agreement():
+    """A model whose weights hold NaN is refused, not found equal to itself."""
+    tiny = make_module("llama")
+    with torch.no_grad():
+        tiny.model.layers[1].mlp.down_proj.weight[3, 4] = float("nan")
+    with pytest.raises(UnsupportedModelError):
+        opened(tiny)
+
+
+def test_every_architecture_of_the_sweep_is_led_by_the_expected_route():
+    """Most call our function; Falcon and GPT-J take masks, Bloom and MPT a bias, the others are branched by copies."""
+    routes = {}
+    for name in ARCHITECTURES:
+        with opened(make_module(name)) as model:
+            routes.setdefault(model._prepared.route, set()).add(name)
+    states = {"mamba", "mamba2", "rwkv", "jamba", "qwen3_5_text", "lfm2", "falcon_h1"}
+    assert routes.pop(module.Route.STATES) == states
+    assert routes.pop(module.Route.MASK) == {"falcon", "gptj"}
+    assert routes.pop(module.Route.ALIBI) == {"bloom", "mpt"}
+    assert set(routes) == {module.Route.FUNCTION}
