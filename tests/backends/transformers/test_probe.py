@@ -104,6 +104,31 @@ def test_runs_below_a_state_are_tried(monkeypatch, name):
         assert model._prepared.runs_below_states
 
 
+def test_single_tokens_below_a_state_are_tried():
+    """Nemotron-H steps by one token with other arithmetic than by several: 0.005 nats in float32, which is refused."""
+    mixed = {"layer_types": ["linear_attention", "mlp", "full_attention", "mlp"], "ssm_state_size": 8, "n_groups": 1}
+    mamba = {"mamba_num_heads": 8, "mamba_head_dim": 8, "chunk_size": 16, "head_dim": 8}
+    ARCHITECTURES["nemotron_h"] = {**ARCHITECTURES["llama"], **mixed, **mamba, "num_hidden_layers": 4}
+    try:
+        tiny = make_module("nemotron_h")
+    finally:
+        del ARCHITECTURES["nemotron_h"]
+    with pytest.raises(UnsupportedModelError, match=WRONG):
+        opened(tiny)
+
+
+def test_a_model_whose_attention_cannot_be_led_is_branched_by_copies():
+    """MiniMax takes only a cache of its own class; copies of that give the right rows."""
+    ARCHITECTURES["minimax"] = {**ARCHITECTURES["mixtral"], "head_dim": 8}
+    try:
+        tiny = make_module("minimax")
+        with opened(tiny) as model:
+            assert model._prepared.route is module.Route.STATES
+            assert worst_of_random_tree(model, tiny, seed=1, n_calls=1) < 5e-5
+    finally:
+        del ARCHITECTURES["minimax"]
+
+
 def test_a_window_that_could_not_be_tried_limits_positions(monkeypatch):
     """Where narrowing a window changes nothing in the model's own forward, it is not known to work at its own width."""
     narrowed = probe._narrow_windows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DummyLayer, DynamicLayer
 
 from selectrie.backends.transformers.attention import (
     ATTENTION,
@@ -28,6 +29,8 @@ from selectrie.backends.transformers.attention import (
 )
 from selectrie.core.types import ModelKind
 from selectrie.errors import DecodeError, DecodeInterrupted, ModelError, SelectrieError, UnsupportedModelError
+
+logger = logging.getLogger(__name__)
 
 _CACHES = ("past_key_values", "cache_params", "state")
 """Names under which models take and return what they remember."""
@@ -324,28 +327,26 @@ class PreparedModule:
         self._cache_name = names[0]
         self.max_positions = _max_positions(self.config)
         layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
-        if (
-            layers
-            and not getattr(self.module, "_is_stateful", False)
-            and all(isinstance(layer, DynamicLayer) for layer in layers)
-        ):
-            self._lead()
+        is_plain = layers and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
+        if is_plain and not getattr(self.module, "_is_stateful", False) and self._lead():
             return
         self.route = Route.STATES
         self.runs_below_states = self.config.model_type not in _ONE_BY_ONE
         is_hybrid = any(isinstance(layer, DynamicLayer) for layer in layers)
         self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
 
-    def _lead(self) -> None:
-        """Find the route by which the model attends to cells."""
+    def _lead(self) -> bool:
+        """Find the route by which the model attends to cells.
+
+        Returns whether there is one. If not, copies of its cache still do.
+        """
         if self.config.model_type in _ALIBI_BLOCKS:
             self.route = Route.ALIBI
             put_in = _ALIBI_BLOCKS[self.config.model_type](self.config)
             self._hooks += [block.register_forward_pre_hook(put_in, with_kwargs=True) for block in self.blocks()]
             self._try()
-            return
+            return True
         self._hold()
-        failures = []
         for route in (Route.FUNCTION, Route.MASK):
             self.route = route
             if route is Route.MASK:
@@ -353,11 +354,11 @@ class PreparedModule:
             try:
                 windows = self._try()
             except DecodeError as error:
-                failures.append(f"by {route.value}: {error}")
+                logger.debug("%s is not led by %s: %s", self.name, route.value, error)
                 continue
             self.kind = ModelKind.SLIDING_WINDOW if windows else ModelKind.ATTENTION
-            return
-        raise UnsupportedModelError(self.name, f"its attention cannot be led over a tree ({'; '.join(failures)})")
+            return True
+        return False
 
     def _try(self) -> set[int]:
         """Evaluate two rows, and return the windows that layers asked for."""

@@ -170,7 +170,8 @@ def _worst(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
     """Return the largest difference of the nodes below the prompt.
 
     Foreign contexts come first and are dropped between calls, so that cells are used
-    again, out of order. Every call has one round.
+    again, out of order. Every call has one round. Below states, runs of one token and
+    of several are tried, for which models have code of their own.
     """
     walk = _Walk(prepared, tree, solo=solo)
     a, b, c, d = tree.texts
@@ -179,11 +180,12 @@ def _worst(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
     walk.forget(foreign)
     end = walk.run(stem, _PROMPT - 2, a[_PROMPT - 2 : _PROMPT])
     fork = walk.run(end, _PROMPT, a[_PROMPT : _PROMPT + 2], text=0)
+    single = walk.run(end, _PROMPT, c[_PROMPT : _PROMPT + 1], text=2)
     walk.runs(
         [
             (fork, _PROMPT + 2, a[_PROMPT + 2 :], 0),
             (fork, _PROMPT + 2, b[_PROMPT + 2 :], 1),
-            (end, _PROMPT, c[_PROMPT:], 2),
+            (single, _PROMPT + 1, c[_PROMPT + 1 :], 2),
             (stem, _PROMPT - 2, d[_PROMPT - 2 :], 3),
         ]
     )
