@@ -104,6 +104,18 @@ def test_runs_below_a_state_are_tried(monkeypatch, name):
         assert model._prepared.runs_below_states
 
 
+def test_windows_of_other_names_limit_positions():
+    """Doge keeps only some keys beyond `keep_window_size`; up to there its rows are right, and deeper ones are refused."""
+    ARCHITECTURES["doge"] = {**ARCHITECTURES["llama"], "keep_window_size": 30}
+    try:
+        tiny = make_module("doge")
+        with opened(tiny) as model:
+            assert model._prepared.max_positions == 30
+            assert worst_of_random_tree(model, tiny, seed=1, n_calls=1) < 5e-5
+    finally:
+        del ARCHITECTURES["doge"]
+
+
 def test_single_tokens_below_a_state_are_tried():
     """Nemotron-H steps by one token with other arithmetic than by several: 0.005 nats in float32, which is refused."""
     mixed = {"layer_types": ["linear_attention", "mlp", "full_attention", "mlp"], "ssm_state_size": 8, "n_groups": 1}

@@ -16,6 +16,7 @@ from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import CELL_MULTIPLE, TreeCall
 from selectrie.backends.transformers.module import PreparedModule, Route, pad_outputs
 from selectrie.core.types import NO_NODE, ROOT, IntArray
+from selectrie.errors import InternalError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,6 +172,8 @@ class CellContexts:
         """Return the call, with rows of padding at its end, and its tokens."""
         free = np.flatnonzero(~self._is_used)[:size]
         used = np.flatnonzero(self._is_used)
+        if len(free) < size:
+            raise InternalError(f"{len(free)} cells are free, {size} are needed: {len(self._cell)} nodes are held")
         n_cells = max(int(free[-1]), int(used[-1]) if len(used) else 0) + 1
         n_cells = len(self._is_used) if self._reads_all else -(-n_cells // CELL_MULTIPLE) * CELL_MULTIPLE
         cells, root = free.tolist(), len(self._is_used)

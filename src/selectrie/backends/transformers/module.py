@@ -329,6 +329,9 @@ class PreparedModule:
         layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
         is_plain = layers and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
         if is_plain and not getattr(self.module, "_is_stateful", False) and self._lead():
+            # These models are led past any window but `sliding_window`.
+            bounds = [self.max_positions, *_other_windows(self.config)]
+            self.max_positions = min((bound for bound in bounds if bound is not None), default=None)
             return
         self.route = Route.STATES
         self.runs_below_states = self.config.model_type not in _ONE_BY_ONE
@@ -453,6 +456,19 @@ def _max_positions(config: Any) -> int | None:
     bounds.append(getattr(config, "attention_chunk_size", None))
     known = [int(bound) for bound in bounds if bound]
     return min(known) if known else None
+
+
+def _other_windows(config: Any) -> list[int]:
+    """Return sizes of windows that a config names otherwise than `sliding_window`.
+
+    Up to them a row sees all of its path.
+    """
+    sizes = [
+        size
+        for key, size in config.to_dict().items()
+        if "window" in key and key != "sliding_window" and "layers" not in key and "pattern" not in key
+    ]
+    return [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
 
 
 def _stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
