@@ -33,8 +33,8 @@ KINDS = {
 """One of each: our attention function, with windows, mixed; learned positions; a mask; ALiBi; states, alone and mixed."""
 
 
-def check(name: str, *, steps: int) -> tuple[float, float]:
-    """The largest differences from the model's own forward, and between a tree and each path alone."""
+def check(name: str, *, steps: int) -> int:
+    """50 nodes against the model's own forward, and random steps against each path alone: the rows of these."""
     module = make_module(name)
     with opened(module, n_ctx=300) as model:
         plain = worst_of_random_tree(model, make_module(name, attn_implementation="eager"), seed=1)
@@ -43,7 +43,7 @@ def check(name: str, *, steps: int) -> tuple[float, float]:
         )
     assert report.rows_compared >= steps
     assert plain <= NATS
-    return plain, report.worst_nats
+    return report.rows_compared
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -58,7 +58,4 @@ def test_laws_and_own_forward(name):
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_transformers_laws(name, record_property):
     """The same for every architecture, with 200 steps."""
-    plain, laws = check(name, steps=200)
-    record_property("plain_nats", plain)
-    record_property("laws_nats", laws)
-    print(f"{name}: plain {plain:.1e}, laws {laws:.1e}")  # noqa: T201 - the table of the sweep
+    record_property("rows", check(name, steps=200))
