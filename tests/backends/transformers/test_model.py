@@ -317,19 +317,21 @@ def test_a_module_is_put_back_when_its_model_is_forgotten():
     gc.collect()
     assert gone() is None
     assert tiny.config._attn_implementation == "sdpa"
-    assert not module._held
+    assert not module._prepared
 
 
-def test_modules_that_share_a_config_are_put_back_together():
-    """The config keeps our attention until the last of them is closed."""
+def test_a_config_that_modules_share_is_not_written_into():
+    """Each open module has a copy; the shared object names the model's own attention throughout, and is given back."""
     one = make_module("llama")
-    other = type(one)(one.config).eval()
+    shared = one.config
+    other = type(one)(shared).eval()
     first, second = opened(one), opened(other)
+    assert (shared._attn_implementation, one.config._attn_implementation) == ("sdpa", "selectrie")
     first.close()
     run(second, ROOT, [5, 6])
-    assert one.config._attn_implementation == "selectrie"
     second.close()
-    assert one.config._attn_implementation == "sdpa"
+    for tiny in (one, other):
+        assert all(m.config is shared for m in tiny.modules() if hasattr(m, "config"))
 
 
 def test_somebody_elses_use_of_an_open_module_is_noticed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import threading
@@ -59,17 +60,6 @@ class Route(Enum):
     STATES = "states"
 
 
-@dataclass(slots=True)
-class _Held:
-    """A config whose attention implementation is ours, and what it was before."""
-
-    config: Any
-    before: Any
-    n_users: int = 0
-
-
-_held: dict[int, _Held] = {}
-"""By the address of a config, which several modules may share."""
 _prepared: weakref.WeakValueDictionary[int, PreparedModule] = weakref.WeakValueDictionary()
 """By the address of a module, which several models may use."""
 _lock = threading.RLock()
@@ -80,7 +70,7 @@ class PreparedModule:
     """A causal language model of Transformers, led over trees until its last release.
 
     While it is prepared, the module is in evaluation mode, its blocks have hooks, and
-    with `Route.FUNCTION` its configs name our attention function.
+    its parts have copies of their configs, which name our attention function.
 
     Attributes:
         module: The module.
@@ -106,7 +96,8 @@ class PreparedModule:
     _stored: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
     _hooks: list[Any] = field(default_factory=list)
     _trained: list[nn.Module] = field(default_factory=list)
-    _configs: list[Any] = field(default_factory=list)
+    _configs: list[tuple[Any, Any]] = field(default_factory=list)
+    _own: list[tuple[Any, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.config = self.module.config.get_text_config()
@@ -253,13 +244,14 @@ class PreparedModule:
         for experts in (m for m in self.module.modules() if hasattr(m, "_is_expert_parallel")):
             self._hooks.append(experts.register_forward_pre_hook(_repeat_rows))
             self._hooks.append(experts.register_forward_hook(_first_of_each))
+        self._copy_configs()
         self._examine()
 
     def _put_back(self) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        self._let_go()
+        self._return_configs()
         for part in self._trained:
             part.training = True
         self._trained = []
@@ -274,41 +266,52 @@ class PreparedModule:
         largest: Any = max(lists, key=lambda one: sum(p.numel() for p in one.parameters()))
         return list(largest)
 
+    def _copy_configs(self) -> None:
+        """Give every part a copy of its config.
+
+        Config objects may be shared with other modules, and are written into.
+        """
+        memo: dict[int, Any] = {}
+        for part in self.module.modules():
+            config = vars(part).get("config")
+            if hasattr(config, "_attn_implementation_internal"):
+                self._configs.append((part, config))
+                part.config = copy.deepcopy(config, memo)
+        self._own = [(config, config._attn_implementation_internal) for config in self.configs()]
+
     def _hold(self) -> None:
         """Name our attention function in every config."""
-        with _lock:
-            self._configs = self.configs()
-            for config in self._configs:
-                held = _held.setdefault(id(config), _Held(config, config._attn_implementation_internal))
-                held.n_users += 1
-                config._attn_implementation_internal = ATTENTION
+        for config, _ in self._own:
+            config._attn_implementation_internal = ATTENTION
 
     def _let_go(self) -> None:
-        """Name in every config what it named before, unless another model needs it."""
-        with _lock:
-            for config in self._configs:
-                held = _held[id(config)]
-                held.n_users -= 1
-                if held.n_users == 0:
-                    del _held[id(config)]
-                    if config._attn_implementation_internal == ATTENTION:
-                        config._attn_implementation_internal = held.before
-            self._configs = []
+        """Name in every config what it named before."""
+        for config, before in self._own:
+            config._attn_implementation_internal = before
+
+    def _return_configs(self) -> None:
+        """Give every part its own config back.
+
+        If somebody has chosen another attention meanwhile, it is chosen there.
+        """
+        before = {id(config): name for config, name in self._own}
+        for part, config in self._configs:
+            chosen = part.config._attn_implementation_internal
+            if chosen not in (ATTENTION, before.get(id(part.config))):
+                config._attn_implementation_internal = chosen
+            part.config = config
+        self._configs, self._own = [], []
 
     @contextmanager
     def _own_attention(self) -> Iterator[None]:
-        """Let the model attend as it does by itself, while nobody else uses it.
-
-        A running call of a module that shares a config would raise `DecodeError`.
-        """
-        held = [_held[id(config)] for config in self.configs() if id(config) in _held]
-        for one in held:
-            one.config._attn_implementation_internal = one.before
+        """Let the model attend as it does by itself, while nobody else uses it."""
+        is_held = any(config._attn_implementation_internal == ATTENTION for config, _ in self._own)
+        self._let_go()
         try:
             yield
         finally:
-            for one in held:
-                one.config._attn_implementation_internal = ATTENTION
+            if is_held:
+                self._hold()
 
     def _examine(self) -> None:
         """Find out what the model remembers, and lead its attention."""

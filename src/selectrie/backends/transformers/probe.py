@@ -276,7 +276,8 @@ def _narrow_windows(prepared: PreparedModule) -> Iterator[bool]:
 
 def _wide_windows(prepared: PreparedModule) -> list[Any]:
     places = [*prepared.configs(), *prepared.module.modules()]
-    return [place for place in places if _window(place) > _WIDE_WINDOW]
+    computed = [isinstance(getattr(type(place), "sliding_window", None), property) for place in places]
+    return [p for p, is_computed in zip(places, computed, strict=True) if _window(p) > _WIDE_WINDOW and not is_computed]
 
 
 def _windows(prepared: PreparedModule) -> list[int]:
