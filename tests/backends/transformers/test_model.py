@@ -80,7 +80,7 @@ def test_bits_of_a_new_context_are_those_of_the_path_alone(name):
     the same bits; windows, sinks, soft caps, masks and mixtures of experts too."""
     tokens = np.random.default_rng(1).integers(3, N_TOKENS, 90).tolist()
     with opened(make_module(name), n_ctx=256, n_batch=64) as model:
-        assert model.batch_multiple == EXACT_BATCH_MULTIPLE
+        assert model.limits.batch_sizes.multiple == EXACT_BATCH_MULTIPLE
         expected = solo_rows(model, tokens, [64])
         run(model, int(run(model, ROOT, tokens[:40]).nodes[7]), tokens[50:70])
         for sizes in ([1, 3], [30], [64, 7]):
@@ -129,7 +129,7 @@ def test_fast_precision_takes_the_weights_as_they_are():
     with pytest.raises(OptionError, match=r"precision='exact': expected fast, as the weights are bfloat16"):
         opened(tiny)
     with opened(tiny, precision="fast") as model:
-        assert (model.batch_multiple, model.identity.precision) == (1, "fast")
+        assert (model.limits.batch_sizes.multiple, model.identity.precision) == (1, "fast")
         extension = run(model, ROOT, range(5, 25))
         assert (extension.rows_padded, extension.rows.logits(0).dtype) == (0, np.float32)
         logp = extension.rows.logits(19) - extension.rows.logsumexp(19)
@@ -230,15 +230,15 @@ def test_sizes_follow_the_options_and_the_model():
     tiny = make_module("llama")
     with open_module(tiny, make_vocabulary(), name="tiny") as model:
         assert (model.limits.nodes, model.limits.rows_per_call) == (512, 512)
-        model.batch_multiple = 24
+        model.set_batch_multiple(24)
         assert model.limits.rows_per_call == 504
         run(model, ROOT, [5])
         with pytest.raises(ProtocolError, match="it holds 1 nodes"):
-            model.batch_multiple = 8
+            model.set_batch_multiple(8)
         with pytest.raises(OptionError):
-            model.batch_multiple = 513
+            model.set_batch_multiple(513)
         solo = model.new_context(100)
-        assert (solo.batch_multiple, solo.limits.nodes, solo.limits.rows_per_call) == (24, 100, 120)
+        assert (solo.limits.batch_sizes.multiple, solo.limits.nodes, solo.limits.rows_per_call) == (24, 100, 120)
         solo.close()
     with opened(tiny, n_ctx=600) as model:
         assert model.limits.nodes == 600

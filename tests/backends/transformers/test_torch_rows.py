@@ -12,7 +12,7 @@ from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from selectrie.backends.transformers.rows import TorchRows, rows_of  # noqa: E402 - needs torch
+from selectrie.backends.transformers.rows import TorchRows, rows_of
 
 NEAR = 2e-7
 """Nats: `DenseRows` takes exponentials in float32, with a relative error of 6e-8 each."""

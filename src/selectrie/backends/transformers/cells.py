@@ -29,6 +29,7 @@ class Evaluated:
         n_rows: Number of rows evaluated.
         padding: Number of rows added.
         seconds: Time spent inside the model.
+        n_programs: Number of forward passes.
     """
 
     logits: Tensor | None
@@ -36,6 +37,7 @@ class Evaluated:
     n_rows: int
     padding: int
     seconds: float
+    n_programs: int
 
 
 class Contexts(Protocol):
@@ -149,7 +151,7 @@ class CellContexts:
         entries = rows.entries
         n = len(entries)
         if not n:
-            return Evaluated(None, {}, 0, 0, 0.0)
+            return Evaluated(None, {}, 0, 0, 0.0, 0)
         padding = -n % batch_multiple
         call, ids = self._lay_out(plan, entries, n + padding)
         rows.cells = call.cells[:n]
@@ -166,7 +168,8 @@ class CellContexts:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - begin
-        return Evaluated(logits[: len(wanted)], {entries[i]: row for row, i in enumerate(wanted)}, n, padding, seconds)
+        row_of = {entries[i]: row for row, i in enumerate(wanted)}
+        return Evaluated(logits[: len(wanted)], row_of, n, padding, seconds, 1)
 
     def _lay_out(self, plan: CallPlan, entries: list[int], size: int) -> tuple[TreeCall, Cells]:
         """Return the call, with rows of padding at its end, and its tokens."""

@@ -12,16 +12,17 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import CellContexts, Contexts, Evaluated
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare
 from selectrie.backends.transformers.probe import probe
+from selectrie.backends.transformers.rows import rows_of
 from selectrie.backends.transformers.states import StateContexts, sequences_for
-from selectrie.core.model import SOLO_SEQUENCES, Extension, Rows, rounds
-from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
+from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
+from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError, UnsupportedModelError
 from selectrie.options import at_least, one_of
@@ -208,6 +209,7 @@ class TransformersModel:
                 rows_per_call=self._rows_per_call,
                 kind=prepared.kind,
                 max_idle_rows=max(1, prepared.n_parameters // max(1, cell)),
+                batch_sizes=BatchSizes(self._batch_multiple),
             )
         return self._limits
 
@@ -226,18 +228,15 @@ class TransformersModel:
             quantised=prepared.is_quantised,
         )
 
-    @property
-    def batch_multiple(self) -> int:
-        """Return the batch multiple: calls are padded to a multiple of this many rows.
+    def set_batch_multiple(self, value: int) -> None:
+        """Set the multiple to which the rows of a call are padded.
+
+        See `Model.set_batch_multiple`.
 
         The rows whose logits are computed are filled up in the same way. With 1 nothing
         is filled up (`fast`, and recurrent and hybrid models, whose runs are evaluated
-        one by one). May be set while the tree is empty.
+        one by one).
         """
-        return self._batch_multiple
-
-    @batch_multiple.setter
-    def batch_multiple(self, value: int) -> None:
         self._require_open()
         if not 1 <= value <= self._size.rows:
             raise OptionError("batch_multiple", value, f"1 to {self._size.rows}")
@@ -279,6 +278,7 @@ class TransformersModel:
             rows_repeated=evaluated.n_rows - plan.n_new,
             rows_padded=evaluated.padding,
             decode_s=evaluated.seconds,
+            n_programs=evaluated.n_programs,
         )
 
     def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
@@ -344,14 +344,9 @@ class TransformersModel:
 def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
     """Return the rows of the wanted elements of a call."""
     if evaluated.logits is None:
-        return Rows(np.empty((0, n_vocabulary), dtype=np.float32))
+        return DenseRows(np.empty((0, n_vocabulary), dtype=np.float32))
     entries = [e for e, is_wanted in zip(plan.entry, np.asarray(wanted).tolist(), strict=True) if is_wanted]
-    return Rows(_host(evaluated.logits), [evaluated.row_of[e] for e in entries])
-
-
-def _host(logits: Tensor) -> Any:
-    """Return logits as float32 in host memory."""
-    return logits.detach().float().cpu().numpy()
+    return rows_of(evaluated.logits, [evaluated.row_of[e] for e in entries])
 
 
 def _of_entries(plan: CallPlan, nodes: IntArray) -> list[int]:

@@ -152,7 +152,8 @@ class StateContexts:
                 row_of.update((entries[k], first + row) for row, k in enumerate(outputs))
             if run.keeps:
                 rows.states[i] = state
-        return Evaluated(torch.cat(logits) if logits else None, row_of, n_rows, 0, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        return Evaluated(torch.cat(logits) if logits else None, row_of, n_rows, 0, seconds, len(logits))
 
     def _parts(self, run: _Run) -> Iterator[list[int]]:
         """Yield the entries of a run as they are evaluated: at once, or one by one."""
