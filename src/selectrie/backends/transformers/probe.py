@@ -38,8 +38,9 @@ _MARGIN = 4.0
 """Rows may differ this many times as far as rounding moves the model's own rows.
 
 In float32, sums are rounded at every step, and it is as many times more as the root of
-the number of terms. Of 15 architectures, the largest difference in float32 was 4 times
-the movement without that factor, on x86-64; in bfloat16 it was 1.4 times.
+the number of terms. Of 15 right architectures of width 64, the largest difference was
+1.7 times that movement in float32 and 0.6 times in bfloat16, on one x86-64. Runs that
+forget their state were 36 000 times off in float32, but only 1.7 to 7 in bfloat16.
 """
 _ATTEMPTS = 3
 """Number of trees tried.
