@@ -384,17 +384,29 @@ class MemoryBudgetError(CapacityError):
         available: Bytes that are free or held by models that are not in use.
         budget: Bytes of the whole budget.
         held: Number of bytes of each model in use, by its name.
+        required_fast: Number of bytes that it takes with `precision="fast"`, if it was
+            to be opened as `exact` and that would be enough less; else None.
     """
 
     code = "memory_budget"
 
-    def __init__(self, name: str, *, required: int, available: int, budget: int, held: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        required: int,
+        available: int,
+        budget: int,
+        held: Mapping[str, int],
+        required_fast: int | None = None,
+    ) -> None:
         super().__init__("bytes of memory", required=required, available=available)
-        self.name, self.budget, self.held = name, budget, dict(held)
+        self.name, self.budget, self.held, self.required_fast = name, budget, dict(held), required_fast
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
-            reason = "that is more than all of it; raise the budget, or lower n_ctx or n_batch"
+            fast = "" if required_fast is None else f"load it with precision='fast' ({_mib(required_fast)}), "
+            reason = f"that is more than all of it; {fast}raise the budget, or lower n_ctx or n_batch"
         self.args = (f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: {reason}",)
 
 

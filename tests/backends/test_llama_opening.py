@@ -15,8 +15,8 @@ import llama_cpp
 import numpy as np
 import pytest
 
+from selectrie.backends.file_digest import file_digest
 from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
-from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.core.types import ROOT, Precision
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError

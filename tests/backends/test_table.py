@@ -73,21 +73,38 @@ def test_a_back_end_is_named_as_in_the_table():
     """Any other name gets the list."""
     assert table.backend_named("llama.cpp") is LLAMA_CPP
     for name in ("llama", "LLAMA.CPP", "", 3):
-        with pytest.raises(OptionError, match=r"^backend=.*expected one of 'llama\.cpp'$"):
+        with pytest.raises(OptionError, match=r"^backend=.*expected one of 'llama\.cpp', 'transformers'$"):
             table.backend_named(name)
 
 
-def test_a_checkpoint_is_refused_for_what_it_is(tmp_path):
-    """By its path, with what this version opens, and with GGUF files that lie beside it."""
+@pytest.mark.parametrize("weights", ["model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin"])
+def test_a_checkpoint_is_known_by_its_files(tmp_path, weights):
+    """A configuration and weights, whatever they hold; a configuration alone is none."""
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UnsupportedModelError) as caught:
+    with pytest.raises(ModelFileError, match="is a directory without weights, so no model; pass a GGUF file"):
         table.backend_of(tmp_path)
-    assert caught.value.name == str(tmp_path)
-    for part in ("a Transformers checkpoint", "not supported by this version", "a GGUF file", "convert_hf_to_gguf.py"):
-        assert part in str(caught.value)
     (tmp_path / "m-Q8_0.GGUF").touch()
-    with pytest.raises(UnsupportedModelError, match=r"pass one of the files beside it: m-Q8_0\.GGUF$"):
+    with pytest.raises(ModelFileError, match=r"pass one of its files: m-Q8_0\.GGUF$") as caught:
         table.backend_of(tmp_path)
+    assert caught.value.path == str(tmp_path)
+    (tmp_path / weights).touch()
+    assert table.backend_of(tmp_path).name == "transformers"
+
+
+def test_the_files_of_a_checkpoint_are_named_and_no_others():
+    """Neither code nor pickles, nor weights that are there twice."""
+    beside = ["README.md", "model.py", "pytorch_model.bin", "consolidated.safetensors", "onnx/model.onnx"]
+    own = ["config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"]
+    found = table.folder_model("hf:o/r", [*beside, *own])
+    assert found is not None
+    assert (found[0].name, sorted(found[1])) == ("transformers", sorted(own))
+    shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+    found = table.folder_model("hf:o/r", [*beside, *shards, "config.json"])
+    assert found is not None
+    assert sorted(found[1]) == sorted([*shards, "config.json"])
+    assert table.folder_model("hf:o/r", ["config.json", "m.gguf"]) is None
+    with pytest.raises(UnsupportedModelError, match=r"^hf:o/r.*pickles \(pytorch_model\.bin\).*never opened; take"):
+        table.folder_model("hf:o/r", ["config.json", "pytorch_model.bin"])
 
 
 def test_a_directory_that_is_no_model_says_what_to_pass(tmp_path):
@@ -198,6 +215,7 @@ def test_the_table_imports_no_back_end():
         "selectrie.backends.entry",
         "selectrie.backends.llama_cpp_entry",
         "selectrie.backends.table",
+        "selectrie.backends.transformers_entry",
     ]
 
 

@@ -49,6 +49,8 @@ class Hub:
     def __init__(self, folder: Path, files: list[str], cached: list[str], down: Exception | None) -> None:
         self.folder, self.files, self.cached, self.down = folder, files, cached, down
         self.asked: list[tuple[str, bool]] = []
+        self.snapshots: list[tuple[list[str], bool]] = []
+        self.gone: set[str] = set()
         self.errors = SimpleNamespace(HfHubHTTPError=HubError, FileMetadataError=HubError)
         self.CacheNotFound = type("CacheNotFound", (Exception,), {})
 
@@ -72,6 +74,13 @@ class Hub:
         if name not in (self.cached if local_files_only else self.files):
             raise HubError(f"404: no {name}\nlong story")
         return str(self.folder / name)
+
+    def snapshot_download(self, repository: str, *, allow_patterns: list[str], local_files_only: bool) -> str:
+        assert repository == "owner/repo"
+        self.snapshots.append((sorted(allow_patterns), local_files_only))
+        for name in {*allow_patterns}.intersection(self.cached if local_files_only else self.files) - self.gone:
+            (self.folder / name).touch()
+        return str(self.folder)
 
     def scan_cache_dir(self) -> SimpleNamespace:
         if not self.cached:
@@ -125,7 +134,9 @@ def test_a_hub_file_is_asked_for_by_repository_and_name(stand_in, tmp_path):
 )
 def test_a_source_of_another_form_is_refused(source):
     """The forms are named; nothing is downloaded."""
-    with pytest.raises(OptionError, match=r"hf:owner/repo/file\.gguf, or hf:owner/repo:QUANTISATION"):
+    with pytest.raises(
+        OptionError, match=r"hf:owner/repo for a checkpoint, hf:owner/repo/file\.gguf, or hf:owner/repo:QUANTISATION"
+    ):
         download(source)
 
 
@@ -230,19 +241,65 @@ def test_a_quantisation_that_several_files_have_lists_them(stand_in):
 # A repository alone
 
 
-@pytest.mark.parametrize("source", ["hf:owner/repo", "hf:owner/repo:Q4_K_M"])
-def test_a_checkpoint_is_refused_for_what_it_is(stand_in, source):
-    """With the GGUF files beside it where there are some."""
-    checkpoint = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.json"]
-    made = stand_in(checkpoint)
-    with pytest.raises(
-        UnsupportedModelError, match=r"is a Transformers checkpoint .*not supported by this version.*GGUF"
-    ):
-        download(source)
-    made.files = [*checkpoint, "m-Q8_0.gguf"]
-    with pytest.raises(UnsupportedModelError, match=r"files beside it: hf:owner/repo/m-Q8_0\.gguf$"):
-        download("hf:owner/repo")
+CHECKPOINT = ["config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json"]
+
+
+@pytest.fixture
+def packages(monkeypatch):
+    """The packages of every back end, as if they were here."""
+    monkeypatch.setattr("selectrie.backends.entry.find_spec", lambda name: name)
+
+
+@pytest.mark.usefixtures("packages")
+def test_a_checkpoint_is_downloaded_without_code_or_pickles(stand_in, tmp_path):
+    """Its own files and nothing else, also where GGUF files lie beside it; a quantisation still names one of those."""
+    others = ["model.py", "pytorch_model.bin", "README.md", "onnx/model.safetensors", "m-Q8_0.gguf"]
+    made = stand_in([*CHECKPOINT, *others])
+    assert download("hf:owner/repo") == tmp_path
+    assert made.snapshots == [(sorted(CHECKPOINT), False)]
     assert made.asked == []
+    assert download("hf:owner/repo:Q8_0") == tmp_path / "m-Q8_0.gguf"
+
+
+@pytest.mark.usefixtures("packages")
+def test_a_checkpoint_has_no_quantisation(stand_in):
+    """What names one where there is nothing else is told so."""
+    made = stand_in(CHECKPOINT)
+    with pytest.raises(OptionError, match=r"expected hf:owner/repo, as the repository is a checkpoint"):
+        download("hf:owner/repo:Q4_K_M")
+    assert made.snapshots == []
+
+
+def test_pickles_are_refused_before_anything_is_downloaded(stand_in):
+    """Files that can be opened are listed instead where there are some."""
+    made = stand_in(["config.json", "pytorch_model.bin"])
+    with pytest.raises(UnsupportedModelError, match=r"^hf:owner/repo.* pickles \(pytorch_model\.bin\)"):
+        download("hf:owner/repo")
+    made.files = [*made.files, "m-Q8_0.gguf"]
+    with pytest.raises(OptionError, match=r"expected one of its files: hf:owner/repo/m-Q8_0\.gguf$"):
+        download("hf:owner/repo")
+    assert (made.asked, made.snapshots) == ([], [])
+
+
+def test_a_missing_extra_is_named_before_a_checkpoint_is_downloaded(stand_in, monkeypatch):
+    """Gigabytes that cannot be opened are not fetched."""
+    monkeypatch.setattr("selectrie.backends.entry.find_spec", lambda _name: None)
+    made = stand_in(CHECKPOINT)
+    with pytest.raises(MissingExtraError, match=r"selectrie\[transformers\]"):
+        download("hf:owner/repo")
+    assert made.snapshots == []
+
+
+@pytest.mark.usefixtures("packages")
+def test_offline_a_checkpoint_comes_from_the_cache(stand_in, tmp_path):
+    """A part of it that is not there is named."""
+    made = stand_in([], CHECKPOINT, ConnectionError("offline"))
+    assert download("hf:owner/repo") == tmp_path
+    assert made.snapshots == [(sorted(CHECKPOINT), True)]
+    (tmp_path / "tokenizer.json").unlink()
+    made.gone = {"tokenizer.json"}
+    with pytest.raises(ModelFileError, match=r"^hf:owner/repo: tokenizer\.json cannot be had \(these are in the cache"):
+        download("hf:owner/repo")
 
 
 def test_a_repository_of_gguf_files_lists_them(stand_in):

@@ -11,7 +11,7 @@ import pytest
 
 import selectrie
 from selectrie.backends import table
-from selectrie.backends.llama_cpp.identity import file_digest
+from selectrie.backends.file_digest import file_digest
 from selectrie.cli.report.models import size_words
 from selectrie.engine import bundled_model
 from selectrie.engine.cache_dir import cache_folder, read_object

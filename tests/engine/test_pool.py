@@ -494,7 +494,7 @@ def test_records_say_what_is_loaded_and_since_when_it_idles(shop, monkeypatch):
         (["a.gguf"], {"budget_bytes": 1.5}),
         (["a.gguf"], {"n_ctx": 0}),
         (["a.gguf"], {"precision": "sloppy"}),
-        (["a.gguf"], {"device": "cpu"}),
+        (["a.gguf"], {"devise": "cpu"}),
         (["a.gguf"], {"backend": "llama"}),
     ],
     ids=repr,

@@ -20,7 +20,6 @@ from selectrie.errors import (
     ModelFileError,
     OptionError,
     UnknownOptionError,
-    UnsupportedModelError,
 )
 from tests.support import toy_backend
 
@@ -78,12 +77,12 @@ def test_a_file_of_the_hub_is_known_by_its_content(monkeypatch, tiny_model):
     assert not hub.is_hub_source(Path("hf:owner/repo/m.gguf"))
 
 
-def test_a_checkpoint_and_an_empty_directory_are_errors_of_load(tmp_path):
-    """One clear error each, with the path."""
+def test_a_directory_without_a_model_is_an_error_of_load(tmp_path):
+    """One clear error, with what is missing."""
     with pytest.raises(ModelFileError, match="is a directory without a config"):
         selectrie.load(tmp_path)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UnsupportedModelError, match="is a Transformers checkpoint"):
+    with pytest.raises(ModelFileError, match="is a directory without weights"):
         selectrie.load(str(tmp_path))
 
 

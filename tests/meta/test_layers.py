@@ -142,6 +142,7 @@ THIRD_PARTY = {
     "llama_cpp": frozenset({"backends"}),
     "llguidance": frozenset({"grammar"}),
     "jinja2": frozenset({"backends.chat", "evaluation"}),
+    "safetensors": frozenset({"backends.transformers"}),
     "tokenizers": frozenset({"backends.transformers"}),
     "torch": frozenset({"backends.transformers"}),
     "transformers": frozenset({"backends.transformers"}),

@@ -66,6 +66,7 @@ TOY = Backend(
     memory_needed=lambda path, _options: path.stat().st_size,
     digest=lambda path: f"toy:{path.stat().st_size}",
     parts=lambda name: [name],
+    folder_files=lambda _name, _names: [],
     trial=None,
 )
 TABLE = (LLAMA_CPP, TOY)

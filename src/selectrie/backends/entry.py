@@ -5,7 +5,7 @@ A function here reads keywords as the options of a back end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -57,11 +57,15 @@ class Backend:
         open_model: Opens a source with its options.
         check_key: Returns, from model, source and options, the key on which a
             self-check depends: identity, where layers run, rows of a call.
-        memory_needed: Returns an upper bound on the bytes that a file takes when it is
+        memory_needed: Returns an upper bound on the bytes that a path takes when it is
             opened with these options.
-        digest: Returns the digest of a file, as in signatures.
+        digest: Returns the digest of a path, as in signatures.
         parts: Returns the names of all files of the model that a file belongs to. The
             first one is opened.
+        folder_files: Returns which of the files in a folder make up a model, so that
+            the folder is opened; none if they do not. The arguments are the folder's
+            name for errors and the names in it. Raises `UnsupportedModelError` if they
+            are a model of the kind that it opens, but one that it cannot open.
         trial: The `FileTrial` by which files are first opened in a child process; None
             if they are not.
     """
@@ -78,6 +82,7 @@ class Backend:
     memory_needed: Callable[[Path, Any], int]
     digest: Callable[[Path], str]
     parts: Callable[[str], Sequence[str]]
+    folder_files: Callable[[str, Collection[str]], Sequence[str]]
     trial: FileTrial | None
 
 

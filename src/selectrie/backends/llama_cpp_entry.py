@@ -108,6 +108,7 @@ LLAMA_CPP = Backend(
     memory_needed=_memory_needed,
     digest=_digest,
     parts=_parts,
+    folder_files=lambda _name, _names: [],
     trial=FileTrial(
         identify=_identify,
         options=_trial_options,

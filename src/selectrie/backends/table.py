@@ -7,15 +7,16 @@ the list of models; none of these modules names a back end.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from selectrie.backends.entry import Backend, read_options
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
-from selectrie.errors import ModelFileError, OptionError, UnknownOptionError, UnsupportedModelError
+from selectrie.backends.transformers_entry import TRANSFORMERS
+from selectrie.errors import ModelFileError, OptionError, UnknownOptionError
 
-BACKENDS: tuple[Backend, ...] = (LLAMA_CPP,)
+BACKENDS: tuple[Backend, ...] = (LLAMA_CPP, TRANSFORMERS)
 """All back ends.
 
 The first opens files that none recognises: its errors say what is wrong with them.
@@ -49,7 +50,6 @@ def backend_of(source: object) -> Backend:
     Raises:
         OptionError: If no back end opens an object of this kind.
         ModelFileError: If the path is a directory without a model.
-        UnsupportedModelError: If the path is a Transformers checkpoint.
     """
     for backend in BACKENDS:
         if backend.recognises(source):
@@ -99,32 +99,30 @@ def names_in_words(names: Collection[str]) -> str:
     return ", ".join(shown) + more
 
 
-def unsupported_checkpoint(name: str, files: Collection[str] = ()) -> UnsupportedModelError:
-    """Return the error about a Transformers checkpoint.
+def folder_model(name: str, names: Collection[str]) -> tuple[Backend, Sequence[str]] | None:
+    """Return the back end that opens a folder of these files, and which it needs.
 
     Args:
-        files: Sources of the files beside it that can be opened.
+        name: Name of the folder or repository, for errors.
+        names: Names of the files in it.
+
+    Returns None if no back end opens it. Raises `UnsupportedModelError` if they are a
+    model that cannot be opened.
     """
-    remedy = (
-        f"pass one of the files beside it: {names_in_words(files)}"
-        if files
-        else "convert it with llama.cpp's convert_hf_to_gguf.py, or pass a GGUF file of the same model"
-    )
-    return UnsupportedModelError(
-        name,
-        f"is a Transformers checkpoint ({CHECKPOINT} and weights), which is not supported by this version; "
-        f"it opens {what_is_opened()}: {remedy}",
-    )
+    for backend in BACKENDS:
+        files = backend.folder_files(name, names)
+        if files:
+            return backend, files
+    return None
 
 
-def _of_directory(path: Path) -> ModelFileError | UnsupportedModelError:
+def _of_directory(path: Path) -> ModelFileError:
     """Return the error about a directory that was given as a model."""
     try:
         names = [one.name for one in path.iterdir()]
     except OSError as error:
         return ModelFileError(str(path), f"is a directory that cannot be read: {error.strerror}")
     files = [name for name in names if backend_of_file_name(name) is not None]
-    if CHECKPOINT in names:
-        return unsupported_checkpoint(str(path), files)
     remedy = f"pass one of its files: {names_in_words(files)}" if files else f"pass {what_is_opened()}"
-    return ModelFileError(str(path), f"is a directory without a {CHECKPOINT}, so no model; {remedy}")
+    lack = "weights" if CHECKPOINT in names else f"a {CHECKPOINT}"
+    return ModelFileError(str(path), f"is a directory without {lack}, so no model; {remedy}")

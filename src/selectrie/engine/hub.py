@@ -1,8 +1,9 @@
 """Models of the Hugging Face hub, downloaded through huggingface_hub and its cache.
 
 A source is `hf:owner/repo/file.gguf`, or `hf:owner/repo:Q4_K_M` for the one file of
-that quantisation. Where the hub does not answer, the cache does. A repository alone
-names no file: the error lists those that there are.
+that quantisation, or `hf:owner/repo` for the checkpoint that the repository is. Where
+the hub does not answer, the cache does. A repository without a checkpoint has to be
+given with a file: the error lists those that there are.
 """
 
 from __future__ import annotations
@@ -13,24 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
 
-from selectrie.backends.table import (
-    CHECKPOINT,
-    backend_of_file_name,
-    names_in_words,
-    unsupported_checkpoint,
-    what_is_opened,
-)
-from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError
+from selectrie.backends.entry import require_packages
+from selectrie.backends.table import backend_of_file_name, folder_model, names_in_words, what_is_opened
+from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError
 
 PREFIX = "hf:"
 MAIN = "main"
 """The branch that a source is looked up on."""
 
-_FORMS = "hf:owner/repo/file.gguf, or hf:owner/repo:QUANTISATION as in hf:owner/repo:Q4_K_M"
+_FORMS = (
+    "hf:owner/repo for a checkpoint, hf:owner/repo/file.gguf, or hf:owner/repo:QUANTISATION as in hf:owner/repo:Q4_K_M"
+)
 _ANSWER_S = 5.0
 """Seconds after which a hub that has not begun to answer counts as unreachable."""
-_WEIGHTS = (".safetensors", ".bin")
-"""How the names of a checkpoint's weights end."""
 _PROJECTOR = "mmproj"
 """Part of the name of a GGUF file that holds a projector and no language model."""
 
@@ -88,15 +84,15 @@ class _Listing:
                 result.append(name)
         return result
 
-    def is_checkpoint(self) -> bool:
-        """Return whether the repository holds a Transformers checkpoint."""
-        return CHECKPOINT in self.names and any(name.endswith(_WEIGHTS) for name in self.names)
-
     def note(self) -> str:
         """Return what an error has to add about files that may be missing here."""
-        if self.unreachable is None:
-            return ""
-        return f" (these are in the cache; the hub gave no list: {_first_line(self.unreachable)})"
+        return _note(self.unreachable)
+
+
+def _note(unreachable: Exception | None) -> str:
+    if unreachable is None:
+        return ""
+    return f" (these are in the cache; the hub gave no list: {_first_line(unreachable)})"
 
 
 def is_hub_source(source: object) -> TypeGuard[str]:
@@ -105,14 +101,18 @@ def is_hub_source(source: object) -> TypeGuard[str]:
 
 
 def download(text: str) -> Path:
-    """Return the local file of a source of the hub; of a split model, the first part.
+    """Return the local path of a source of the hub.
+
+    It is a file (of a split model, the first part), or the folder of a checkpoint. Of
+    that, only configuration, tokenizer and safetensors are downloaded.
 
     Raises:
         OptionError: The source has another form, or does not name one file.
-        UnsupportedModelError: The repository holds a Transformers checkpoint alone.
+        UnsupportedModelError: The repository's weights are pickles alone.
         ModelFileError: A file cannot be downloaded and is not in the cache, or there is
             none that is opened.
-        MissingExtraError: huggingface_hub is not installed.
+        MissingExtraError: huggingface_hub is not installed, or what the checkpoint
+            needs.
     """
     source = HubSource.parse(text)
     try:
@@ -122,6 +122,10 @@ def download(text: str) -> Path:
     if source.file is not None:
         return _download(hub, source, source.file, _unreachable(hub, source.repository, source.file))
     listing = _list(hub, source)
+    if source.quantisation is None:
+        found = _folder(source, listing)
+        if found is not None:
+            return _download_folder(hub, source, found, listing.unreachable)
     return _download(hub, source, _choose(source, listing), listing.unreachable)
 
 
@@ -139,6 +143,42 @@ def _download(hub: Any, source: HubSource, file: str, unreachable: Exception | N
     except (OSError, ValueError) as error:  # hub errors derive from these: offline, not found, gated, bad name
         raise _unavailable(source, unreachable or error) from error
     return paths[0]
+
+
+def _folder(source: HubSource, listing: _Listing) -> Sequence[str] | None:
+    """Return the files of the repository's checkpoint; None if it holds none.
+
+    Files that could be opened instead matter more than a checkpoint that cannot.
+    """
+    try:
+        found = folder_model(source.text, listing.names)
+    except UnsupportedModelError:
+        if listing.models():
+            return None
+        raise
+    if found is None:
+        return None
+    backend, files = found
+    require_packages(backend)
+    return files
+
+
+def _download_folder(hub: Any, source: HubSource, files: Sequence[str], unreachable: Exception | None) -> Path:
+    """Return the local folder of a checkpoint, after its files were downloaded."""
+    try:
+        folder = Path(
+            hub.snapshot_download(
+                source.repository, allow_patterns=list(files), local_files_only=unreachable is not None
+            )
+        )
+        missing = [name for name in files if not (folder / name).is_file()]
+    except Exception as error:  # from the HTTP library of the hub's client, which varies
+        raise _unavailable(source, unreachable or error) from error
+    if missing:
+        raise ModelFileError(
+            source.text, f"{names_in_words(missing)} cannot be had{_note(unreachable)}; download it again"
+        )
+    return folder
 
 
 def _list(hub: Any, source: HubSource) -> _Listing:
@@ -189,8 +229,9 @@ def _choose(source: HubSource, listing: _Listing) -> str:
 def _not_one_file(source: HubSource, listing: _Listing) -> SelectrieError:
     """Return the error about a repository that is named without one of its files."""
     files = [source.of(name) for name in listing.models()]
-    if listing.is_checkpoint():
-        return unsupported_checkpoint(source.text, files)
+    if not files and folder_model(source.text, listing.names) is not None:
+        checkpoint = f"{PREFIX}{source.repository}"
+        return OptionError("model", source.text, f"{checkpoint}, as the repository is a checkpoint without other files")
     if files:
         return OptionError("model", source.text, f"one of its files: {names_in_words(files)}{listing.note()}")
     reason = f"the repository holds nothing that this version opens; it opens {what_is_opened()}"

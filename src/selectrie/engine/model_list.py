@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from selectrie.backends.table import backend_of_file_name
+from selectrie.backends.table import backend_of_file_name, folder_model
 from selectrie.engine import bundled_model, hub
-from selectrie.errors import MissingExtraError
+from selectrie.errors import MissingExtraError, UnsupportedModelError
 from selectrie.results.models import MISSING, PRESENT, ModelRecord
 
 logger = logging.getLogger(__name__)
 
 
 def models() -> list[ModelRecord]:
-    """List the embedded model, then the files in the Hugging Face cache that open.
+    """List the embedded model, then the models in the Hugging Face cache that open.
 
     Without the extra `hf` the cache is not read, and only the embedded model is listed.
     """
@@ -38,7 +38,9 @@ def embedded_record() -> ModelRecord:
 
 
 def hub_records() -> list[ModelRecord]:
-    """List the files in the Hugging Face cache that a back end opens, by source.
+    """List what a back end opens in the Hugging Face cache, by source.
+
+    These are files, and the folders of checkpoints.
 
     Raises `MissingExtraError` without huggingface_hub.
     """
@@ -51,8 +53,9 @@ def hub_records() -> list[ModelRecord]:
     except (huggingface_hub.CacheNotFound, OSError, ValueError) as error:  # ValueError: a file lies there
         logger.debug("the Hugging Face cache cannot be listed: %s", error)
         return []
-    records = (_record(*one) for one in sorted(_hub_files(repositories)))
-    return [record for record in records if record is not None]
+    records = [_record(*one) for one in _hub_files(repositories)]
+    records += [_folder_record(*one) for one in _hub_folders(repositories)]
+    return sorted((record for record in records if record is not None), key=lambda record: record.source)
 
 
 def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
@@ -76,6 +79,37 @@ def _hub_files(repositories: Any) -> Iterator[tuple[str, Path]]:
                     f"{hub.PREFIX}{repository.repo_id}/{name}" if is_main else str(file.file_path),
                     file.file_path,
                 )
+
+
+def _hub_folders(repositories: Any) -> Iterator[tuple[str, Path, list[str]]]:
+    """Yield the source, the folder and the file names of every cached repository.
+
+    Only the newest revision of the main branch is looked at.
+    """
+    for repository in repositories:
+        for revision in repository.revisions if repository.repo_type == "model" else ():
+            if hub.MAIN in revision.refs:
+                folder = revision.snapshot_path
+                names = [file.file_path.relative_to(folder).as_posix() for file in revision.files]
+                yield f"{hub.PREFIX}{repository.repo_id}", folder, names
+
+
+def _folder_record(source: str, folder: Path, names: list[str]) -> ModelRecord | None:
+    """Return the record of a checkpoint's folder; None if no back end opens it."""
+    try:
+        found = folder_model(source, names)
+    except UnsupportedModelError as error:
+        logger.debug("%s", error)
+        return None
+    if found is None:
+        return None
+    backend, files = found
+    try:
+        size, digest = sum((folder / name).stat().st_size for name in files), backend.digest(folder)
+    except OSError as error:
+        logger.debug("%s cannot be read: %s", folder, error)
+        return None
+    return ModelRecord(source, source.rsplit("/", 1)[-1], str(folder), size, digest, PRESENT, embedded=False)
 
 
 def _record(source: str, path: Path, *, embedded: bool = False) -> ModelRecord | None:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias, TypeGuard
 
+from selectrie.core.types import Precision
 from selectrie.engine.bundled_model import NAME, PATH
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.engine.sources import check_names, resolve
-from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError
+from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError, SelectrieError
 from selectrie.options import at_least, flag, number
 from selectrie.results.pool_model import RegisteredModel
 
@@ -238,6 +239,8 @@ class ModelPool:
                 return engine
             # This may download the file, so the lock is not held.
             n_bytes = memory_needed(entry.source, self._backend, self._options)
+            if self._is_too_large(n_bytes):
+                raise self._refusal(entry, n_bytes, self._needed_fast(entry))
             try:
                 idle = self._reserve(entry, use, n_bytes, until)
                 if idle is not None:
@@ -282,7 +285,7 @@ class ModelPool:
                     break
                 left = until - monotonic()
                 holds = any(one.thread == use.thread for other in self._entries.values() for one in other.uses)
-                if self._is_too_large(required) or holds or left <= 0:
+                if holds or left <= 0:
                     raise self._refusal(entry, required)
                 self._changed.wait(left)
             entry.memory_bytes, entry.worker = required, use.thread
@@ -308,7 +311,21 @@ class ModelPool:
     def _is_too_large(self, required: int) -> bool:
         return self._budget is not None and required > self._budget
 
-    def _refusal(self, entry: _Entry, required: int) -> MemoryBudgetError:
+    def _needed_fast(self, entry: _Entry) -> int | None:
+        """Return what a model would take in `fast` precision, if that fits the budget.
+
+        None if it is that precision already.
+        """
+        resolved = resolve(entry.source, self._backend, self._options)
+        if resolved.options.precision is not Precision.EXACT:
+            return None
+        try:
+            fast = memory_needed(entry.source, self._backend, {**self._options, "precision": "fast"})
+        except SelectrieError:
+            return None
+        return None if self._is_too_large(fast) else fast
+
+    def _refusal(self, entry: _Entry, required: int, required_fast: int | None = None) -> MemoryBudgetError:
         budget = self._budget or 0
         held = {one.name: one.reserved_bytes for one in self._entries.values() if one.uses or one.worker is not None}
         return MemoryBudgetError(
@@ -317,6 +334,7 @@ class ModelPool:
             available=budget - sum(held.values()),
             budget=budget,
             held={} if self._is_too_large(required) else held,
+            required_fast=required_fast,
         )
 
     def _load(self, entry: _Entry, use: _Use, idle: list[_Entry]) -> Engine:

@@ -14,8 +14,8 @@ from typing import Any
 
 import llama_cpp
 
+from selectrie.backends.file_digest import file_digest
 from selectrie.backends.llama_cpp.gguf_header import require_gguf
-from selectrie.backends.llama_cpp.identity import file_digest
 from selectrie.backends.llama_cpp.library import interrupt_held, log, repacks_safely
 from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.backends.llama_cpp.soundness import require_sound

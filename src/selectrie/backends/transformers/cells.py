@@ -100,6 +100,11 @@ class TreeRows:
     cells: Cells | None = None
 
 
+def cells_for(nodes: int, rows: int) -> int:
+    """Return the number of cells for so many nodes and rows of a call."""
+    return -(-(nodes + rows) // CELL_MULTIPLE) * CELL_MULTIPLE
+
+
 class CellContexts:
     """Assigns a cell to each node, and knows for each cell what its row may see.
 
@@ -117,7 +122,7 @@ class CellContexts:
         self.sequences = nodes
         self._in_path_order = solo and prepared.route is Route.FUNCTION
         self._reads_all = solo and prepared.route is not Route.FUNCTION
-        n_cells = -(-(nodes + rows) // CELL_MULTIPLE) * CELL_MULTIPLE
+        n_cells = cells_for(nodes, rows)
         self._cache = prepared.new_cache(n_cells)
         self._cell: dict[int, int] = {}
         self._is_used = np.zeros(n_cells, dtype=np.bool_)

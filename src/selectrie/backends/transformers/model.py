@@ -16,7 +16,8 @@ import torch
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import CellContexts, Contexts, Evaluated
-from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare
+from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare, threads
+from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.probe import probe
 from selectrie.backends.transformers.rows import rows_of
 from selectrie.backends.transformers.states import StateContexts, sequences_for
@@ -25,42 +26,10 @@ from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError, UnsupportedModelError
-from selectrie.options import at_least, one_of
 
 _SOLO_ROWS = 64
 _USUAL_NODES = 8192
 _MAX_LOGIT_BYTES = 384 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class TransformersOptions:
-    """Options for opening a model by Transformers.
-
-    Attributes:
-        n_ctx: Tokens held at once. None: as many as the model has positions, at most
-            8192.
-        n_batch: Maximum number of rows per call; less if the rows' logits would take
-            more than 384 MiB.
-        precision: `exact` needs float32 weights. It fills calls up to a multiple of 8
-            rows, and near ties are settled by attention whose bits depend on the path
-            alone. `fast` takes the weights as they are.
-        device: Where weights that are loaded are put, such as "cuda:0". None: a GPU if
-            there is one.
-        dtype: The type of weights that are loaded, such as "bfloat16". None: float32
-            for `exact`, the checkpoint's for `fast`.
-    """
-
-    n_ctx: int | None = None
-    n_batch: int = 512
-    precision: Precision = Precision.EXACT
-    device: str | None = None
-    dtype: str | None = None
-
-    def __post_init__(self) -> None:
-        at_least("n_ctx", self.n_ctx, 8)
-        at_least("n_batch", self.n_batch, 8)
-        one_of("precision", self.precision, tuple(p.value for p in Precision))
-        object.__setattr__(self, "precision", Precision(self.precision))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +117,27 @@ def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None
 
 
 def _fit(source: _Source) -> _Size:
-    prepared, options = source.prepared, source.options
-    usual = min(_USUAL_NODES, prepared.max_positions or _trained_positions(prepared.config) or _USUAL_NODES)
-    nodes = options.n_ctx if options.n_ctx is not None else max(8, usual)
-    rows = min(options.n_batch, max(EXACT_BATCH_MULTIPLE, _MAX_LOGIT_BYTES // (4 * prepared.n_vocabulary)))
+    prepared = source.prepared
+    nodes, rows = nodes_and_rows(source.options, prepared.config, prepared.n_vocabulary, prepared.max_positions)
     sequences = sequences_for(prepared, nodes) if prepared.route is Route.STATES else nodes
     return _Size(nodes, rows, sequences)
+
+
+def nodes_and_rows(
+    options: TransformersOptions, config: Any, n_vocabulary: int, max_positions: int | None
+) -> tuple[int, int]:
+    """Return how many tokens a model holds, and the maximum number of rows of a call.
+
+    Args:
+        options: The options of the model.
+        config: Its text configuration.
+        n_vocabulary: Number of logits of a row.
+        max_positions: Number of positions that it can evaluate, or None.
+    """
+    usual = min(_USUAL_NODES, max_positions or _trained_positions(config) or _USUAL_NODES)
+    nodes = options.n_ctx if options.n_ctx is not None else max(8, usual)
+    rows = min(options.n_batch, max(EXACT_BATCH_MULTIPLE, _MAX_LOGIT_BYTES // (4 * n_vocabulary)))
+    return nodes, rows
 
 
 def _trained_positions(config: Any) -> int | None:
@@ -262,7 +246,7 @@ class TransformersModel:
         self._require_positions(plan)
         self._contexts.make_room(plan, row_plan)
         try:
-            with full_precision() if self._is_exact else nullcontext():
+            with full_precision() if self._is_exact else nullcontext(), threads(self._source.options.n_threads):
                 evaluated = self._contexts.evaluate(plan, row_plan, self._batch_multiple)
             rows = _rows(evaluated, plan, wanted, self.vocabulary.n_tokens)
             nodes = self._tree.commit(plan, evaluated.n_rows)

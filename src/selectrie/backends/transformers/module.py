@@ -328,7 +328,7 @@ class PreparedModule:
         if not names:
             raise UnsupportedModelError(self.name, "returns no cache, so its contexts cannot be kept")
         self._cache_name = names[0]
-        self.max_positions = _max_positions(self.config)
+        self.max_positions = max_positions_of(self.config)
         layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
         is_plain = layers and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
         if is_plain and not getattr(self.module, "_is_stateful", False) and self._lead():
@@ -391,6 +391,19 @@ def full_precision() -> Iterator[None]:
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
+@contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """Let torch use so many threads on the CPU; None leaves it as it is."""
+    before = torch.get_num_threads()
+    if number is not None and number != before:
+        torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        if number is not None and number != before:
+            torch.set_num_threads(before)
+
+
 def prepare(module: Any, name: str, check: Callable[[PreparedModule], None]) -> PreparedModule:
     """Return a module made ready for trees, and count one user of it.
 
@@ -443,7 +456,7 @@ def _require_supported(module: Any, name: str) -> None:
         raise UnsupportedModelError(name, "has weights that are not in memory (meta device); load all of it")
 
 
-def _max_positions(config: Any) -> int | None:
+def max_positions_of(config: Any) -> int | None:
     """Return for how many positions rows depend on their path alone, or None."""
     bounds = []
     rope = getattr(config, "rope_parameters", None)

@@ -238,13 +238,18 @@ def sequences_for(prepared: PreparedModule, nodes: int) -> int:
             _, state = prepared.forward_run(call, at[None], at[None] + 2 * len(sizes), index[:1] * 0, state)
         sizes.append(_bytes_of(state))
     largest = sizes[0] + (sizes[1] - sizes[0]) // 2 * max(0, nodes - 2)
-    n_states = min(_MAX_STATES, _free_bytes(prepared.device) // max(1, largest))
+    n_states = states_for(largest, prepared.device)
     if n_states < 2:
         raise ModelError(
             f"{prepared.name}: a context of {nodes} tokens takes {largest >> 20} MiB, and {_STATE_SHARE} times as much "
             "is to be free for each of two; ask for a smaller n_ctx, or free memory"
         )
     return n_states
+
+
+def states_for(n_bytes: int, device: torch.device) -> int:
+    """Return how many states of this size fit on a device now, at most 256."""
+    return min(_MAX_STATES, _free_bytes(device) // max(1, n_bytes))
 
 
 def _free_bytes(device: torch.device) -> int:

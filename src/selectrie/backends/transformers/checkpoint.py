@@ -1,0 +1,231 @@
+"""Read the files of a Transformers checkpoint without loading its weights.
+
+A checkpoint is a folder with `config.json`, weights as safetensors, and a tokenizer.
+Nothing here needs torch, and no code of the folder is run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from selectrie.backends.file_digest import file_digest
+from selectrie.errors import ModelFileError, UnsupportedModelError, clip
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+"""Names the files of weights that are split, by tensor."""
+SAFETENSORS = ".safetensors"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+"""How the names of weights end that are pickles; reading a pickle may run its code."""
+_ADAPTER = "adapter_config.json"
+_BESIDE = (
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
+_MAX_JSON_BYTES = 64 << 20
+_MAX_NAMES = 3
+"""Maximum number of names that an error lists."""
+_GET_AGAIN = "get the file again"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """A tensor of a safetensors file.
+
+    Attributes:
+        dtype: Its type, as "BF16".
+        shape: Its shape.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def n_numbers(self) -> int:
+        """Return how many numbers it has."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The parts of a checkpoint.
+
+    Attributes:
+        folder: The folder.
+        config: The content of its `config.json`.
+        files: The files of weights.
+        tensors: The tensors in these files, by name.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    files: tuple[Path, ...]
+    tensors: Mapping[str, TensorEntry]
+
+
+def is_checkpoint(names: Collection[str]) -> bool:
+    """Return whether files of these names are a checkpoint, whatever its weights."""
+    return CONFIG in names and any(name.endswith((SAFETENSORS, *PICKLES)) for name in names)
+
+
+def checkpoint_files(names: Collection[str]) -> list[str]:
+    """Return which of a folder's files belong to its checkpoint.
+
+    They are the configuration, the tokenizer, the chat template, and weights as
+    safetensors; never pickles or code. The result is empty if there is no checkpoint,
+    or if its weights are pickles.
+    """
+    weights = [WEIGHTS] if WEIGHTS in names else sorted(name for name in names if _SHARD.fullmatch(name))
+    if CONFIG not in names or not weights:
+        return []
+    index = [INDEX] if WEIGHTS not in names and INDEX in names else []
+    return [CONFIG, *index, *weights, *(name for name in _BESIDE if name in names)]
+
+
+def digest(folder: Path) -> str:
+    """Return the digest of all files of a checkpoint, those of its tokenizer included.
+
+    Large files are sampled as `file_digest` says, and the result then begins
+    `blake2b-sampled:`.
+    """
+    digests = {name: file_digest(folder / name) for name in checkpoint_files(names_in(folder))}
+    sampled = any(one.startswith("blake2b-sampled:") for one in digests.values())
+    state = blake2b(json.dumps(digests, sort_keys=True).encode(), digest_size=16)
+    return f"blake2b{'-sampled' if sampled else ''}:{state.hexdigest()}"
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of what is in a folder. Raises `OSError`."""
+    return [one.name for one in folder.iterdir()]
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Return the parts of a checkpoint, after all that can be checked before loading.
+
+    Raises:
+        ModelFileError: A file is missing, damaged, truncated or cannot be read.
+        UnsupportedModelError: The weights are pickles; the model needs code of its
+            own; or the folder holds an adapter.
+    """
+    try:
+        names = names_in(folder)
+        if CONFIG not in names:
+            raise ModelFileError(str(folder), f"has no {CONFIG}; pass the folder of a Transformers checkpoint")
+        config = read_json(folder / CONFIG)
+        _require_plain(folder, config, names)
+        files = _weight_files(folder, names)
+        tensors: dict[str, TensorEntry] = {}
+        for path in files:
+            tensors |= read_header(path)
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else str(folder)
+        raise ModelFileError(where, f"cannot be read: {error.strerror}; check the file and its permissions") from error
+    return Checkpoint(folder, config, tuple(files), tensors)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file. Raises `ModelFileError` or `OSError`."""
+    if path.stat().st_size > _MAX_JSON_BYTES:
+        raise ModelFileError(str(path), f"is larger than {_MAX_JSON_BYTES >> 20} MiB; {_GET_AGAIN}")
+    return _parsed(path, path.read_bytes())
+
+
+def read_header(path: Path) -> dict[str, TensorEntry]:
+    """Return the tensors of a safetensors file by name, without reading them.
+
+    Raises `ModelFileError` if the file is damaged or truncated, and `OSError`.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path.open("rb").close()  # errors of the system are told as such
+    try:
+        with safe_open(path, framework="numpy") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+            return {name: TensorEntry(one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+    except SafetensorError as error:
+        raise ModelFileError(str(path), f"is damaged or truncated: {clip(str(error))}; {_GET_AGAIN}") from error
+
+
+def _parsed(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        reason = "is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ModelFileError(str(path), f"is not valid JSON: {reason}; {_GET_AGAIN}") from error
+    if not isinstance(value, dict):
+        raise ModelFileError(str(path), f"is a JSON {type(value).__name__}, not an object; {_GET_AGAIN}")
+    return value
+
+
+def _require_plain(folder: Path, config: Mapping[str, Any], names: Collection[str]) -> None:
+    """Refuse adapters, encoders, and attention that would be downloaded."""
+    if _ADAPTER in names:
+        raise UnsupportedModelError(
+            str(folder), f"holds an adapter ({_ADAPTER}); merge it by PEFT's merge_and_unload, and save the result"
+        )
+    if config.get("is_encoder_decoder"):
+        raise UnsupportedModelError(str(folder), "has an encoder; a decoder-only language model is needed")
+    for name, value in config.items():
+        if name.endswith("_implementation") and "/" in str(value):
+            raise UnsupportedModelError(
+                str(folder), f"{CONFIG} asks for code of the hub ({name}={clip(repr(value), 60)}); remove that entry"
+            )
+
+
+def _weight_files(folder: Path, names: Collection[str]) -> list[Path]:
+    """Return the files of weights, by the index if they are split."""
+    if WEIGHTS in names:
+        return [folder / WEIGHTS]
+    if INDEX in names:
+        return [folder / name for name in _indexed(folder / INDEX, names)]
+    require_safe(str(folder), names)
+    raise ModelFileError(str(folder), f"has no weights: neither {WEIGHTS} nor {INDEX}; {_GET_AGAIN}")
+
+
+def require_safe(name: str, names: Iterable[str]) -> None:
+    """Raise `UnsupportedModelError` about weights that are pickles, if there are any.
+
+    It is called where there are no weights as safetensors.
+    """
+    pickles = sorted(one for one in names if one.endswith(PICKLES))
+    if pickles:
+        shown = ", ".join(pickles[:_MAX_NAMES])
+        raise UnsupportedModelError(
+            name,
+            f"its weights are pickles ({shown}), which run code when they are read, so they are never opened; "
+            "take a version with *.safetensors, or convert it where you trust it: "
+            "AutoModelForCausalLM.from_pretrained(…).save_pretrained(folder)",
+        )
+
+
+def _indexed(path: Path, names: Collection[str]) -> list[str]:
+    """Return the files that an index names, in order."""
+    by_tensor = read_json(path).get("weight_map")
+    if not isinstance(by_tensor, dict) or not by_tensor:
+        raise ModelFileError(str(path), f"has no weight_map; {_GET_AGAIN}")
+    files = {str(name) for name in by_tensor.values()}
+    for name in sorted(files):
+        if not name.endswith(SAFETENSORS) or "/" in name or "\\" in name:
+            raise ModelFileError(str(path), f"names {clip(repr(name), 80)}, which is no safetensors file beside it")
+        if name not in names:
+            raise ModelFileError(str(path.parent / name), f"is missing, but {INDEX} names it; {_GET_AGAIN}")
+    return sorted(files)

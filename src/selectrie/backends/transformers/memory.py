@@ -1,0 +1,173 @@
+"""An estimate of the memory that a checkpoint takes, made before it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DummyLayer, DynamicLayer
+
+from selectrie.backends.transformers import checkpoint
+from selectrie.backends.transformers.cells import cells_for
+from selectrie.backends.transformers.checkpoint import Checkpoint
+from selectrie.backends.transformers.model import nodes_and_rows
+from selectrie.backends.transformers.module import max_positions_of
+from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers.states import states_for
+from selectrie.backends.transformers.weights import dtype_for, find_device, quiet, read_config, skeleton
+
+_CACHES = ("past_key_values", "cache_params", "state")
+_TYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNeeds:
+    """The bytes that a model takes.
+
+    Attributes:
+        weights: The weights, in the type that they are loaded in.
+        contexts: The cells, and what each sees; or as many states as may be kept.
+        call: The logits of a whole call, twice: the model's, and what is made of them.
+    """
+
+    weights: int
+    contexts: int
+    call: int
+
+    @property
+    def total(self) -> int:
+        """Return the sum."""
+        return self.weights + self.contexts + self.call
+
+
+def memory_needed(folder: Path, options: TransformersOptions) -> int:
+    """Return an upper bound on the bytes of a checkpoint's weights and contexts.
+
+    See `memory_needs`.
+    """
+    return memory_needs(folder, options).total
+
+
+def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
+    """Return the bytes that a checkpoint takes when it is opened with these options.
+
+    The headers of its files are read, and the model is called with two tokens on
+    torch's `meta` device, which has shapes and no memory: what it then remembers says
+    how large a cell or a state is. Not included are one layer's activations, and the
+    small second context that exists while near ties are settled.
+
+    Raises:
+        ModelFileError: A file is missing, damaged, truncated or cannot be read.
+        UnsupportedModelError: The model is of a kind that does not work.
+        OptionError: The device is not there.
+    """
+    with quiet(options):
+        device = find_device(options.device)
+        found = checkpoint.read_checkpoint(folder)
+        config = read_config(found)
+        module = skeleton(found, config)
+        dtype = _dtype(found, config, options)
+        weights = _weight_bytes(found, config, module, dtype)
+        text = config.get_text_config()
+        shapes = _shapes(module, dtype)
+        n_vocabulary = shapes.n_vocabulary or int(getattr(text, "vocab_size", 0)) or 1
+        nodes, rows = nodes_and_rows(options, text, n_vocabulary, max_positions_of(text))
+        if shapes.is_cells:
+            n_cells = cells_for(nodes, rows)
+            contexts = n_cells * shapes.cell_bytes + (n_cells + 1) * (n_cells // 8)
+        else:
+            state = shapes.state_bytes + shapes.cell_bytes * nodes
+            contexts = state * states_for(state, device)
+        return MemoryNeeds(weights, contexts, 8 * rows * n_vocabulary)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """What a model remembers.
+
+    Attributes:
+        is_cells: Whether it is kept in cells, not in states.
+        cell_bytes: Bytes that each further token takes.
+        state_bytes: Bytes that a context takes beside that.
+        n_vocabulary: Number of logits of a row; 0 if it is not known.
+    """
+
+    is_cells: bool
+    cell_bytes: int
+    state_bytes: int
+    n_vocabulary: int
+
+
+def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
+    """Return what a module on the meta device remembers of two tokens and of four.
+
+    If it cannot be called there, keys and values of all heads are assumed.
+    """
+    for experts in (part for part in module.modules() if hasattr(part, "_is_expert_parallel")):
+        experts.forward = _unchanged  # which rows an expert gets is not known without numbers
+    module = module.eval().to(dtype)
+    try:
+        with torch.no_grad():
+            sizes, cache, n_vocabulary = [], None, 0
+            for n_tokens in (2, 4):
+                ids = torch.zeros((1, n_tokens), dtype=torch.long, device="meta")
+                result = module(input_ids=ids, use_cache=True)
+                cache = next(one for name in _CACHES if (one := getattr(result, name, None)) is not None)
+                sizes.append(_bytes_of(cache))
+                n_vocabulary = int(result.logits.shape[-1])
+    except Exception:  # noqa: BLE001 - whatever a model's own code raises without numbers
+        text = module.config.get_text_config()
+        cell = 2 * dtype.itemsize * int(text.num_hidden_layers) * int(text.hidden_size)
+        return _Shapes(is_cells=True, cell_bytes=cell, state_bytes=0, n_vocabulary=0)
+    layers: list[Any] = getattr(cache, "layers", None) or []
+    is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
+    cell = (sizes[1] - sizes[0]) // 2
+    is_cells = is_plain and not getattr(module, "_is_stateful", False)
+    return _Shapes(is_cells, cell, sizes[0] - 2 * cell, n_vocabulary)
+
+
+def _unchanged(hidden: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
+    return hidden
+
+
+def _bytes_of(cache: Any) -> int:
+    """Return the size of the tensors in a cache on the meta device."""
+    found: dict[int, int] = {}
+    stack, visited = [cache], set()
+    while stack:
+        value = stack.pop()
+        if id(value) in visited:
+            continue
+        visited.add(id(value))
+        if isinstance(value, Tensor):
+            found[id(value)] = value.numel() * value.element_size()
+        elif isinstance(value, (list, tuple)):
+            stack += value
+        elif isinstance(value, dict):
+            stack += value.values()
+        elif hasattr(value, "__dict__") and not hasattr(value, "to_dict"):
+            stack += vars(value).values()
+    return sum(found.values())
+
+
+def _dtype(found: Checkpoint, config: Any, options: TransformersOptions) -> torch.dtype:
+    """Return the type that weights are loaded in."""
+    name = dtype_for(options)
+    if name == "auto":
+        own = getattr(config, "dtype", None)
+        types = [_TYPES[entry.dtype] for entry in found.tensors.values() if entry.dtype in _TYPES]
+        name = str(own).removeprefix("torch.") if own is not None else next(iter(types), "float32")
+    dtype: torch.dtype = getattr(torch, name, torch.float32)
+    return dtype
+
+
+def _weight_bytes(found: Checkpoint, config: Any, module: Any, dtype: torch.dtype) -> int:
+    """Return the bytes of the weights; of quantised ones, those of the files."""
+    if getattr(config, "quantization_config", None) is not None:
+        return sum(path.stat().st_size for path in found.files)
+    parameters: int = sum(p.numel() for p in module.parameters()) * dtype.itemsize
+    buffers: int = sum(b.numel() * b.element_size() for b in module.buffers())
+    return parameters + buffers

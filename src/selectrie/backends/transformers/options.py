@@ -1,0 +1,69 @@
+"""The options of the back end, importable without its packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from selectrie.core.types import Precision
+from selectrie.errors import OptionError
+from selectrie.options import at_least, flag, one_of
+
+DTYPES = ("float32", "bfloat16", "float16")
+"""Types that weights can be converted to."""
+DEVICES = ("cpu", "cuda", "cuda:0")
+"""Examples of devices, for errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransformersOptions:
+    """Options for opening a model by Transformers.
+
+    Attributes:
+        n_ctx: Tokens held at once. None: as many as the model has positions, at most
+            8192.
+        n_batch: Maximum number of rows per call; less if the rows' logits would take
+            more than 384 MiB.
+        n_threads: Threads of torch while the model runs on the CPU. None: as many as
+            torch is set to.
+        precision: `exact` needs float32 weights. It fills calls up to a multiple of 8
+            rows, and near ties are settled by attention whose bits depend on the path
+            alone. `fast` takes the weights as they are.
+        device: Where weights that are loaded are put, such as "cpu" or "cuda:0". None:
+            a GPU if there is one.
+        dtype: The type of weights that are loaded, one of `DTYPES`. None: float32 for
+            `exact`, the checkpoint's for `fast`.
+        tokenizer: A loaded fast tokenizer of Transformers, or the path of a folder with
+            one. None: the checkpoint's own.
+        verbose: Whether Transformers shows its warnings and progress bars.
+    """
+
+    n_ctx: int | None = None
+    n_batch: int = 512
+    n_threads: int | None = None
+    precision: Precision = Precision.EXACT
+    device: str | None = None
+    dtype: str | None = None
+    tokenizer: Any = None
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("n_ctx", self.n_ctx, 8)
+        at_least("n_batch", self.n_batch, 8, optional=False)
+        at_least("n_threads", self.n_threads, 1)
+        one_of("precision", self.precision, tuple(p.value for p in Precision))
+        object.__setattr__(self, "precision", Precision(self.precision))
+        flag("verbose", self.verbose)
+        if self.device is not None and not isinstance(self.device, str):
+            raise OptionError("device", self.device, f"a device as {', '.join(map(repr, DEVICES))}, or None")
+        if self.dtype is not None:
+            self._check_dtype()
+
+    def _check_dtype(self) -> None:
+        name = str(self.dtype).removeprefix("torch.")
+        if name not in DTYPES:
+            raise OptionError("dtype", self.dtype, f"one of {', '.join(map(repr, DTYPES))}, or None")
+        if self.precision is Precision.EXACT and name != "float32":
+            remedy = "'float32' or None, as precision='exact' computes in float32; or precision='fast'"
+            raise OptionError("dtype", self.dtype, remedy)
+        object.__setattr__(self, "dtype", name)

@@ -1,0 +1,289 @@
+"""Open Transformers models: a checkpoint's folder, or a module of the caller."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from selectrie.backends.transformers import checkpoint
+from selectrie.backends.transformers.checkpoint import CONFIG, Checkpoint
+from selectrie.backends.transformers.model import TransformersModel, open_module
+from selectrie.backends.transformers.module import threads
+from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers.vocabulary import open_tokenizer, read_vocabulary
+from selectrie.core.types import Precision
+from selectrie.errors import ModelError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError, clip
+
+logger = logging.getLogger(__name__)
+
+_MAX_NAMES = 3
+_SAMPLES = 1024
+"""Numbers of each tensor that the digest of a module covers, beside the sum of all."""
+_WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def open_model(source: Any, options: TransformersOptions | None = None) -> TransformersModel:
+    """Open a checkpoint, or make a model of a module.
+
+    Nothing is downloaded, no code of a folder is run, and only safetensors are read.
+
+    Args:
+        source: The `Path` of a folder, or an `AutoModelForCausalLM`. A module is used
+            as it is until `close`, see `open_module`; `tokenizer` must be given.
+        options: See `TransformersOptions`.
+
+    Raises:
+        ModelFileError: A file is missing, damaged, truncated or cannot be read.
+        UnsupportedModelError: The model or its tokenizer is of a kind that does not
+            work.
+        OptionError: An option is invalid or does not fit the model.
+        ModelError: There is no memory for the model.
+    """
+    options = options or TransformersOptions()
+    with quiet(options), threads(options.n_threads):
+        if isinstance(source, Path):
+            return _open_folder(source, options)
+        return _open_given(source, options)
+
+
+def _open_folder(folder: Path, options: TransformersOptions) -> TransformersModel:
+    device = find_device(options.device)
+    found = checkpoint.read_checkpoint(folder)
+    config = read_config(found)
+    tokenizer = _tokenizer(options, folder)
+    digest = checkpoint.digest(folder)
+    module = _load(found, config, options, device)
+    name = folder.absolute().name
+    vocabulary = read_vocabulary(
+        tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=str(folder)
+    )
+    return open_module(module, vocabulary, options, name=name, digest=digest)
+
+
+def _open_given(module: Any, options: TransformersOptions) -> TransformersModel:
+    name = type(module).__name__
+    config = getattr(module, "config", None)
+    if not isinstance(module, nn.Module) or not hasattr(config, "get_text_config"):
+        raise UnsupportedModelError(name, "is no model of Transformers; pass an AutoModelForCausalLM")
+    if options.tokenizer is None:
+        raise OptionError("tokenizer", None, "the tokenizer of the model that is passed: load(model, tokenizer=…)")
+    name = Path(str(getattr(config, "name_or_path", "") or name)).name
+    tokenizer = _tokenizer(options, None)
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(name, "has an encoder; a decoder-only language model is needed")
+    vocabulary = read_vocabulary(
+        tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=name
+    )
+    return open_module(module, vocabulary, options, name=name, digest=_module_digest(module))
+
+
+def read_config(found: Checkpoint) -> Any:
+    """Return the configuration of a checkpoint as Transformers reads it.
+
+    Raises:
+        ModelFileError: If it is damaged.
+        UnsupportedModelError: If Transformers has no such model. Code that comes with
+            the model is never run.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    path, kind = found.folder / CONFIG, found.config.get("model_type")
+    if not isinstance(kind, str):
+        raise ModelFileError(str(path), "has no model_type; get the file again")
+    if kind not in CONFIG_MAPPING:
+        remote = "auto_map" in found.config
+        reason = (
+            f"model_type {clip(repr(kind), 60)} needs code that comes with the model (auto_map), which is never run; "
+            "take a model that Transformers itself knows"
+            if remote
+            else f"Transformers does not know model_type {clip(repr(kind), 60)}; update transformers if it is new"
+        )
+        raise UnsupportedModelError(str(found.folder), reason)
+    try:
+        config = AutoConfig.from_pretrained(str(found.folder), local_files_only=True, trust_remote_code=False)
+    except Exception as error:
+        raise ModelFileError(str(path), f"cannot be used: {_said(error)}; get the file again") from error
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(str(found.folder), "has an encoder; a decoder-only language model is needed")
+    if type(config) not in AutoModelForCausalLM._model_mapping:
+        raise UnsupportedModelError(
+            str(found.folder), f"Transformers has no causal language model of the kind {kind!r}; pass one that has"
+        )
+    config._attn_implementation = None  # the one that the file asks for may not be here
+    return config
+
+
+def find_device(name: str | None) -> torch.device:
+    """Return the device with a name, a GPU if there is one for None.
+
+    Raises `OptionError` if it is not there.
+    """
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        there.append("mps")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise OptionError("device", name, f"a device that is here: {', '.join(there)}") from error
+    shown = str(device) if device.index is not None or device.type != "cuda" else "cuda:0"
+    if shown not in there:
+        raise OptionError("device", name, f"a device that is here: {', '.join(there)}")
+    return device
+
+
+def dtype_for(options: TransformersOptions) -> str:
+    """Return the type that weights are loaded in; "auto" for the checkpoint's own."""
+    if options.dtype is not None:
+        return options.dtype
+    return "float32" if options.precision is Precision.EXACT else "auto"
+
+
+def skeleton(found: Checkpoint, config: Any) -> Any:
+    """Return the module of a checkpoint without memory for its weights.
+
+    Raises `ModelFileError` if the weights in the files are not those of the
+    configuration.
+    """
+    from transformers import AutoModelForCausalLM
+
+    path = found.folder / CONFIG
+    n_layers = getattr(config.get_text_config(), "num_hidden_layers", None)
+    if isinstance(n_layers, int) and n_layers > len(found.tensors):
+        reason = f"says {n_layers} layers, the weights are {len(found.tensors)} tensors"
+        raise ModelFileError(str(path), f"{reason}; get the files again, both of one model")
+    try:
+        with torch.device("meta"):
+            module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except Exception as error:
+        raise ModelFileError(str(path), f"Transformers cannot make this model: {_said(error)}") from error
+    if getattr(config, "quantization_config", None) is None:
+        n_expected, n_there = sum(p.numel() for p in module.parameters()), _n_numbers(found)
+        if n_expected > n_there:
+            reason = f"describes {n_expected} weights, the files hold {n_there}"
+            raise ModelFileError(str(path), f"{reason}; get the files again, all of one model")
+    return module
+
+
+def _n_numbers(found: Checkpoint) -> int:
+    return sum(entry.n_numbers for entry in found.tensors.values())
+
+
+def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: torch.device) -> Any:
+    """Return the module of a checkpoint with its weights."""
+    from transformers import AutoModelForCausalLM
+
+    skeleton(found, config)
+    folder = str(found.folder)
+    try:
+        module, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype_for(options),
+            device_map={"": device} if getattr(config, "quantization_config", None) is not None else None,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # they are then reported, and refused below
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise ModelError(f"{folder}: no memory for the weights; free memory, or load it by precision='fast'") from error
+    except SelectrieError:
+        raise
+    except ImportError as error:
+        raise UnsupportedModelError(folder, f"needs a package that is not installed: {_said(error)}") from error
+    except Exception as error:
+        raise ModelFileError(folder, f"Transformers cannot load it: {_said(error)}; get the files again") from error
+    missing = sorted({*report.get("missing_keys", ()), *(one[0] for one in report.get("mismatched_keys", ()))})
+    if missing:
+        more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+        shown = ", ".join(missing[:_MAX_NAMES]) + more
+        reason = f"its weights lack tensors of the model, or have them in another shape: {shown}"
+        raise ModelFileError(folder, f"{reason}; get the files again")
+    try:
+        return module if getattr(module, "hf_quantizer", None) is not None else module.to(device)
+    except (torch.OutOfMemoryError, RuntimeError) as error:
+        raise ModelError(f"{folder}: no memory for the weights on {device}: {_said(error)}") from error
+
+
+def _tokenizer(options: TransformersOptions, folder: Path | None) -> Any:
+    """Return the tokenizer of the options, or that of the checkpoint's folder."""
+    given = options.tokenizer
+    if given is None and folder is not None:
+        return open_tokenizer(folder)
+    if isinstance(given, str | Path):
+        if not Path(given).is_dir():
+            raise OptionError("tokenizer", str(given), "a loaded tokenizer, or the path of a folder with one")
+        return open_tokenizer(Path(given))
+    return given
+
+
+def _n_logits(module: Any, name: str) -> int:
+    head = module.get_output_embeddings()
+    if head is None or getattr(head, "weight", None) is None:
+        raise UnsupportedModelError(name, "has no language model head; load it by AutoModelForCausalLM")
+    return int(getattr(head, "out_features", None) or head.weight.shape[0])
+
+
+def _end_tokens(module: Any) -> Any:
+    generation = getattr(module, "generation_config", None)
+    return getattr(generation, "eos_token_id", None)
+
+
+def _module_digest(module: Any) -> str:
+    """Return the digest of a module.
+
+    It covers the configuration, and samples and the sum of each tensor's bits.
+    """
+    state = blake2b(json.dumps(module.config.to_dict(), sort_keys=True, default=str).encode(), digest_size=16)
+    with torch.no_grad():
+        for name, tensor in module.state_dict().items():
+            state.update(f"{name}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type == "meta":
+                continue
+            numbers = tensor.reshape(-1)
+            numbers = numbers.view(_WHOLE_NUMBERS[numbers.element_size()])
+            step = max(1, numbers.numel() // _SAMPLES)
+            state.update(numbers[::step].contiguous().cpu().numpy().tobytes())
+            # Sums of whole numbers do not depend on their order.
+            state.update(str(int(numbers.sum(dtype=torch.int64))).encode())
+    return f"blake2b-sampled:{state.hexdigest()}"
+
+
+def _said(error: Exception) -> str:
+    """Return the first lines of a foreign error, as one."""
+    text = " ".join(str(error).split())
+    return clip(f"{type(error).__name__}: {text}", 300)
+
+
+@contextmanager
+def quiet(options: TransformersOptions) -> Iterator[None]:
+    """Keep Transformers' warnings and progress bars back, unless they are asked for."""
+    if options.verbose:
+        yield
+        return
+    from transformers.utils import logging as said
+
+    level, bars = said.get_verbosity(), said.is_progress_bar_enabled()
+    said.set_verbosity(said.CRITICAL)
+    said.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        said.set_verbosity(level)
+        if bars:
+            said.enable_progress_bar()

@@ -1,0 +1,94 @@
+"""The entry of Hugging Face Transformers in the table of back ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from selectrie.backends.entry import Backend
+from selectrie.core.model import Model
+
+if TYPE_CHECKING:
+    from selectrie.backends.transformers.options import TransformersOptions
+
+
+def _recognises(source: object) -> bool:
+    """Return whether a source is a folder with a checkpoint, or a module of torch."""
+    if isinstance(source, Path):
+        if not os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` raises for a name that is too long
+            return False
+        from selectrie.backends.transformers.checkpoint import is_checkpoint, names_in
+
+        try:
+            return is_checkpoint(names_in(source))
+        except (OSError, ValueError):
+            return False
+    # Nobody has a module without having imported torch.
+    module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
+    return module is not None and isinstance(source, module)
+
+
+def _options_type() -> type[TransformersOptions]:
+    from selectrie.backends.transformers.options import TransformersOptions
+
+    return TransformersOptions
+
+
+def _open_model(source: Any, options: TransformersOptions) -> Model:
+    from selectrie.backends.transformers.weights import open_model
+
+    return open_model(source, options)
+
+
+def _check_key(model: Model, _source: Any, options: TransformersOptions) -> str:
+    """Return the key on which a self-check of the model depends."""
+    identity = model.identity
+    return (
+        f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"
+        f"|{options.dtype or 'own dtype'}|{model.limits.rows_per_call} rows"
+    )
+
+
+def _memory_needed(path: Path, options: TransformersOptions) -> int:
+    from selectrie.backends.transformers.memory import memory_needed
+
+    return memory_needed(path, options)
+
+
+def _digest(path: Path) -> str:
+    from selectrie.backends.transformers.checkpoint import digest
+
+    return digest(path)
+
+
+def _folder_files(name: str, names: Collection[str]) -> Sequence[str]:
+    from selectrie.backends.transformers.checkpoint import checkpoint_files, is_checkpoint, require_safe
+
+    files = checkpoint_files(names)
+    if not files and is_checkpoint(names):
+        require_safe(name, names)
+    return files
+
+
+TRANSFORMERS = Backend(
+    name="transformers",
+    opens="a folder with a Transformers checkpoint (config.json and *.safetensors) or an open AutoModelForCausalLM",
+    packages=MappingProxyType(
+        {"torch": "torch", "transformers": "transformers", "tokenizers": "tokenizers", "safetensors": "safetensors"}
+    ),
+    extra="transformers",
+    suffix=None,
+    recognises=_recognises,
+    options_type=_options_type,
+    open_model=_open_model,
+    check_key=_check_key,
+    memory_needed=_memory_needed,
+    digest=_digest,
+    parts=lambda name: [name],
+    folder_files=_folder_files,
+    trial=None,
+)
