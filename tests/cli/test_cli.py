@@ -158,10 +158,11 @@ def test_model_options_are_handed_to_load(monkeypatch: pytest.MonkeyPatch):
 
     seen: list[tuple[Any, Any]] = []
     monkeypatch.setattr(load, "load", lambda *args, **options: seen.append((args, options)))
-    group = ModelGroup("m.gguf", "llama.cpp", "fast", 512, 64, 2, -1, untrusted=True, verbose=True)
+    group = ModelGroup("m.gguf", "llama.cpp", "fast", 512, 64, 2, -1, "cuda", "float16", untrusted=True, verbose=True)
     assert None not in astuple(group)
     requests.open_engine(group)
     options = {"n_ctx": 512, "n_batch": 64, "n_threads": 2, "n_gpu_layers": -1, "precision": "fast", "verbose": True}
+    options |= {"device": "cuda", "dtype": "float16"}
     assert seen == [(("m.gguf",), options | {"backend": "llama.cpp", "untrusted": True})]
 
 
@@ -193,6 +194,38 @@ def test_an_option_that_the_back_end_lacks_is_named_as_it_was_typed(tmp_path: Pa
         2,
         "error[option]: --backend 'vllm': expected one of 'llama.cpp', 'toy'\n",
     )
+
+
+def test_options_of_a_checkpoint_are_none_of_a_gguf_file(tiny_model):
+    """Named as they were typed, with the flags that llama.cpp has; what no device is called is refused for itself."""
+    for typed in (["--device", "cpu"], ["--dtype=float16", "--precision", "fast"]):
+        result = run("score", "-m", str(tiny_model("f32")), "-p", "p", "-t", "a", *typed)
+        assert result.exit_code == 2
+        flag = typed[0].split("=")[0]
+        assert result.stderr.startswith(
+            f"error[unknown_option]: {flag} is not an option of the back end llama.cpp, which has --n-ctx, --n-batch, --threads"
+        )
+
+
+def test_the_command_opens_a_checkpoint(tmp_path):
+    """By its folder, with the options of its back end; those of llama.cpp, types and devices that are not are named."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.support import checkpoints
+
+    folder = str(checkpoints.write(tmp_path / "m"))
+    usual = ["-p", "the", "-t", " cat", "--n-ctx", "64", "--n-batch", "32", "--threads", "1", "--precision", "fast"]
+    result = run("score", "-m", folder, *usual, "--device", "cpu", "--dtype", "float16", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["signature"]["backend"] == "transformers"
+    for typed, message in (
+        (["--gpu-layers", "1"], "--gpu-layers is not an option of the back end transformers, which has --n-ctx"),
+        (["--device", "cuda:99"], "--device 'cuda:99': expected a device that is here: cpu"),
+        (["--dtype", "int3"], "--dtype 'int3': expected one of 'float32', 'bfloat16', 'float16'"),
+    ):
+        result = run("score", "-m", folder, *usual, *typed)
+        assert result.exit_code == 2
+        assert message in result.stderr
 
 
 def test_the_help_names_every_back_end():

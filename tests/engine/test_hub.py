@@ -373,10 +373,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         path = self.path.split("?")[0]
-        resolved = "/owner/repo/resolve/main/"
-        if path == "/api/models/owner/repo":
+        resolved = f"/owner/repo/resolve/{COMMIT if COMMIT in path else 'main'}/"
+        if path.removesuffix("/revision/main") == "/api/models/owner/repo":
             names = [{"rfilename": name} for name in self.files]
             body = json.dumps({"id": "owner/repo", "sha": COMMIT, "siblings": names}).encode()
+        elif path == f"/api/models/owner/repo/tree/{COMMIT}":
+            tree = [
+                {"type": "file", "path": name, "size": len(data), "oid": sha256(data).hexdigest()}
+                for name, data in self.files.items()
+            ]
+            body = json.dumps(tree).encode()
         elif path.startswith(resolved) and path.removeprefix(resolved) in self.files:
             body = self.files[path.removeprefix(resolved)]
         else:

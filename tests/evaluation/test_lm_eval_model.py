@@ -255,6 +255,22 @@ def test_a_device_that_nobody_named_is_left_out(monkeypatch):
     lm_eval_model.main(["--tasks", "t"])
 
 
+def test_a_checkpoint_is_put_on_the_device_that_is_named(tmp_path):
+    """One that is not there is an error, never another one without a word."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from selectrie.errors import OptionError
+    from selectrie.evaluation.lm_eval_model import SelectrieLM
+    from tests.support import checkpoints
+
+    said = f"path={checkpoints.write(tmp_path / 'm')},n_ctx=64,n_threads=1,dtype=float32"
+    opened = SelectrieLM.create_from_arg_string(said, {"device": "cpu"})
+    assert opened._engine.identity.backend == "transformers"
+    opened._engine.close()
+    with pytest.raises(OptionError, match=r"device='cuda:99': expected a device that is here"):
+        SelectrieLM.create_from_arg_string(said, {"device": "cuda:99"})
+
+
 def test_a_device_is_handed_to_a_back_end_that_has_one(monkeypatch):
     """As any other option; `backend` and `untrusted` are those of `load`."""
     from selectrie.evaluation import lm_eval_model

@@ -221,7 +221,7 @@ def tokens(
 def models(output: ModelsGroup) -> int:
     r"""List the models at hand.
 
-    The embedded model, then the GGUF files in the Hugging Face cache (extra hf), with
+    The embedded model, then the models in the Hugging Face cache (extra hf), with
     their sizes and digests.
 
     \b

@@ -38,17 +38,23 @@ class ModelGroup:
             "--model",
             "-m",
             metavar="MODEL",
-            help="GGUF file, hf:owner/repo/file.gguf, or hf:owner/repo:Q4_K_M. [default: the embedded model]",
+            help="GGUF file, folder of a Transformers checkpoint, hf:owner/repo (a checkpoint), "
+            "hf:owner/repo/file.gguf, or hf:owner/repo:Q4_K_M. [default: the embedded model]",
         ),
     ] = None
     backend: Annotated[
         str | None,
-        Option(metavar="NAME", help="What opens the model: llama.cpp. [default: found by the model's content]"),
+        Option(
+            metavar="NAME",
+            help="What opens the model: llama.cpp or transformers. [default: found by the model's content]",
+        ),
     ] = None
     precision: Annotated[
         str,
         Option(
-            metavar="exact|fast", help="exact: numbers do not depend on how work is cut; fast: llama.cpp's own layout."
+            metavar="exact|fast",
+            help="exact: numbers do not depend on how work is cut; fast: llama.cpp's own layout, "
+            "a checkpoint's own type.",
         ),
     ] = "exact"
     n_ctx: Annotated[
@@ -62,7 +68,17 @@ class ModelGroup:
         int | None, Option(metavar="N", help="Threads. [default: one a core; one below 20 M weights]")
     ] = None
     gpu_layers: Annotated[
-        int | None, Option("--gpu-layers", metavar="N", help="Layers on the GPU, -1 for all. [default: 0]")
+        int | None, Option("--gpu-layers", metavar="N", help="llama.cpp: layers on the GPU, -1 for all. [default: 0]")
+    ] = None
+    device: Annotated[
+        str | None, Option(metavar="NAME", help="transformers: cpu, cuda or cuda:1. [default: a GPU if there is one]")
+    ] = None
+    dtype: Annotated[
+        str | None,
+        Option(
+            metavar="TYPE",
+            help="transformers: float32, bfloat16 or float16. [default: float32 for exact, the checkpoint's for fast]",
+        ),
     ] = None
     untrusted: Annotated[
         bool | None,
@@ -72,7 +88,7 @@ class ModelGroup:
             "[default: once a file]",
         ),
     ] = None
-    verbose: Annotated[bool, Option("--verbose", help="llama.cpp's log and tracebacks on stderr.")] = False
+    verbose: Annotated[bool, Option("--verbose", help="The back end's log and tracebacks on stderr.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,8 @@ class FastModelGroup(ModelGroup):
     precision: Annotated[
         str,
         Option(
-            metavar="exact|fast", help="fast: llama.cpp's own layout; exact: close draws are measured and reported."
+            metavar="exact|fast",
+            help="fast: llama.cpp's own layout, a checkpoint's own type; exact: close draws are measured and reported.",
         ),
     ] = "fast"
 

@@ -1,6 +1,6 @@
 """Loads an engine from a path, a hub source, an open model, or without a source.
 
-A hub source is written `hf:owner/repo/file.gguf`.
+A hub source is written `hf:owner/repo/file.gguf`, or `hf:owner/repo` for a checkpoint.
 """
 
 from __future__ import annotations
@@ -38,14 +38,25 @@ def load(
     - precision: "exact" (the default) or "fast".
     - verbose: Whether llama.cpp writes its log to stderr (False).
 
+    Those of Transformers (extra `transformers`) are n_ctx, n_batch, n_threads,
+    precision, verbose, and:
+
+    - device: "cpu", "cuda", "cuda:1" … (a GPU if there is one).
+    - dtype: "float32", "bfloat16" or "float16". The default is float32 for "exact", and
+      the checkpoint's own for "fast".
+    - tokenizer: A loaded fast tokenizer, or a folder with one; needed for an open
+      model.
+
     Args:
-        source: A GGUF file; `hf:owner/repo/file.gguf`, or `hf:owner/repo:Q4_K_M` for
-            the one file of that quantisation (extra `hf`); or an open
-            `llama_cpp.Llama`, whose weights are shared. None loads the small model that
-            comes with selectrie; its self-check is made here, so that the first answer
-            is quick.
-        backend: Name of the back end, "llama.cpp". None takes the one that recognises
-            the source by its content.
+        source: A GGUF file; the folder of a Transformers checkpoint;
+            `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M` for the one file of that
+            quantisation, or `hf:owner/repo` for a checkpoint (extra `hf`); an open
+            `llama_cpp.Llama`, whose weights are shared; or an open
+            `AutoModelForCausalLM`, which is put back as it was by `close`. None loads
+            the small model that comes with selectrie; its self-check is made here, so
+            that the first answer is quick.
+        backend: Name of the back end, "llama.cpp" or "transformers". None takes the one
+            that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
             is refused. None for no limit.
         untrusted: Whether a file is first opened in a child process, because llama.cpp

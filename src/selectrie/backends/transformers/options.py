@@ -29,8 +29,8 @@ class TransformersOptions:
         precision: `exact` needs float32 weights. It fills calls up to a multiple of 8
             rows, and near ties are settled by attention whose bits depend on the path
             alone. `fast` takes the weights as they are.
-        device: Where weights that are loaded are put, such as "cpu" or "cuda:0". None:
-            a GPU if there is one.
+        device: Where weights that are loaded are put, such as "cpu" or "cuda:0"; a
+            number means that GPU. None: a GPU if there is one.
         dtype: The type of weights that are loaded, one of `DTYPES`. None: float32 for
             `exact`, the checkpoint's for `fast`.
         tokenizer: A loaded fast tokenizer of Transformers, or the path of a folder with
@@ -42,7 +42,7 @@ class TransformersOptions:
     n_batch: int = 512
     n_threads: int | None = None
     precision: Precision = Precision.EXACT
-    device: str | None = None
+    device: str | int | None = None
     dtype: str | None = None
     tokenizer: Any = None
     verbose: bool = False
@@ -54,6 +54,8 @@ class TransformersOptions:
         one_of("precision", self.precision, tuple(p.value for p in Precision))
         object.__setattr__(self, "precision", Precision(self.precision))
         flag("verbose", self.verbose)
+        if type(self.device) is int and self.device >= 0:
+            object.__setattr__(self, "device", f"cuda:{self.device}")
         if self.device is not None and not isinstance(self.device, str):
             raise OptionError("device", self.device, f"a device as {', '.join(map(repr, DEVICES))}, or None")
         if self.dtype is not None:

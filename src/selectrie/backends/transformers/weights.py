@@ -123,7 +123,7 @@ def read_config(found: Checkpoint) -> Any:
     return config
 
 
-def find_device(name: str | None) -> torch.device:
+def find_device(name: str | int | None) -> torch.device:
     """Return the device with a name, a GPU if there is one for None.
 
     Raises `OptionError` if it is not there.
