@@ -7,6 +7,8 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,16 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import torch
+from typer.testing import CliRunner
 
 import selectrie
 from selectrie import ModelPool, Template
+from selectrie.cli import app
 from selectrie.engine.pool import memory_needed
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.errors import MemoryBudgetError, MissingExtraError, UnknownOptionError
 from selectrie.grammar import Grammar
-from selectrie.options import PromptParams, SamplingParams, StopParams
+from selectrie.options import BeamSearchParams, PromptParams, SamplingParams, StopParams
 from tests.engine.test_hub import served
 from tests.support import checkpoints
 from tests.support.real_data import real_file
@@ -108,10 +112,15 @@ def test_grammars_beams_and_samples_agree_with_the_choices(llm, oracle):
     grammar = Grammar.from_choices(CHOICES)
     chosen = llm.select(PROMPT, CHOICES, terminator="eog", prompting=SPLIT)
     assert llm.select(PROMPT, grammar=grammar, terminator="eog", prompting=SPLIT).text == chosen.text
-    best = llm.beam_search(PROMPT, Grammar.from_regex("(" + "|".join(CHOICES) + ")"), prompting=SPLIT)[0]
-    assert best.text in CHOICES
-    draws = llm.sample(PROMPT, grammar, n=4, seed=1, prompting=SPLIT)
-    assert {draw.text for draw in draws} <= set(CHOICES)
+    pattern = Grammar.from_regex("(" + "|".join(CHOICES) + ")")
+    exact = BeamSearchParams(width=8, exact=True, terminator="eog")
+    best = llm.beam_search(PROMPT, pattern, beam=exact, prompting=SPLIT)[0]
+    assert (best.text, round(best.logp, 3)) == (chosen.text, round(chosen.logp, 3))
+    probability = {choice.text: choice.probability for choice in chosen.ranked}
+    draws = llm.sample(PROMPT, grammar, n=64, seed=1, terminator="eog", prompting=SPLIT)
+    drawn = Counter(draw.text for draw in draws)
+    for text, p in probability.items():
+        assert abs(drawn[text] / 64 - p) < 4 * (p * (1 - p) / 64) ** 0.5 + 1 / 64
 
 
 def test_greedy_generation_takes_the_model_s_own_tokens(llm, oracle):
@@ -134,6 +143,33 @@ def test_log_likelihoods_are_the_model_s_own(llm, oracle):
         found = scorer.loglikelihoods(Sequences.of(pairs))
     expected = [oracle.logp([*one, *rest])[len(one) - 1 :].sum() for one, rest in pairs]
     assert np.abs(np.asarray(found.logp) - expected).max() < 1e-4
+
+
+def test_an_evaluation_states_the_packages_of_the_back_end(folder, tmp_path):
+    """Measured by the command on the checkpoint; the folder of the run names torch and Transformers."""
+    data = tmp_path / "d.jsonl"
+    rows = [{"id": f"x-{i}", "context": PROMPT, "choices": ["the", "of"], "gold": i} for i in range(2)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = tmp_path / "run"
+    typed = [
+        "eval",
+        str(data),
+        "-m",
+        str(folder),
+        "--n-ctx",
+        "128",
+        "--n-batch",
+        "32",
+        "--threads",
+        "1",
+        "--out",
+        str(run),
+    ]
+    result = CliRunner().invoke(app, typed)
+    assert result.exit_code == 0, result.output
+    said = "".join(path.read_text() for path in run.iterdir() if path.suffix in (".json", ".jsonl"))
+    for name in ("torch", "transformers", "tokenizers", "safetensors"):
+        assert f'"{name}": "{version(name)}"' in said
 
 
 def test_templates_and_chats_are_rendered(llm, oracle):
