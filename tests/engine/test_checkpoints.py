@@ -229,7 +229,7 @@ def both():
 
 
 def test_a_checkpoint_has_the_tokens_of_its_gguf_file(both):
-    """Of a thousand texts, at the beginning and after other text."""
+    """Of a thousand texts that begin a prompt."""
     one, other = (engine.vocabulary for engine in both)
     rng = random.Random(3)
     texts = [random_text(rng, rng.choice((3, 20, 80))) for _ in range(1000)]

@@ -392,7 +392,7 @@ MIDDLE = {
 @pytest.mark.parametrize("architecture", MIDDLE)
 @pytest.mark.parametrize(("precision", "is_middle"), [("exact", False), ("fast", True)])
 def test_memory_is_what_tensors_take(tmp_path, architecture, precision, is_middle):
-    """Weights and what contexts are kept in, before anything is loaded, against the tensors of the opened model."""
+    """Weights and cells, before anything is loaded, against the tensors of the opened model; states are bounded from above."""
     dtype = {"dtype": "bfloat16"} if precision == "fast" else {}
     folder = checkpoints.write(tmp_path / "m", architecture, **(MIDDLE[architecture] if is_middle else {}), **dtype)
     options = TransformersOptions(n_ctx=512, n_batch=32, precision=precision)
