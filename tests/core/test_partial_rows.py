@@ -86,6 +86,8 @@ def test_both_of_two_reads_can_be_read(seed):
     rows = PartialRows.of(dense, one.joined(other))
     assert_equal(rows, dense, one)
     assert_equal(rows, dense, other)
+    both = one.joined(other).whole.tolist()
+    assert len(both) == len(set(both))  # no row is copied twice
 
 
 @given(seeds)

@@ -16,6 +16,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, is_plausible, self_check
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
+from tests.support.far_rows import FarModel
 from tests.support.measured import CEILING_NATS
 
 
@@ -150,3 +151,8 @@ def test_a_check_sets_no_multiple_where_sizes_are_fixed(batch_multiple):
     with Engine(model, check=check) as engine:
         assert engine.self_check == check
         assert engine.limits.batch_sizes == FIXED
+
+
+def test_rows_that_have_to_be_fetched_are_checked_too():
+    """The self-check of a model whose rows are elsewhere finds what that of a plain one finds."""
+    assert self_check(FarModel(HashModel(1))) == self_check(HashModel(1))

@@ -11,8 +11,9 @@ import pytest
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import ROOT, BatchSizes, Limits, ModelKind
 from selectrie.errors import CapacityError, DecodeError, OptionError, ProtocolError
-from selectrie.testing import HashModel, LawBroken, TableModel, check_model
+from selectrie.testing import HashModel, LawBroken, TableModel, check_model, make_vocabulary
 from selectrie.testing.fakes import WIDE
+from tests.support.far_rows import FarModel, FarRows
 
 
 def tight(kind: ModelKind) -> Limits:
@@ -50,6 +51,14 @@ def test_padded_fakes_keep_the_laws(kind, sizes):
     )
     assert report.worst_nats == 0
     assert min(report.rows_compared, report.calls, report.refusals) > 20
+
+
+@pytest.mark.parametrize("kind", tuple(ModelKind))
+def test_rows_that_have_to_be_fetched_keep_the_laws(kind):
+    """Nothing is read before it was fetched."""
+    report = check_model(lambda: FarModel(HashModel(3, limits=tight(kind))), seed=1, steps=150)
+    assert report.worst_nats == 0
+    assert report.rows_compared > 20
 
 
 class Siblings(HashModel):
@@ -217,6 +226,53 @@ def test_wrong_batch_sizes_are_caught(planted, sizes):
             lambda: planted(3, limits=replace(tight(ModelKind.ATTENTION), batch_sizes=sizes)), seed=1, steps=300
         )
     assert caught.value.law == 6
+
+
+class Misfetched(HashModel):
+    """Bug: one of the values that are fetched is wrong."""
+
+    wrong = ""
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = super().extend(parents, tokens, wanted, keep)
+        return replace(extension, rows=MisfetchedRows(extension.rows, self.wrong))
+
+
+class MisfetchedRows(FarRows):
+    """Rows of which one value is wrong where only a part is fetched."""
+
+    def __init__(self, rows, wrong):
+        super().__init__(rows)
+        self.wrong = wrong
+
+    def fetch(self, reads):
+        part = super().fetch(reads)
+        if not len(reads().whole):
+            right = getattr(part, self.wrong)
+            moved = {
+                "_logp": lambda: right - 0.1,
+                "_masses": lambda: tuple(one - 0.1 for one in right),
+                "_rests": lambda: tuple(one - 0.1 for one in right),
+                "_tops": lambda: tuple((ids, logp - 0.1) for ids, logp in right),
+                "_best": lambda: (right + 1) % len(make_vocabulary().pieces),
+            }
+            setattr(part, self.wrong, moved[self.wrong]())
+        return part
+
+
+@pytest.mark.parametrize("wrong", ["_logp", "_masses", "_rests", "_tops", "_best"])
+def test_wrong_values_of_fetched_rows_are_caught(wrong):
+    """Whatever kind of value is wrong."""
+
+    def planted():
+        model = Misfetched(3, limits=tight(ModelKind.ATTENTION))
+        model.wrong = wrong
+        return model
+
+    with pytest.raises(LawBroken) as caught:
+        check_model(planted, seed=1, steps=60)
+    assert caught.value.law == 7
+    assert caught.value.difference_nats > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ Laws (checked on every back end by `testing.check_model`):
 6. A call runs as many programs, and occupies as many rows, as `limits.batch_sizes`
    says; a recurrent-state model may evaluate runs apart. The multiple can be set while
    the tree is empty, unless sizes are fixed.
+7. `rows.fetch` gives every value that a `Reads` names, as the rows have it. It can be
+   called again.
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ class Rows(Protocol):
     the back end's own buffer, and they are valid until the model's next `extend`. Use
     `copy` to keep rows for longer.
 
+    Rows whose logits are elsewhere cannot be read as they are: call `fetch` first.
+
     NaN, +inf or a row that is all -inf raises `NonFiniteLogitsError` when that row is
     first read; the other rows stay readable. A single -inf is probability 0. The bits
     of the values of a row do not depend on the other rows.
@@ -114,7 +116,7 @@ class Rows(Protocol):
 
         Rows whose logits are elsewhere compute all of them there and return
         `PartialRows`. Rows that can be read where they are return themselves, and do
-        not call `reads`.
+        not call `reads`. It can be called more than once.
         """
         ...
 

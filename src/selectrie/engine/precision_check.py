@@ -17,11 +17,13 @@ so these are checked longest.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import cycle
 
 import numpy as np
 
 from selectrie.core.model import Model, chain
+from selectrie.core.rows import Reads
 from selectrie.core.types import FloatArray, IntArray, Limits, SelfCheck
 from selectrie.engine.row_layouts import Layout, Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
 
@@ -238,7 +240,8 @@ def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:
         parents = chain(parent, n)
         extension = model.extend(parents, piece, np.ones(n, dtype=bool), np.arange(n) == n - 1)
         held.append(extension.nodes)
-        result += [extension.rows.logits(i).copy() for i in range(n)]
+        rows = extension.rows.fetch(partial(Reads.everything, n))
+        result += [rows.logits(i).copy() for i in range(n)]
         parent, start = int(extension.nodes[-1]), start + n
     model.release(np.concatenate(held))
     return np.stack(result)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Model, chain
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows
 from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 
@@ -93,7 +93,7 @@ def alone(model: Model, passage: Passage) -> FloatArray:
         held = _Held(model)
         tokens = np.concatenate([passage.prompt, path[:-1]])
         rows = held.rows_of_run(ROOT, tokens)
-        result[i] = held.done(rows.logp(np.arange(len(passage.prompt), len(tokens)), path[1:]))
+        result[i] = held.done(_logp(rows, np.arange(len(passage.prompt), len(tokens)), path[1:]))
     return result
 
 
@@ -115,7 +115,7 @@ def drawn(model: Model, passage: Passage, width: int) -> FloatArray:
             if j:
                 model.release(tips, forget=True)
             tips = extension.nodes
-            result[start : start + width, j] = extension.rows.logp(np.arange(len(paths)), paths[:, j + 1])
+            result[start : start + width, j] = _logp(extension.rows, np.arange(len(paths)), paths[:, j + 1])
         model.release(tips, forget=True)
         held.done(result)
     return result
@@ -223,5 +223,10 @@ def _branches(held: _Held, end: int, tail: IntArray, paths: NDArray[np.int32]) -
             np.concatenate([np.zeros(len(tail), dtype=np.bool_), wanted.ravel()]),
         )
         following = part[:, 1:].ravel()
-        result[start : start + step] = rows.logp(np.arange(len(following)), following).reshape(len(part), -1)
+        result[start : start + step] = _logp(rows, np.arange(len(following)), following).reshape(len(part), -1)
     return result
+
+
+def _logp(rows: Rows, owner: NDArray[np.int64], ids: IntArray) -> FloatArray:
+    """Return the log-probabilities of `ids`, each in the row that `owner` names."""
+    return rows.fetch(lambda: Reads(len(rows), owner, ids)).logp(owner, ids)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.core.model import Extension, Model, chain
-from selectrie.core.rows import Rows
+from selectrie.core.rows import Reads, Rows, TokenSet, TopTokens
 from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 from selectrie.errors import (
@@ -380,8 +380,12 @@ class _Check:
         is_recurrent = self._model.limits.kind.is_recurrent
         parent_of = [bool(k) or not is_recurrent for k in keep]
         self._held += list(zip(nodes.tolist(), paths, parent_of, strict=True))
-        for i, path in enumerate(path for path, is_wanted in zip(paths, wanted, strict=True) if is_wanted):
-            self._compare(rows, i, path)
+        wanted_paths = [path for path, is_wanted in zip(paths, wanted, strict=True) if is_wanted]
+        whole = rows.fetch(lambda: Reads.everything(len(rows)))
+        for i, path in enumerate(wanted_paths):
+            self._compare(whole, i, path)
+        if wanted_paths:
+            self._compare_part(rows, whole, self.calls % len(rows), wanted_paths)
         return nodes
 
     def _compare(self, rows: Rows, i: int, path: Path) -> None:
@@ -390,14 +394,28 @@ class _Check:
             if len(self._expected) * len(rows.logits(i)) * 8 > _REMEMBERED_BYTES:
                 self._expected.clear()
             expected = self._expected[path] = _evaluate_alone(self._alone, path)
-        logp = rows.logp(i, np.arange(len(rows.logits(i))))
-        both = (logp == -np.inf) & (expected == -np.inf)
-        with np.errstate(invalid="ignore"):
-            difference = float(np.where(both, 0.0, np.abs(logp - expected)).max())
+        difference = _largest_difference(rows.logp(i, np.arange(len(rows.logits(i)))), expected)
         self.rows_compared += 1
         if not difference <= self._tolerance:
             raise LawBroken(4, "a row differs from evaluating its path alone", path=path, difference_nats=difference)
         self.worst_nats = max(self.worst_nats, difference)
+
+    def _compare_part(self, rows: Rows, whole: Rows, i: int, paths: list[Path]) -> None:
+        """Fetch some values of row i again, and compare them with those of `whole`."""
+        ids, every = np.array(self._tokens, dtype=np.int32), np.arange(len(rows))
+        one, top = TokenSet(i, ids), TopTokens(i, 3)
+        owner = np.full(len(ids), i)
+        part = rows.fetch(lambda: Reads(len(rows), owner, ids, masses=(one,), rests=(one,), tops=(top,), best=True))
+        for what, found, expected in (
+            ("log-probabilities of tokens", part.logp(i, ids), whole.logp(i, ids)),
+            ("mass of tokens", part.log_mass(i, ids), whole.log_mass(i, ids)),
+            ("mass of other tokens", part.log_rest(i, ids), whole.log_rest(i, ids)),
+            ("most probable tokens", part.top(i, top.k)[1], whole.top(i, top.k)[1]),
+            ("best tokens", whole.logp(every, part.best()), whole.logp(every, whole.best())),
+        ):
+            difference = _largest_difference(found, expected)
+            if not difference <= self._tolerance:
+                raise LawBroken(7, f"fetched {what} differ", path=paths[i], difference_nats=difference)
 
     def _give_back(self, indices: list[int], *, forget: bool) -> None:
         nodes = np.array([self._held[index][0] for index in indices], dtype=np.int32)
@@ -414,6 +432,13 @@ class _Check:
 
     def _token(self) -> int:
         return self._tokens[int(self._rng.integers(len(self._tokens)))]
+
+
+def _largest_difference(one: FloatArray | float, other: FloatArray | float) -> float:
+    """Return the largest difference of log-probabilities; -inf equals -inf."""
+    left, right = np.asarray(one), np.asarray(other)
+    with np.errstate(invalid="ignore"):
+        return float(np.where(left == right, 0.0, np.abs(left - right)).max(initial=0.0))
 
 
 def _check_size(model: Model, extension: Extension) -> None:
@@ -439,6 +464,7 @@ def _evaluate_alone(model: Model, path: Path) -> FloatArray:
         extension = model.extend(parents, part, is_last, is_last)
         _check_size(model, extension)
         held += extension.nodes.tolist()
-        logp = extension.rows.logp(0, np.arange(len(extension.rows.logits(0))))
+        rows = extension.rows.fetch(lambda: Reads.everything(1))
+        logp = rows.logp(0, np.arange(len(rows.logits(0))))
     model.release(np.array(held[1:], dtype=np.int32), forget=True)
     return logp

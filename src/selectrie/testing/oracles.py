@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import exp, fsum, inf, log
 
 import numpy as np
 
 from selectrie.core.model import Model
+from selectrie.core.rows import Reads
 from selectrie.core.types import ROOT
 from selectrie.testing.fakes import FakeModel
 
@@ -69,7 +71,9 @@ def _score_alone(model: Model, context: list[int], path: list[int]) -> list[floa
         is_last = [i == len(part) - 1 for i in range(len(part))]
         extension = model.extend(parents, np.array(part, dtype=np.int32), np.array(wanted), np.array(is_last))
         held += extension.nodes.tolist()
-        logp += [float(extension.rows.logp(i, path[len(logp) + i])) for i in range(sum(wanted))]
+        n = sum(wanted)
+        rows = extension.rows.fetch(partial(Reads.everything, n))
+        logp += [float(rows.logp(i, path[len(logp) + i])) for i in range(n)]
     model.release(np.array(held[1:], dtype=np.int32), forget=True)
     return logp
 
