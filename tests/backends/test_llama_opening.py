@@ -145,8 +145,17 @@ def test_options_that_cannot_be_are_refused():
         for value in (2**31, 2**32, 2**32 + 64, 2**40, 2**63):  # of which 32 bits would be zero, 64, or a sign
             with pytest.raises(OptionError, match=name):
                 LlamaOptions(**{name: value})
-    with pytest.raises(OptionError, match="precision"):
-        LlamaOptions(precision="exactly")
+    for name, value in (
+        ("n_batch", None),
+        ("n_gpu_layers", None),
+        ("precision", "exactly"),
+        ("precision", None),
+        ("verbose", None),
+        ("verbose", "yes"),
+        ("verbose", 1),
+    ):
+        with pytest.raises(OptionError, match=name):
+            LlamaOptions(**{name: value})
     assert LlamaOptions(precision="fast").precision is Precision.FAST
 
 

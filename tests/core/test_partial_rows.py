@@ -126,6 +126,15 @@ def test_nothing_else_can_be_read():
     PartialRows.of(dense, Reads(6)).check()
 
 
+def test_bytes_are_those_of_the_values():
+    """Nothing for nothing; for whole rows at least their logits."""
+    dense = dense_of(np.random.default_rng(0))
+    assert PartialRows.of(dense, Reads(6)).nbytes == 0
+    assert PartialRows.of(dense, Reads.of_row(np.arange(3, dtype=np.int32))).nbytes == 3 * 8
+    assert PartialRows.of(dense, Reads.of_row(tops=[(2, None)])).nbytes == 2 * (4 + 8)
+    assert PartialRows.of(dense, Reads.everything(6)).nbytes == dense.nbytes
+
+
 def test_a_broken_row_is_found_when_its_values_are_taken():
     """Nothing is taken from rows that cannot be read."""
     matrix = np.zeros((2, V), dtype=np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import llama_cpp
 import pytest
 
 import selectrie
@@ -45,6 +46,23 @@ def test_no_source_is_the_embedded_model(monkeypatch, tiny_model):
     """Its file, opened as any other one."""
     monkeypatch.setattr(bundled_model, "PATH", tiny_model("f32"))
     assert resolve(None, None, {}).opened == tiny_model("f32")
+
+
+def test_an_empty_text_is_no_source():
+    """It is not the current directory."""
+    with pytest.raises(OptionError, match=r"^model='': expected a path or an hf: source, or None"):
+        selectrie.load("")
+
+
+def test_an_open_model_is_no_file(tiny_model):
+    """So it is not opened in a child process first."""
+    llama = llama_cpp.Llama(str(tiny_model("f32")), n_ctx=64, n_threads=1, verbose=False)
+    try:
+        resolved = resolve(llama, None, {})
+        assert resolved == OpenableSource(llama, LLAMA_CPP, LlamaOptions())
+        assert not resolved.is_file
+    finally:
+        llama.close()
 
 
 @pytest.mark.parametrize("source", ["http://localhost:8080/v1", "https://example.org/m.gguf", "HTTP://x"])

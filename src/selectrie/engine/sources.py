@@ -76,12 +76,14 @@ def check_names(backend: str | None, options: Mapping[str, Any]) -> None:
 def _local(source: object) -> object:
     """Return the local path of a source, or the open model that it is.
 
-    None stands for the embedded model.
+    None stands for the embedded model. Raises `OptionError` for an empty text.
     """
     if source is None:
         return embedded_file()
     if is_hub_source(source):
         return download(source)
     if isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str):
+        if not os.fspath(source):  # `Path("")` is the current directory
+            raise OptionError("model", source, "a path or an hf: source, or None for the embedded model")
         return Path(source)
     return source

@@ -23,7 +23,7 @@ from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from selectrie.core.types import ModelKind, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ClosedError, ModelFileError, OptionError, UnsupportedModelError
-from selectrie.options import at_least, one_of
+from selectrie.options import at_least, flag, one_of
 
 MAX_THREADS = 512
 """GGML_MAX_N_THREADS (ggml.h); more threads end the process."""
@@ -66,13 +66,14 @@ class LlamaOptions:
 
     def __post_init__(self) -> None:
         at_least("n_ctx", self.n_ctx, 8, max_value=MAX_CELLS)
-        at_least("n_batch", self.n_batch, 8, max_value=MAX_CELLS)
+        at_least("n_batch", self.n_batch, 8, max_value=MAX_CELLS, optional=False)
         at_least("n_threads", self.n_threads, 1)
         if self.n_threads is not None and self.n_threads > MAX_THREADS:
             raise OptionError("n_threads", self.n_threads, f"at most {MAX_THREADS}")
-        at_least("n_gpu_layers", self.n_gpu_layers, -1, max_value=MAX_GPU_LAYERS)
+        at_least("n_gpu_layers", self.n_gpu_layers, -1, max_value=MAX_GPU_LAYERS, optional=False)
         one_of("precision", self.precision, tuple(p.value for p in Precision))
         object.__setattr__(self, "precision", Precision(self.precision))
+        flag("verbose", self.verbose)
 
 
 @dataclass(frozen=True, slots=True)
