@@ -18,7 +18,7 @@ SelectrieError
 │   ├── InputFileError          a choices, prompt or chat file: path, line, reason
 │   ├── OutputError             standard output cannot be written
 │   ├── DeadlineError           the deadline passed before there was an answer
-│   ├── QueueFullError          too many requests are waiting
+│   ├── QueueFullError          too many tasks would wait
 │   ├── ClosedError             used after close()
 │   └── ForkedError             used in a forked child process
 ├── ModelError              the model or its back end failed: exit 3, HTTP 502
@@ -290,13 +290,22 @@ class DeadlineError(RequestError):
 
 
 class QueueFullError(RequestError):
-    """Too many requests are waiting."""
+    """Too many tasks would wait.
+
+    Attributes:
+        max_waiting: Maximum number of tasks that wait to begin.
+        n_tasks: Number of tasks of the request that was refused.
+    """
 
     code = "queue_full"
 
-    def __init__(self, max_waiting: int) -> None:
-        self.max_waiting = max_waiting
-        super().__init__(f"{max_waiting} requests wait already; try again later, or allow more to wait")
+    def __init__(self, max_waiting: int, *, n_tasks: int) -> None:
+        self.max_waiting, self.n_tasks = max_waiting, n_tasks
+        tasks = "one more" if n_tasks == 1 else f"{n_tasks} more"
+        remedy = "ask for fewer at once" if n_tasks > max_waiting else "try again later"
+        super().__init__(
+            f"at most {max_waiting} tasks may wait, which leaves no room for {tasks}; {remedy}, or raise max_waiting"
+        )
 
 
 class ClosedError(RequestError):

@@ -400,8 +400,9 @@ def test_a_full_queue_is_said_at_once():
     model.on_decode = lambda: go_on.wait(20)
     with Engine(model, check=NOTHING_IS_CLOSE, max_waiting=3) as engine:
         assert (engine.load.n_active, engine.load.n_waiting) == (0, 0)
-        with pytest.raises(QueueFullError):
+        with pytest.raises(QueueFullError, match="no room for 40 more; ask for fewer at once") as caught:
             engine.generate("a", n=40, stopping=StopParams(max_tokens=3))
+        assert (caught.value.max_waiting, caught.value.n_tasks) == (3, 40)
         go_on.set()
         assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
         assert engine.select("a", ["at", " cat"]).text

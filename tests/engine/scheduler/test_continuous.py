@@ -393,7 +393,9 @@ def test_a_full_queue_refuses_before_anything_is_queued(gated: Any) -> None:
     handles = [model_thread.submit(Line(prompt_of(0, 4), 8))]
     assert model.begun.wait(LONG_S)
     handles += [model_thread.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
-    with pytest.raises(QueueFullError, match="2 requests wait") as caught:
+    with pytest.raises(
+        QueueFullError, match="at most 2 tasks may wait, which leaves no room for one more; try again later"
+    ) as caught:
         model_thread.submit(Line(prompt_of(3, 4), 8))
     assert (caught.value.code, caught.value.max_waiting) == ("queue_full", 2)
     assert model_thread.load().n_waiting == 2
@@ -404,6 +406,19 @@ def test_a_full_queue_refuses_before_anything_is_queued(gated: Any) -> None:
     assert [len(handle.result()) for handle in (handles[0], handles[2])] == [9, 9]
     again = [model_thread.submit(Line(prompt_of(i, 4), 8)) for i in (1, 2)]  # no place was lost
     assert [len(handle.result()) for handle in again] == [9, 9]
+
+
+def test_every_task_of_a_request_counts_as_waiting(gated: Any) -> None:
+    """Also those that were queued at once while a call runs."""
+    model, model_thread, _ = gated
+    first = model_thread.submit(Line(prompt_of(0, 4), 8))
+    assert model.begun.wait(LONG_S)
+    handles = [model_thread.handle(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
+    model_thread.start(handles)
+    assert model_thread.load().n_waiting == 2
+    model.gate.set()
+    assert [len(handle.result()) for handle in (first, *handles)] == [9, 9, 9]
+    assert model_thread.load().n_waiting == 0
 
 
 def test_load_tells_what_is_free(gated: Any) -> None:

@@ -197,7 +197,7 @@ def test_no_place_in_the_queue_is_lost_to_ctrl_c() -> None:
     n_pressed = 0
     try:
         for at in range(1, 200):
-            press = Press("model_thread.py", {"submit", "queue", "_take_slot", "_put"}, at)
+            press = Press("model_thread.py", {"submit", "queue", "_take_slots", "_put"}, at)
             sys.settrace(press)
             try:
                 model_thread.submit(sequence([1, 2], 1, 3)).result()

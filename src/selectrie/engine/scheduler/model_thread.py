@@ -195,6 +195,7 @@ class ModelThread:
         self._model = model
         self._again_s = _AGAIN_S if model.limits.can_interrupt else _LOOK_AGAIN_S
         self._inbox: SimpleQueue[_Call | tuple[Job, ...] | None] = SimpleQueue()
+        self._arriving: set[int] = set()  # `id` of each job in the inbox, which keeps none alive
         self._running: _Call | Scheduler | None = None
         self._uses: set[weakref.ref[_Use]] = set()
         self.closed = False
@@ -260,21 +261,23 @@ class ModelThread:
         """
         with self.using():
             try:
-                for job in jobs:
-                    if self._max_waiting is not None:
-                        self._take_slot(job, self._max_waiting)
+                if self._max_waiting is not None:
+                    self._take_slots(jobs, self._max_waiting)
+                self._arriving.update(map(id, jobs))
                 self._put(jobs)
             except BaseException:
+                self._arriving.difference_update(map(id, jobs))
                 for job in jobs:
                     job.leave_queue()
                 raise
 
-    def _take_slot(self, job: Job, max_waiting: int) -> None:
-        slot: list[bool] = []
-        # Set first: Ctrl-C may come as soon as the job has a place.
-        job.on_queued_no_more = partial(_move, slot, self._free_slots)
-        if not _move(self._free_slots, slot):
-            raise QueueFullError(max_waiting)
+    def _take_slots(self, jobs: Sequence[Job], max_waiting: int) -> None:
+        for job in jobs:
+            slot: list[bool] = []
+            # Set first: Ctrl-C may come as soon as the job has a place.
+            job.on_queued_no_more = partial(_move, slot, self._free_slots)
+            if not _move(self._free_slots, slot):
+                raise QueueFullError(max_waiting, n_tasks=len(jobs))
 
     def now(self) -> float:
         """Return the seconds on the clock that deadlines are compared with."""
@@ -286,7 +289,7 @@ class ModelThread:
         Tasks that were queued since count as waiting.
         """
         load = self.scheduler.load
-        return replace(load, n_waiting=load.n_waiting + self._inbox.qsize())
+        return replace(load, n_waiting=load.n_waiting + len(self._arriving))
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread, between two steps; return its result.
@@ -424,6 +427,7 @@ class ModelThread:
         """
         for item in self._received(block=self.scheduler.idle):
             if isinstance(item, tuple):
+                self._arriving.difference_update(map(id, item))
                 for job in item:
                     self.scheduler.submit(job)
             elif item is not None:
@@ -487,6 +491,7 @@ class ModelThread:
             is_used = self._is_used()
             for item in self._received(block=is_used, timeout_s=_LEAVING_S):
                 if isinstance(item, tuple):
+                    self._arriving.difference_update(map(id, item))
                     for job in item:
                         job.answer(None, error)
                 elif item is not None and item.claim():
