@@ -440,10 +440,10 @@ class PartialRows:
         result: FloatArray = np.empty(rows.shape, dtype=np.float64)
         wanted = _pair(rows, ids)
         at = np.minimum(np.searchsorted(tables.pairs, wanted), max(0, len(tables.pairs) - 1))
-        found = tables.pairs[at] == wanted if len(tables.pairs) else np.zeros(rows.shape, dtype=np.bool_)
-        result[found] = self._logp[tables.order[at[found]]]
-        for row in np.unique(rows[~found]).tolist():
-            here = ~found & (rows == row)
+        is_known = tables.pairs[at] == wanted if len(tables.pairs) else np.zeros(rows.shape, dtype=np.bool_)
+        result[is_known] = self._logp[tables.order[at[is_known]]]
+        for row in np.unique(rows[~is_known]).tolist():
+            here = ~is_known & (rows == row)
             if row not in tables.whole:
                 raise UnreadRowError(row, f"the log-probability of token {int(ids[here][0])}")
             result[here] = self._whole.logp(tables.whole[row], ids[here])
@@ -457,7 +457,7 @@ class PartialRows:
         known = self._known()
         if row in known.whole:
             return self._whole.log_mass(known.whole[row], ids)
-        return _found(known.masses, (row, ids.tobytes()), row, f"the mass of {len(ids)} tokens")
+        return _value_of(known.masses, (row, ids.tobytes()), row, f"the mass of {len(ids)} tokens")
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
         ids = np.asarray(token_ids, dtype=np.int32)
@@ -465,7 +465,7 @@ class PartialRows:
         known = self._known()
         if row in known.whole:
             return self._whole.log_rest(known.whole[row], ids)
-        return _found(known.rests, (row, ids.tobytes()), row, f"the mass beyond {len(ids)} tokens")
+        return _value_of(known.rests, (row, ids.tobytes()), row, f"the mass beyond {len(ids)} tokens")
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
         row = int(self._index[i])
@@ -473,7 +473,7 @@ class PartialRows:
         if row in known.whole:
             return self._whole.top(known.whole[row], k, allowed)
         what = f"the {k} most probable tokens"
-        n_read, (ids, logp) = _found(known.tops, (row, _set_key(allowed)), row, what)
+        n_read, (ids, logp) = _value_of(known.tops, (row, _set_key(allowed)), row, what)
         if k > n_read:
             raise UnreadRowError(row, what)
         return ids[:k], logp[:k]
@@ -485,7 +485,7 @@ class PartialRows:
 
     def logits(self, i: int) -> LogitArray:
         row = int(self._index[i])
-        return self._whole.logits(_found(self._known().whole, row, row, "the logits"))
+        return self._whole.logits(_value_of(self._known().whole, row, row, "the logits"))
 
     def slice(self, start: int, stop: int) -> PartialRows:
         return self.take(np.arange(start, stop))
@@ -559,20 +559,20 @@ class _Tables:
     ) -> _Tables:
         pairs = _pair(reads.owner, reads.ids)
         order = np.argsort(pairs, kind="stable")
-        found: dict[tuple[int, bytes], tuple[float, tuple[IntArray, FloatArray]]] = {}
+        longest: dict[tuple[int, bytes], tuple[float, tuple[IntArray, FloatArray]]] = {}
         for one, values in zip(reads.tops, tops, strict=True):
             key = one.row, _set_key(one.allowed)
             # Fewer than k tokens are all there are.
             n_read = one.k if len(values[0]) == one.k else np.inf
-            if key not in found or found[key][0] < n_read:
-                found[key] = n_read, values
+            if key not in longest or longest[key][0] < n_read:
+                longest[key] = n_read, values
         return _Tables(
             pairs[order],
             order,
             {(one.row, one.ids.tobytes()): value for one, value in zip(reads.masses, masses, strict=True)},
             {(one.row, one.ids.tobytes()): value for one, value in zip(reads.rests, rests, strict=True)},
-            found,
-            {row: place for place, row in enumerate(reads.whole.tolist())},
+            longest,
+            {row: position for position, row in enumerate(reads.whole.tolist())},
         )
 
 
@@ -590,7 +590,7 @@ def _set_key(allowed: BoolArray | IntArray | None) -> bytes:
     return b"i" + np.unique(allowed).astype(np.int32).tobytes()
 
 
-def _found(table: dict[Key, Value], key: Key, row: int, what: str) -> Value:
+def _value_of(table: dict[Key, Value], key: Key, row: int, what: str) -> Value:
     """Return the value of a key; raise `UnreadRowError` about `what` if it has none."""
     if key not in table:
         raise UnreadRowError(row, what)

@@ -124,7 +124,7 @@ class BatchSizes:
         while left > 0:
             sizes.append(first[left])
             left -= first[left]
-        return tuple(sorted(sizes, reverse=True))
+        return tuple(sizes)
 
     def padded(self, n_rows: int) -> int:
         """Return how many rows a call of `n_rows` rows occupies, padding included."""
@@ -146,10 +146,10 @@ def _is_count(value: object) -> bool:
 
 @lru_cache(maxsize=64)
 def _cheapest_programs(buckets: tuple[tuple[int, float], ...], n_rows: int) -> tuple[int, ...]:
-    """Return the rows of one program of the cheapest set, for each number of rows.
+    """Return the largest program of the cheapest sets, for each number of rows.
 
-    The cheapest set for n rows is this program and the cheapest set for the rows that
-    it leaves over.
+    A cheapest set for n rows is this program and a cheapest set for the rows that it
+    leaves over, whose programs are no larger.
 
     Returns:
         int[n_rows + 1]. Element 0 is 0: no rows need no program.

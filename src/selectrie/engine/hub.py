@@ -215,12 +215,12 @@ def _choose(source: HubSource, listing: _Listing) -> str:
     if source.quantisation is None or not names:
         raise _not_one_file(source, listing)
     pattern = re.compile(rf"(?<![a-z0-9]){re.escape(source.quantisation)}(?![a-z0-9_])", re.IGNORECASE)
-    found = [name for name in names if pattern.search(PurePosixPath(name).name)]
-    found = found or [name for name in names if pattern.search(name)]
-    if len(found) == 1:
-        return found[0]
-    files = names_in_words([source.of(name) for name in found or names])
-    if found:
+    matches = [name for name in names if pattern.search(PurePosixPath(name).name)]
+    matches = matches or [name for name in names if pattern.search(name)]
+    if len(matches) == 1:
+        return matches[0]
+    files = names_in_words([source.of(name) for name in matches or names])
+    if matches:
         raise OptionError("model", source.text, f"a source that names one of these files: {files}")
     expected = f"a quantisation of this repository, or one of its files: {files}{listing.note()}"
     raise OptionError("model", source.text, expected)

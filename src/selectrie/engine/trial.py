@@ -51,7 +51,7 @@ _OPENED, _MARK = "|opened in a child process", {"opened": True}
 
 
 class Marks:
-    """A record of the model files that passed, by digest and build of llama.cpp.
+    """A record of the model files that passed, by digest and build.
 
     It is a JSON file that may be deleted at any time. Failing to write it is not an
     error; a model file is then tried again.

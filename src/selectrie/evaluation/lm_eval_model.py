@@ -70,7 +70,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
         Args:
             path: A source that `load` takes, except an open model: a GGUF file,
-                `hf:owner/repo/file.gguf`, or None for the embedded model.
+                `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M`, or None for the
+                embedded model.
             max_length: Maximum number of tokens of a sequence; at most the model's
                 context.
             max_gen_toks: Maximum number of generated tokens if a task gives none.
