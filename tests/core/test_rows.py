@@ -156,3 +156,9 @@ def test_reading_costs_one_pass_a_row(monkeypatch):
     rows.top(3, 2)
     rows.copy().log_rest(4, [1])
     assert sorted(asked) == [0, 1, 2, 3, 4]
+
+
+def test_dense_rows_are_fetched_for_nothing():
+    """They are read where they are, and nobody asks what will be read."""
+    rows = DenseRows(matrix_of(0))
+    assert rows.fetch(lambda: pytest.fail("asked")) is rows

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from selectrie import Grammar, Template
-from selectrie.core.types import SelfCheck
+from selectrie.core.types import ModelKind, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.options import BeamSearchParams, RenderParams, SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
 from tests.support.bits import plain
 from tests.support.far_rows import FarModel
 
@@ -45,8 +48,19 @@ REQUESTS = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_request_has_the_same_answer(name, check):
     """To the last bit, twice in a row: the second time the prompt's row comes from the cache."""
+    assert_same_answers(REQUESTS[name], check, WIDE)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_rows_of_several_calls_are_told_together(name):
+    """What a task asks for at once takes several calls of a recurrent-state model, and each is fetched for its rows."""
+    assert_same_answers(REQUESTS[name], replace(CHECKS[0], batch_multiple=1), replace(WIDE, kind=ModelKind.RECURRENT))
+
+
+def assert_same_answers(request, check, limits):
+    """Twice on a plain model, and twice on one whose rows are elsewhere."""
     answers = []
-    for model in (HashModel(5), FarModel(HashModel(5))):
+    for model in (HashModel(5, limits=limits), FarModel(HashModel(5, limits=limits))):
         with Engine(model, check=check) as engine:
-            answers.append([plain(REQUESTS[name](engine), without=("decode_s", "created", "id")) for _ in range(2)])
+            answers.append([plain(request(engine), without=("decode_s", "created", "id")) for _ in range(2)])
     assert answers[0] == answers[1]

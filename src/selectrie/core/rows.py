@@ -39,7 +39,8 @@ class Rows(Protocol):
     the back end's own buffer, and they are valid until the model's next `extend`. Use
     `copy` to keep rows for longer.
 
-    Rows whose logits are elsewhere cannot be read as they are: call `fetch` first.
+    Call `fetch` before reading: rows whose logits are elsewhere need not be readable as
+    they are, or cost a transfer for each value.
 
     NaN, +inf or a row that is all -inf raises `NonFiniteLogitsError` when that row is
     first read; the other rows stay readable. A single -inf is probability 0. The bits
