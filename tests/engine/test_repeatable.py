@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from selectrie import Grammar
 from selectrie.core.types import SelfCheck
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.model_thread import _Call
 from selectrie.errors import QueueFullError
 from selectrie.options import SamplingParams, StopParams
 from selectrie.testing import HashModel
@@ -21,15 +20,18 @@ REQUESTS = {
 }
 
 
-def calls_of(request, monkeypatch, *, pause_s):
-    """The rows of each call of a request whose tasks arrive one by one, so far apart."""
+def calls_of(request, monkeypatch, *, n_steps):
+    """The rows of each call of a request whose thread lets the model take so many steps after each queued item."""
     model = HashModel(3)
     with Engine(model, check=SelfCheck(8, 0.0, 0.0)) as engine:
         put = engine._model_thread._inbox.put
 
         def slow(item):
             put(item)
-            time.sleep(pause_s)
+            for _ in range(n_steps if isinstance(item, tuple) else 0):  # tasks; a step follows each call
+                call = _Call(lambda: None)
+                put(call)
+                call.future.result()
 
         monkeypatch.setattr(engine._model_thread, "_inbox", _Slow(engine._model_thread._inbox, slow))
         request(engine)
@@ -49,8 +51,8 @@ class _Slow:
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_request_makes_the_same_calls_however_fast_its_tasks_arrive(name, monkeypatch):
     """All tasks that begin together are in the first call."""
-    at_once = calls_of(REQUESTS[name], monkeypatch, pause_s=0.0)
-    assert calls_of(REQUESTS[name], monkeypatch, pause_s=0.02) == at_once
+    at_once = calls_of(REQUESTS[name], monkeypatch, n_steps=0)
+    assert calls_of(REQUESTS[name], monkeypatch, n_steps=3) == at_once
 
 
 def test_a_request_with_too_many_tasks_is_refused_whole():
