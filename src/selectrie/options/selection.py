@@ -39,7 +39,8 @@ class SearchParams:
             requests).
         max_tokens: Maximum number of tokens of a text.
         canonical_only: Count a text only with the tokenizer's own encoding, so that the
-            best *text* is proved. Otherwise every token path counts.
+            best *text* is proved. Otherwise every token path counts, and a text is
+            ranked by its best one.
         on_found: Called from the model's thread with (text, log-probability) when a
             better text is found.
     """

@@ -82,6 +82,24 @@ def test_the_best_are_those_of_an_enumeration(automaton, seed, k, width, rule):
     assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
 
 
+@settings(max_examples=30)
+@given(automata(), st.integers(0, 99), st.integers(1, 4), st.sampled_from(["joint", "token_mean"]))
+def test_merged_texts_come_by_their_best_path(automaton, seed, k, rule):
+    """With paths of one text as one text, the k best texts by their best paths, proved, each with the logp of that path alone."""
+    model = HashModel(seed, sharpness=2.0)
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec_of(k=k, rule=rule, merge_equal_text=True)), model)
+    best: dict[bytes, tuple[float, float]] = {}
+    for score, path in best_of(model, automaton, None, rule=rule):
+        best.setdefault(TINY.decode(path), (score, joint(model, path)))
+    assert outcome.proved
+    assert_same(outcome, list(best.values())[:k], k)
+    assert len({path.data for path in outcome.paths}) == len(outcome.paths)
+    for path in outcome.paths[:k]:
+        assert (path.score, path.logp_path) == pytest.approx(best[path.data], abs=CLOSE)
+        assert path.logp_path == pytest.approx(path.token_logp.sum() + path.logp_terminator, abs=1e-12)
+        assert path.logp_path <= path.logp
+
+
 def random_automaton(rng: random.Random) -> TableAutomaton:
     """As `automata`, drawn without a record of how."""
     n = rng.randrange(1, 5)
@@ -505,7 +523,7 @@ def test_the_kth_counts_texts():
     """Two paths of one text are one where they are merged, and two where not."""
 
     def path(data, score):
-        return FinishedPath(data, np.array([int(-score)], dtype=np.int32), np.array([score]), 0.0, score, score)
+        return FinishedPath(data, np.array([int(-score)], dtype=np.int32), np.array([score]), 0.0, score, score, score)
 
     for merges, kth in ((True, -3.0), (False, -2.0)):
         found = FinishedPaths(2, merges=merges)

@@ -6,10 +6,12 @@ import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, inf
 from typing import Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import selectrie
 from selectrie.core.types import Cost
@@ -22,6 +24,7 @@ from selectrie.errors import NothingFoundError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, StopParams
 from selectrie.testing import HashModel, TableModel
+from tests.support.small_automata import TINY, accepted, joint, mass
 from tests.support.word_lists import made_words
 
 MOVES = Grammar.from_gbnf('root ::= " " ("cat" | "bat" | "car" | "cats")')
@@ -166,8 +169,77 @@ def test_with_any_path_a_text_has_the_log_probability_of_its_best_one(engine, mo
     for one in found.choices:
         assert one.logp == pytest.approx(sum(token.logp for token in one.tokens) + one.logp_terminator)
         assert one.score == pytest.approx(one.logp / (len(one.tokens) if rule == "token_mean" else 1))
-    if rule == "joint":
-        assert found.coverage > sum(exp(one.logp) for one in found.choices) * (1 + 1e-6)
+    assert len({one.text for one in found.choices}) == len(found.choices) == 4
+    assert found.coverage > sum(exp(one.logp) for one in found.choices) * (1 + 1e-6)
+
+
+SPELLINGS = [Grammar.from_regex(one) for one in ("(cat|c|ca|bat|b)(s|at)?", "(at|cat|b|s|a|c){1,2}", " (cat|bat)s?")]
+"""Grammars with texts that several token paths spell."""
+
+
+@settings(max_examples=60)
+@given(
+    grammar=st.sampled_from(SPELLINGS),
+    seed=st.integers(0, 10**6),
+    how=st.tuples(st.sampled_from(["joint", "token_mean"]), st.sampled_from(["eog", "none"])),
+    most=st.integers(2, 4),
+    options=st.fixed_dictionaries(
+        {
+            "k": st.integers(1, 4),
+            "budget_nodes": st.sampled_from([None, 5, 9]),
+            "stop": st.sampled_from(["best", "all"]),
+            "width": st.sampled_from([1, 16]),
+        }
+    ),
+)
+def test_with_any_path_each_text_comes_once(grammar, seed, how, most, options):
+    """By enumeration: the first k and their log-probabilities are those of the best paths, if proved; and proved or not, every
+    probability lies between its bounds, the margin is no larger than the true one, and what was not found is open."""
+    model, (rule, terminator) = HashModel(seed, sharpness=2.0), how
+    search = SearchParams(canonical_only=False, max_tokens=most, **options)
+    with pytest.MonkeyPatch.context() as patch, Engine(model, check=SelfCheck(1, 0.0, 0.0)) as engine:
+        patch.setattr(select_grammar, "MAX_LISTED", 0)
+        try:
+            found = engine.select(
+                "a", grammar=grammar, rule=rule, terminator=terminator, prompting=SPLIT, search=search
+            )
+        except NothingFoundError:
+            return
+    logp_of: dict[str, list[tuple[float, float]]] = {}
+    for path in accepted(grammar.automaton(TINY), most):
+        logp = joint(model, path, eog=terminator == "eog")
+        score = logp / (len(path) if rule == "token_mean" else 1)
+        logp_of.setdefault(TINY.decode(path).decode(), []).append((score, logp))
+    best = {text: max(paths) for text, paths in logp_of.items()}
+    total = mass(score for score, _ in best.values())
+    assert len({one.text for one in found.choices}) == len(found.choices)
+    if found.certificate.proved:
+        first = sorted(best.values(), reverse=True)[: search.k]
+        assert [one.score for one in found.top(search.k)] == pytest.approx([score for score, _ in first], abs=1e-5)
+        for one in found.top(search.k):
+            assert (one.score, one.logp) == pytest.approx(best[one.text], abs=1e-5)
+    for one in found.choices:
+        assert one.probability_low - 1e-6 <= exp(best[one.text][0]) / total <= one.probability_high + 1e-6
+        assert one.probability_low <= one.probability <= one.probability_high
+    runner_up = max((score for text, (score, _) in best.items() if text != found.text), default=-inf)
+    assert found.margin <= best[found.text][0] - runner_up + 1e-5
+    missing = mass(logp for paths in logp_of.values() for _, logp in paths) - found.coverage
+    n_lengths = most if terminator == "none" else 1  # a text may begin with another
+    assert missing <= found.certificate.open_mass * n_lengths * (1 + 1e-5) + 1e-6
+
+
+@pytest.mark.parametrize("rule", ["joint", "token_mean"])
+def test_what_greedy_picks_is_found_in_other_tokens(monkeypatch, rule):
+    """Greedy writes `c`+`at`, with .12 in all and .35 a token; the best path of that text is `cat`, with .38."""
+    monkeypatch.setattr(select_grammar, "MAX_LISTED", 0)
+    table = {("a",): {"c": 0.4, "cat": 0.38, "b": 0.2}, ("a", "c"): {"at": 0.3}}
+    search = SearchParams(canonical_only=False, stop="all")
+    with Engine(TableModel(table), check=SelfCheck(1, 0.0, 0.0)) as engine:
+        grammar = Grammar.from_gbnf('root ::= "cat" | "b"')
+        found = engine.select("a", grammar=grammar, rule=rule, terminator="none", prompting=SPLIT, search=search)
+    assert [(one.text, len(one.tokens)) for one in found.ranked] == [("cat", 1), ("b", 1)]
+    assert found.choices[found.greedy_index].text == "cat"
+    assert found.agrees_with_greedy
 
 
 def test_what_on_found_raises_is_raised_here(engine):

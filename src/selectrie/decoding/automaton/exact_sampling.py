@@ -270,7 +270,8 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
 
     def _conditional(self, text: FinishedPath, log_heal: float) -> FinishedPath:
         """Return the text with a log-probability conditional on the healed bytes."""
-        return replace(text, logp=text.logp - log_heal, score=text.score - log_heal)
+        logp = text.logp - log_heal
+        return replace(text, logp=logp, logp_path=logp, score=text.score - log_heal)
 
     def _row_reads(self, node: int) -> Reads:
         is_healing = node == self._healing.waiting

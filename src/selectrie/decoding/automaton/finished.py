@@ -19,9 +19,11 @@ class FinishedPath:
         tokens: int32[n], including those that spell healed bytes.
         token_logp: float64[n], the log-probability of each token.
         logp_terminator: Log-probability of the terminator.
-        logp: Log-probability of tokens and terminator together, given the healed bytes.
-            It is the sum over all `n_paths` token paths found for this text, of which
+        logp: Log-probability of the text and its terminator, given the healed bytes. It
+            is the sum over all `n_paths` token paths found for this text, of which
             `tokens` is the best.
+        logp_path: Log-probability of `tokens` and terminator alone, given the healed
+            bytes.
         score: The score of the best path by the search's rule.
         n_paths: How many token paths of this text were found.
     """
@@ -31,6 +33,7 @@ class FinishedPath:
     token_logp: FloatArray
     logp_terminator: float
     logp: float
+    logp_path: float
     score: float
     n_paths: int = 1
 

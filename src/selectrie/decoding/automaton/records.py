@@ -88,7 +88,7 @@ class AutomatonSpec:
         tokens = np.array(tree.tokens(node), dtype=np.int32)
         token_logp = np.array([tree.edge[step] for step in tree.path(node)], dtype=np.float64)
         data = self.vocabulary.decode(tokens)[len(self.healed) + len(self.space_prefix) :]
-        return FinishedPath(data, tokens, token_logp, terminator, logp, score)
+        return FinishedPath(data, tokens, token_logp, terminator, logp, logp, score)
 
     def may_follow(self, tree: PathTree, parent: int, token: int) -> bool:
         """Return whether the tokenizer may write `token` after the path of `parent`."""

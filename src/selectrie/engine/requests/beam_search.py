@@ -177,7 +177,7 @@ class PreparedBeamSearch:
         search = SearchParams(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
-        spec = constrained.spec(search, merge_equal_text=True)  # texts come by their best path anyway
+        spec = constrained.spec(search)
         task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, fill_rows=session.fill_rows)
         handle = session.group.begin(task)
         outcome = handle.result()
@@ -233,8 +233,7 @@ def _exact_greedy(
     The first value is the one of `hypotheses` with that text, None if it is not among
     them. The second is None if it is not known.
     """
-    n_before = len(constrained.healed) + len(constrained.delimiter)
-    greedy = constrained.vocabulary.decode(outcome.greedy)[n_before:]
+    greedy = constrained.text_of(outcome.greedy)
     best = hypotheses[0].data
     if not outcome.greedy_ended:
         return None, None if best.startswith(greedy) else False

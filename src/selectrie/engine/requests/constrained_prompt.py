@@ -70,12 +70,11 @@ class ConstrainedPrompt:
         """Return the value of `Hypothesis.ended_by` for complete texts."""
         return "eog" if self.terminator == "eog" else "grammar"
 
-    def spec(
-        self, search: SearchParams, *, rule: str = "joint", merge_equal_text: bool, budget: int = GRAMMAR_NODES
-    ) -> AutomatonSpec:
+    def spec(self, search: SearchParams, *, rule: str = "joint", budget: int = GRAMMAR_NODES) -> AutomatonSpec:
         """Return the specification of a search of the automaton, or of exact sampling.
 
-        `budget` is used as `budget_nodes` if `search` has none.
+        Each text comes once, by its best path. `budget` is used as `budget_nodes` if
+        `search` has none.
         """
         if search.budget_nodes is None:
             search = replace(search, budget_nodes=budget)
@@ -92,7 +91,6 @@ class ConstrainedPrompt:
             canonical_path=None if own is None else own.canonical_path,
             may_be_adjacent=None if own is None else self.may_join,
             last=int(self.prompt[-1]) if self.healed else None,
-            merge_equal_text=merge_equal_text,
         )
 
     @property
@@ -107,6 +105,10 @@ class ConstrainedPrompt:
     def healing(self) -> Healed:
         """Return the record that tells which tokens spell only healed bytes."""
         return Healed(len(self.healed), self.vocabulary.lengths)
+
+    def text_of(self, tokens: IntArray) -> bytes:
+        """Return the bytes of the text that a path spells, without those before it."""
+        return self.vocabulary.decode(tokens)[len(self.healed) + len(self.delimiter) :]
 
     def reason(self, heal_gap: float) -> str:
         """Return why even a finished search proves nothing; "" if it does prove."""
@@ -126,8 +128,8 @@ class ConstrainedPrompt:
             text=shown(path.data),
             data=path.data,
             tokens=TokenScore.along(self.vocabulary, path.tokens, path.token_logp),
-            logp=path.score,
-            logp_path=path.score,
+            logp=path.logp_path,
+            logp_path=path.logp_path,
             logp_end=path.logp_terminator,
             score=path.score,
             n_paths=path.n_paths,

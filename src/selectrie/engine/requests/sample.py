@@ -66,7 +66,7 @@ class PreparedSample:
         task = ExactSampleTask(
             constrained.prompt,
             constrained.automaton,
-            constrained.spec(search, merge_equal_text=True, budget=budget),
+            constrained.spec(search, budget=budget),
             n=self.n,
             seed=self.seed,
             tolerance=session.tolerance or 0.0,
@@ -195,8 +195,8 @@ def _nested(constrained: ConstrainedPrompt) -> str:
 def _hypothesis(constrained: ConstrainedPrompt, sampled: Sampled) -> Hypothesis:
     n = len(sampled.tokens) - (sampled.ended_by is not None)
     end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
-    before = len(constrained.healed) + len(constrained.delimiter)
-    data = constrained.vocabulary.decode(sampled.tokens[:n])[before:]
-    hypothesis = constrained.hypothesis(FinishedPath(data, sampled.tokens[:n], sampled.logp[:n], end, joint, joint))
+    data = constrained.text_of(sampled.tokens[:n])
+    path = FinishedPath(data, sampled.tokens[:n], sampled.logp[:n], end, logp=joint, logp_path=joint, score=joint)
+    hypothesis = constrained.hypothesis(path)
     ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")
     return replace(hypothesis, complete=ended_by != "length", ended_by=ended_by)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selectrie.core import numerics
 from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
@@ -69,7 +70,7 @@ class PreparedGrammarSelect:
             NothingFoundError: If no text was found within `max_tokens` or the budget.
         """
         constrained, on_found = self.constrained, self.search.on_found
-        spec = constrained.spec(self.search, rule=self.rule, merge_equal_text=self.rule == "joint")
+        spec = constrained.spec(self.search, rule=self.rule)
         on_path = None if on_found is None else lambda path: on_found(shown(path.data), path.logp)
         task = AutomatonSearch(
             constrained.prompt, constrained.automaton, spec, on_found=on_path, fill_rows=session.fill_rows
@@ -123,9 +124,10 @@ class PreparedGrammarSelect:
                 if constrained.terminator == "none" and not is_prefix_free(constrained.grammar):
                     log_open += np.log(self.search.max_tokens)
         decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
-        # Order and proof are about single paths, and so is each log-probability. The
-        # coverage counts all paths that were found.
-        logp = scores if self.rule == "joint" else np.array([path.logp for path in texts])
+        # Order and proof are about the best path of each text, and so is each
+        # log-probability. The coverage counts all paths that were found.
+        logp = np.array([path.logp_path for path in texts])
+        high = decision.probability_high if outcome.strings else _highest(scores, decision, outcome.best_open)
         table = ChoiceTable(
             texts=tuple(shown(path.data) for path in texts),
             trie=trie,
@@ -135,20 +137,19 @@ class PreparedGrammarSelect:
             logp_upper=logp,
             logp_terminator=np.array([path.logp_terminator for path in texts]),
             score=scores,
-            probability=decision.probability,
+            probability=(decision.probability_low + high) / 2,
             probability_low=decision.probability_low,
-            probability_high=decision.probability_high,
+            probability_high=high,
             logp_local=np.full(len(texts), np.nan),
             boundary_shift=np.zeros(len(texts), dtype=np.int32),
         )
-        greedy = [i for i, path in enumerate(texts) if np.array_equal(path.tokens, outcome.greedy)]
         return Selection(
             index=decision.winner,
             margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
             is_tie=decision.is_tie,
             coverage=scoring.coverage_of(np.array([path.logp for path in texts])),
             top_tokens=TokenScore.along(constrained.vocabulary, *outcome.top_tokens),
-            greedy_index=greedy[0] if greedy and outcome.greedy_ended else None,
+            greedy_index=self._greedy_index(outcome),
             choices=table,
             rule=self.rule,
             terminator=constrained.terminator,
@@ -169,6 +170,15 @@ class PreparedGrammarSelect:
             ),
             notes=constrained.notes,
         )
+
+    def _greedy_index(self, outcome: AutomatonOutcome) -> int | None:
+        """Return the index of the text that masked greedy decoding picks.
+
+        The text may have been found in other tokens. None if it was not found.
+        """
+        greedy = self.constrained.text_of(outcome.greedy)
+        found = (i for i, path in enumerate(outcome.paths) if path.data == greedy)
+        return next(found, None) if outcome.greedy_ended else None
 
 
 def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
@@ -193,6 +203,30 @@ def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectReque
         prompting=request.prompting,
     )
     return PreparedGrammarSelect(constrained, search, rule)
+
+
+def _highest(scores: FloatArray, decision: scoring.Posterior, best_open: float) -> FloatArray:
+    """Return upper bounds on the probabilities of texts that may have better paths.
+
+    A path that is still open may spell a text that was found, and may score as much as
+    `best_open`.
+
+    Args:
+        scores: float64[C], the score of each text's best path found.
+        decision: The decision by these scores; its upper bounds assume that no text has
+            a better path.
+        best_open: The best bound of an open path, -inf for none.
+
+    Returns:
+        float64[C].
+    """
+    high = decision.probability_high
+    raised = scores < best_open
+    if not raised.any():
+        return high
+    with np.errstate(over="ignore"):
+        others = (1 - high) * numerics.exp(np.array(numerics.logsumexp(scores) - best_open))
+    return np.where(raised, 1 / (1 + others), high)
 
 
 def _holds_for_any_length(outcome: AutomatonOutcome, k: int) -> bool:
