@@ -10,10 +10,11 @@ import pytest
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.rows import DenseRows
-from selectrie.core.types import BatchSizes, ModelKind, SelfCheck
+from selectrie.core.types import BatchSizes, Limits, ModelKind, SelfCheck
 from selectrie.engine import precision_check
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, is_plausible, self_check
+from selectrie.errors import UnsupportedModelError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support.far_rows import FarModel
@@ -75,6 +76,73 @@ def test_a_run_is_cut_into_calls_by_turns(sizes, calls):
     rows = precision_check._run(model, tokens, sizes)
     assert model.call_sizes == calls
     assert [row.tolist() for row in rows] == [model.row(tuple(tokens[: i + 1].tolist())).tolist() for i in range(40)]
+
+
+class Strict(HashModel):
+    """A small context of it has no more sequences than the model has, down to one."""
+
+    def new_context(self, nodes, sequences=16, rows=None):
+        limits = self.limits
+        rows = min(limits.rows_per_call, rows or limits.rows_per_call)
+        sequences = min(limits.sequences, sequences)
+        return Strict(1, limits=replace(limits, nodes=nodes, sequences=sequences, rows_per_call=rows))
+
+
+@pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
+@pytest.mark.parametrize("is_fixed", [False, True])
+@pytest.mark.parametrize(("rows", "sequences"), [(1, 1), (1, 2), (5, 1), (7, 2), (12, 6)])
+def test_few_rows_and_sequences_are_enough(monkeypatch, kind, is_fixed, rows, sequences):
+    """Down to one row a call and one sequence (three states): rows are compared, the multiple fits a call, and an engine works with it."""
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
+    sequences += 2 * kind.is_recurrent
+    sizes = BatchSizes.fixed({1: 0.002, 4: 0.003}) if is_fixed else BatchSizes()
+    limits = Limits(100, sequences, rows, kind, max_idle_rows=64, batch_sizes=sizes)
+    model = Strict(1, limits=limits)
+    check = self_check(model)
+    assert (check.moved, check.n_rows >= 80) == (0.0, True)
+    assert check.batch_multiple == (0 if is_fixed else 1 if kind.is_recurrent else min(rows, 8))
+    assert is_plausible(check, limits)
+    assert is_plausible(check, model.limits)
+    assert model.capacity().nodes == 100
+    with Engine(Strict(1, limits=limits)) as small, Engine(HashModel(1)) as wide:
+        assert small.self_check == check
+        if sequences > 1:  # scoring holds the prompt beside the text
+            assert small.score("a", " cats").logp == pytest.approx(wide.score("a", " cats").logp)
+
+
+@pytest.mark.parametrize("n_states", [1, 2])
+def test_two_states_are_too_few(n_states):
+    """A recurrent-state model with fewer than three states cannot draw below a prompt that is held, and the error says so."""
+    limits = Limits(100, n_states, 4, ModelKind.RECURRENT, max_idle_rows=64)
+    with pytest.raises(UnsupportedModelError, match=rf"3 states.*limits.sequences is {n_states}"):
+        self_check(Strict(1, limits=limits))
+
+
+class Unsteady(Strict):
+    """Its rows depend on the number of rows of the program that computes them."""
+
+    def extend(self, *args):
+        extension = super().extend(*args)
+        if not len(extension.rows):
+            return extension
+        rows = np.stack([extension.rows.logits(i) for i in range(len(extension.rows))])
+        rows[:, ::2] += np.float32(0.01 * self.program_sizes[-1])
+        return replace(extension, rows=DenseRows(rows))
+
+    def new_context(self, *args):
+        return Unsteady(1, limits=super().new_context(*args).limits)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 7])
+def test_calls_of_few_rows_are_all_padded_to_the_same_size(monkeypatch, rows):
+    """With fewer rows than the smallest multiple, calls have all of them: only calls without padding move rows."""
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
+    model = Unsteady(1, limits=Limits(100, 6, rows, ModelKind.ATTENTION, max_idle_rows=64))
+    passage = precision_check._passage(model, 0)
+    check = self_check(model)
+    assert check.batch_multiple == rows
+    assert precision_check._moves(model, passage, precision_check._layouts(model, 0)).max() == 0.0
+    assert (check.moved > 0.001) == (rows > 1)
 
 
 class TwoKernels(HashModel):

@@ -26,6 +26,7 @@ from selectrie.core.model import Model, chain
 from selectrie.core.rows import Reads
 from selectrie.core.types import FloatArray, IntArray, Limits, SelfCheck
 from selectrie.engine.row_layouts import Layout, Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
+from selectrie.errors import UnsupportedModelError
 
 MARGIN, MARGIN_RARE = 4.0, 8.0
 """Factors from the largest move seen to the tolerance, since the check sees few rows.
@@ -54,6 +55,10 @@ Coupled sequences that answer wrongly are 7 nats off.
 """
 
 BATCH_MULTIPLES = (8, 16, 32, 64)
+"""Batch multiples that are tried, as far as a call has as many rows.
+
+If a call has fewer rows than the smallest, all of them are the multiple.
+"""
 FIXED_SIZES = 0
 """`SelfCheck.batch_multiple` of a model whose batch sizes are fixed."""
 
@@ -64,6 +69,12 @@ PATHS = 8
 SHORT_PATH, LONG_PATH = 6, 48
 MIN_ROUNDS = 2
 """Minimum number of rounds, each of which tries half of the layouts."""
+
+MIN_STATES = 3
+"""States that a recurrent-state model needs at once.
+
+They are those after a prompt, after a token that continues it, and after the next one.
+"""
 
 MIN_ROWS, MAX_ROWS = 80, 10_000
 ROWS_TIMES_PARAMETERS = 10_000_000_000
@@ -98,10 +109,16 @@ def self_check(model: Model) -> SelfCheck:
     and gain nothing.) A recurrent-state model has no multiple and is not changed. For a
     model whose batch sizes are fixed, no multiple is looked for, and the check says
     `FIXED_SIZES`.
+
+    One row a call and one sequence are enough, or three states. With one sequence, no
+    cells of another request lie among those of the paths.
+
+    Raises:
+        UnsupportedModelError: If a recurrent-state model has fewer than three states.
     """
     cut = 0.0
     limits = model.limits
-    for batch_multiple in () if limits.kind.is_recurrent or limits.batch_sizes.is_fixed else BATCH_MULTIPLES:
+    for batch_multiple in _batch_multiples(limits):
         model.trim(0)
         model.set_batch_multiple(batch_multiple)
         cut = _cut_moved(model)
@@ -120,11 +137,22 @@ def is_plausible(check: SelfCheck, limits: Limits) -> bool:
     if limits.batch_sizes.is_fixed:
         batch_multiples: tuple[int, ...] = (FIXED_SIZES,)
     else:
-        batch_multiples = (1,) if limits.kind.is_recurrent else BATCH_MULTIPLES
-    fits = check.batch_multiple in batch_multiples and check.batch_multiple <= max(limits.rows_per_call, 1)
+        batch_multiples = _batch_multiples(limits) or (1,)
+    fits = check.batch_multiple in batch_multiples
     is_finite = 0 <= check.moved <= MAX_MOVE and check.n_rows >= 1
     base = max(check.moved, MIN_MOVE)
     return fits and is_finite and check.tolerance in (MARGIN * base, MARGIN_RARE * base)
+
+
+def _batch_multiples(limits: Limits) -> tuple[int, ...]:
+    """Return the batch multiples to try on a model with these limits, smallest first.
+
+    Empty if the model has no multiple, or if its batch sizes are fixed.
+    """
+    if limits.kind.is_recurrent or limits.batch_sizes.is_fixed:
+        return ()
+    max_rows = max(limits.rows_per_call, 1)
+    return tuple(value for value in BATCH_MULTIPLES if value <= max_rows) or (max_rows,)
 
 
 def _batch_multiple(limits: Limits) -> int:
@@ -196,6 +224,10 @@ def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> Float
     """
     solo = model.new_context(passage.n_nodes, 2 * len(passage.paths) + 4)
     try:
+        n_states = solo.limits.sequences
+        if solo.limits.kind.is_recurrent and n_states < MIN_STATES:
+            reason = f"the self-check holds {MIN_STATES} states at once, and limits.sequences is {n_states}"
+            raise UnsupportedModelError(model.identity.name, reason)
         values = np.stack([layout(solo, passage) for layout in layouts])
     finally:
         solo.close()
@@ -204,13 +236,17 @@ def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> Float
 
 def _passage(model: Model, seed: int) -> Passage:
     n, length = _shape(model)
-    tokens = _tokens(model, FOREIGN_TOKENS + PROMPT_TOKENS + n * length, seed)
-    foreign, prompt, rest = np.split(tokens, [FOREIGN_TOKENS, FOREIGN_TOKENS + PROMPT_TOKENS])
+    n_foreign = FOREIGN_TOKENS if model.limits.sequences > 1 else 0
+    tokens = _tokens(model, n_foreign + PROMPT_TOKENS + n * length, seed)
+    foreign, prompt, rest = np.split(tokens, [n_foreign, n_foreign + PROMPT_TOKENS])
     return Passage(foreign, prompt, rest.reshape(n, length))
 
 
 def _shape(model: Model) -> tuple[int, int]:
-    """Return the number of paths of a round, and the number of tokens of each."""
+    """Return the number of paths of a round, and the number of tokens of each.
+
+    Both are at least what a move can be measured on: one path of two tokens.
+    """
     n_rows, limits = _n_rows(model), model.limits
     branches = limits.sequences // 2 if limits.kind.is_recurrent else limits.sequences
     n = max(1, min(PATHS, branches - 4))

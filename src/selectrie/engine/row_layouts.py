@@ -32,7 +32,7 @@ class Passage:
     """Tokens that are evaluated in several layouts.
 
     Attributes:
-        foreign: int32[F], tokens of another request.
+        foreign: int32[F], tokens of another request; empty to leave it out.
         prompt: int32[P], P >= 1, the tokens before the paths.
         paths: int32[N, L], L >= 2, continuations of the prompt.
     """
@@ -201,28 +201,30 @@ def _branches(held: _Held, end: int, tail: IntArray, paths: NDArray[np.int32]) -
     """Return the log-probabilities of the tokens of `paths`, float64[N, L-1].
 
     The paths are below the run `tail`, which is below the node `end`. One call is made,
-    or as few as possible.
+    or as few as possible. L is 2 or no more than the rows of a call; with one row a
+    call, the last token of a path is left out.
     """
-    n, length = paths.shape
+    n, n_wanted = len(paths), paths.shape[1] - 1
     max_rows = held.model.limits.rows_per_call
+    length = min(n_wanted + 1, max_rows)
     if len(tail) + length > max_rows:
         end, tail = held.run(end, tail), tail[:0]
     step = max(1, (max_rows - len(tail)) // length)
-    result = np.empty((n, length - 1))
+    result = np.empty((n, n_wanted))
     for start in range(0, n, step):
-        part = paths[start : start + step]
+        part = paths[start : start + step, :length]
         below = np.arange(len(tail), len(tail) + part.size, dtype=np.int32).reshape(part.shape)
         parents = ~(below - 1)
         parents[:, 0] = ~(len(tail) - 1) if len(tail) else end
         wanted = np.ones(part.shape, dtype=np.bool_)
-        wanted[:, -1] = False
+        wanted[:, n_wanted:] = False
         above = chain(end, len(tail)) if len(tail) else tail
         rows = held.extend(
             np.concatenate([above, parents.ravel()]),
             np.concatenate([tail, part.ravel()]),
             np.concatenate([np.zeros(len(tail), dtype=np.bool_), wanted.ravel()]),
         )
-        following = part[:, 1:].ravel()
+        following = paths[start : start + step, 1:].ravel()
         result[start : start + step] = _logp(rows, np.arange(len(following)), following).reshape(len(part), -1)
     return result
 
