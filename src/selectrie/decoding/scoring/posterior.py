@@ -20,7 +20,7 @@ class Posterior:
         probability_low, probability_high: float64[C], bounds on the probability. They
             differ only where a search left mass open.
         winner: The index of the choice with the best score; the lowest index on exact
-            ties.
+            ties. It always has a score.
         is_tie: Whether another path has exactly the winner's score.
         margin: The winner's score minus the best score, or bound on a score, of another
             path; inf if there is only one path.
@@ -68,7 +68,8 @@ def posterior(
 ) -> Posterior:
     """Decide among C choices by their scores.
 
-    If every score is -inf, the choices tie and the lowest index wins.
+    If every known score is -inf, the choices that have one tie, and the lowest index of
+    them wins.
 
     Args:
         scores: float64[C], NaN where not known.
@@ -87,7 +88,8 @@ def posterior(
         bound = np.minimum(bound, log_open)
         high[~done] = numerics.exp(_difference(bound, np.logaddexp(finished, bound)))
     probability = np.where(done, (low + high) / 2, np.nan)
-    winner = int(np.nanargmax(scores))
+    known = np.flatnonzero(~np.isnan(scores))  # `nanargmax` takes NaN for -inf
+    winner = int(known[np.argmax(scores[known])])
     others = np.delete(np.arange(len(best)), path_of[winner])
     rival = float(weights[others].max(initial=-np.inf))
     if upper is not None and not done.all():
