@@ -220,6 +220,16 @@ def test_every_field_is_documented():
     assert missing == []
 
 
+def test_the_error_of_an_end_that_is_not_resolved_is_documented():
+    """A `logp` may be off by half the distance of bounds that count as one value: the page and the field name both figures."""
+    from selectrie.decoding.scoring import RESOLVED
+    from selectrie.results import ChoiceScore
+
+    for text in ((ROOT / "docs" / "scoring.md").read_text(), ChoiceScore.__doc__):
+        numbers = [float(one) for one in NUMBER.findall(text)]
+        assert {RESOLVED, RESOLVED / 2} <= set(numbers)
+
+
 def test_links_lead_somewhere():
     """Links between pages name files and headings that exist."""
     broken = []

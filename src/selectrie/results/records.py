@@ -80,7 +80,8 @@ class ChoiceScore:
         duplicate_of: First index with the same tokens; None for the first itself.
             Probabilities sum to one over the choices for which this is None.
         logp: Raw joint log-probability, with the terminator and without priors; None if
-            pruned.
+            pruned. Best-first search may be off by up to 5e-5 nats with terminator
+            "unless-continued", where bounds within 1e-4 of each other are enough.
         logp_upper: Upper bound of logp; equal to it unless pruned.
         logp_terminator: The terminator's part of logp; None if pruned. If a near tie
             was rescored, the terminator and the tokens add up to logp only within the
