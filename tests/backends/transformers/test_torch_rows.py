@@ -101,6 +101,16 @@ def test_a_row_has_the_same_bits_alone_and_among_others(device):
         assert alone.log_rest(0, ids[:9]) == TorchRows(logits).log_rest(i, ids[:9])
 
 
+def test_reading_a_set_does_not_change_double_logits():
+    """What is left out of a sum is left out of a copy, also where no conversion makes one."""
+    logits = torch.arange(12, dtype=torch.float64).reshape(2, 6)
+    before = logits.clone()
+    rows = TorchRows(logits)
+    expected = torch.logsumexp(before[1, 1:5], 0) - torch.logsumexp(before[1], 0)
+    assert rows.log_rest(1, [0, 5]) == pytest.approx(float(expected))
+    assert torch.equal(logits, before)
+
+
 def test_ties_beyond_what_was_looked_at_go_by_id():
     """A whole row of equal logits: the first ids, whatever the device returns first."""
     rows = TorchRows(torch.zeros(1, 5000))

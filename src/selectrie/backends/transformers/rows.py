@@ -190,8 +190,7 @@ class TorchRows:
         It is summed from positive terms, because 1 - sum rounds badly.
         """
         row = self._index[one.row]
-        rest = self._logits[int(row)].double()
-        rest[self._on_device(one.ids)] = -torch.inf
+        rest = self._logits[int(row)].double().index_fill(0, self._on_device(one.ids), -torch.inf)
         return torch.logsumexp(rest, 0, keepdim=True) - self._normaliser.of(np.array([row]))
 
     def _best(self) -> torch.Tensor:
