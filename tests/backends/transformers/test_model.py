@@ -14,6 +14,7 @@ for _name in ("torch", "transformers"):
     pytest.importorskip(_name)
 
 import torch
+from torch import nn
 
 from selectrie.backends.transformers import EXACT_BATCH_MULTIPLE, module, open_module, states
 from selectrie.backends.transformers.cells import CellContexts
@@ -30,6 +31,7 @@ from selectrie.errors import (
     UnsupportedModelError,
 )
 from tests.support.transformers_models import (
+    ARCHITECTURES,
     N_TOKENS,
     make_module,
     make_vocabulary,
@@ -348,11 +350,33 @@ def test_somebody_elses_use_of_an_open_module_is_noticed():
     tiny(input_ids=torch.tensor([[5, 6]]))
 
 
-def test_gradients_can_be_had_after_closing():
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if "-" not in name])
+def test_gradients_can_be_had_after_closing(name):
     """Nothing that the module keeps was made under inference mode."""
-    tiny = make_module("mpt")
+    tiny = make_module(name)
     with opened(tiny) as model:
-        run(model, ROOT, [5, 6])
+        run(model, ROOT, range(5, 30))
+    tiny.train()(input_ids=torch.tensor([[5, 6, 7]])).logits.sum().backward()
+
+
+@pytest.mark.parametrize("keep", [nn.Module.register_buffer, setattr])
+def test_what_a_module_keeps_of_a_call_is_an_ordinary_tensor_after_closing(keep):
+    """A table that grows with the calls, as rotary embeddings of older models do, can be trained with, also where the
+    model was closed under inference mode."""
+    tiny = make_module("llama")
+    embeddings = tiny.get_input_embeddings()
+
+    def look_up(_module, _arguments, output):
+        if output.shape[1] > len(getattr(embeddings, "table", ())):
+            keep(embeddings, "table", torch.ones(output.shape[1:]))
+        return output * embeddings.table[: output.shape[1]]
+
+    embeddings.register_forward_hook(look_up)
+    with torch.inference_mode(), opened(tiny) as model:
+        run(model, ROOT, range(5, 30))
+        assert embeddings.table.is_inference()
+    assert len(embeddings.table) >= 25
+    assert torch.equal(embeddings.table, torch.ones_like(embeddings.table))
     tiny(input_ids=torch.tensor([[5, 6, 7]])).logits.sum().backward()
 
 

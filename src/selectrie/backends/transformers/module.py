@@ -207,7 +207,7 @@ class PreparedModule:
             given["position_ids"] = positions[None]
         if "logits_to_keep" in self._arguments:
             given["logits_to_keep"] = outputs
-        with torch.no_grad(), running(call):
+        with torch.inference_mode(), running(call):
             try:
                 return self.module(input_ids=ids[None], use_cache=True, **given)
             except SelectrieError:
@@ -252,6 +252,7 @@ class PreparedModule:
             hook.remove()
         self._hooks = []
         self._return_configs()
+        self._return_tensors()
         for part in self._trained:
             part.training = True
         self._trained = []
@@ -301,6 +302,18 @@ class PreparedModule:
                 config._attn_implementation_internal = chosen
             part.config = config
         self._configs, self._own = [], []
+
+    def _return_tensors(self) -> None:
+        """Replace what the module has kept of our calls by ordinary tensors.
+
+        Gradients cannot be computed with those that were made in inference mode.
+        """
+        with torch.inference_mode(mode=False):
+            for part in self.module.modules():
+                for kept in (part._buffers, vars(part)):
+                    for key, value in list(kept.items()):
+                        if isinstance(value, Tensor) and value.is_inference():
+                            kept[key] = value.clone()
 
     @contextmanager
     def _own_attention(self) -> Iterator[None]:
