@@ -93,6 +93,7 @@ class Sampler:
         index = 0
         if len(ids) > 1:
             cumulative = np.cumsum(p)
-            index = int(np.searchsorted(cumulative / cumulative[-1], uniform, side="right"))
+            cumulative /= cumulative[-1]
+            index = int(np.searchsorted(cumulative, uniform, side="right"))
         token = int(ids[index])
         return Draw(token, tolerance > 0 and could_change(pool, token, uniform, self._sampling, tolerance))
