@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import re
 import subprocess
@@ -192,6 +193,59 @@ def test_evaluation_measures_all_that_it_promises(common, test_data):
     assert targets.at_most == {f"embedded_{name}_over_floor": 1.10 for name in ("hellaswag", "arc_easy", "blimp")}
     assert len(targets.at_least) == 6
     assert {verdict["name"] for verdict in targets.verdicts(figures)} == {*targets.at_most, *targets.at_least}
+
+
+TRANSFORMERS_BENCHMARKS = ("hf_generate", "transformers_calls")
+
+
+def quick_look(name):
+    """What a benchmark reports of one repeat of its quick look."""
+    script = ROOT / "benchmarks" / f"{name}.py"
+    command = [sys.executable, str(script), "--quick", "--repeats", "1", "--json", "--under-load"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(shown.splitlines()[-1])
+
+
+def test_hf_generate_measures_all_that_it_promises(common):
+    """A quick look: both ways for both numbers of samples, and a target for each but in `exact`; nothing is checked."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    found = quick_look("hf_generate")
+    figures = found["figures"]
+    assert found["targets"] == []
+    for way in ("generate", "fast", "exact"):
+        assert all(isfinite(figures[f"tiny_{way}_n{n}_s"]) and figures[f"tiny_{way}_n{n}_s"] > 0 for n in (1, 10))
+    for n in (1, 10):
+        ratio = figures[f"tiny_fast_n{n}_s"] / figures[f"tiny_generate_n{n}_s"]
+        assert figures[f"tiny_fast_n{n}_over_generate"] == pytest.approx(ratio)
+    targets = importlib.import_module("benchmarks.hf_generate").targets(figures)
+    assert targets == common.Targets(at_most={"tiny_fast_n1_over_generate": 1.05, "tiny_fast_n10_over_generate": 1.0})
+
+
+def test_transformers_calls_measures_all_that_it_promises(common):
+    """A quick look: every figure that would have a target at these sizes is there and is a number; nothing is checked."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    found = quick_look("transformers_calls")
+    module = importlib.import_module("benchmarks.transformers_calls")
+    targets = module.targets(module.QUICK)
+    assert found["targets"] == []
+    assert len(targets.at_most) == 2 * (2 * 2 + 2)
+    verdicts = targets.verdicts(found["figures"])
+    assert all(isfinite(verdict["figure"]) and verdict["figure"] > 0 for verdict in verdicts)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS_BENCHMARKS)
+def test_a_benchmark_of_transformers_says_what_is_not_installed(common, monkeypatch, capsys, name):
+    """Without the packages of the extra nothing is measured, and no target is missed."""
+    modules = importlib.import_module("benchmarks.modules")
+    monkeypatch.setattr(modules, "PACKAGES", ("torch", "no_such_package"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda one: None if one == "no_such_package" else object())
+    monkeypatch.setattr(sys, "argv", [name, "--json"])
+    assert importlib.import_module(f"benchmarks.{name}").main() == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["figures"] == {"transformers": "skipped: no_such_package not installed (extra transformers)"}
+    assert found["targets"] == []
 
 
 def test_the_page_is_the_same_as_a_template_and_in_pieces(common):
