@@ -347,6 +347,7 @@ def test_a_checkpoint_of_the_hub_is_downloaded_once(folder, llm, tmp_path):
 
     def run(address: str, **more: str) -> list[str]:
         environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        environment.pop("HF_HUB_OFFLINE", None)  # which other tests set for this process
         command = [sys.executable, "-c", ASK]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment | more)
         return done.stdout.splitlines()
