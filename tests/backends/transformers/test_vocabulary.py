@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 from selectrie.backends.transformers.tokenizer_rules import composed_by_nfc
 from selectrie.backends.transformers.vocabulary import open_tokenizer, read_vocabulary
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
-from selectrie.errors import TextError, UnsupportedModelError
+from selectrie.errors import ModelFileError, TextError, UnsupportedModelError
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.prompts import read_prompt, with_text
@@ -408,10 +408,39 @@ def test_a_folder_is_read():
     assert own.tokenizing == other.tokenizing
 
 
+@pytest.mark.parametrize("name", ["gpt-2", "qwen-2", "always"])
+@pytest.mark.parametrize("n_tokens", [2, 3, 8])
+def test_padding_and_truncation_of_earlier_calls_do_not_matter(name, n_tokens):
+    """A tokenizer keeps both until its next call: padding on the left is no BOS, and nothing is cut off."""
+    tokenizer = made(name)
+    tokenizer.pad_token, tokenizer.padding_side = "</s>", "left"
+    expected = vocabulary(name)
+    for options in ({"padding": "max_length", "max_length": n_tokens}, {"truncation": True, "max_length": 1}):
+        tokenizer("a", **options)
+        own = read_vocabulary(tokenizer, n_tokens=expected.n_tokens)
+        assert own.bos == expected.bos
+        assert own.tokenize(b"the cat sat there") == expected.tokenize(b"the cat sat there")
+
+
+def test_a_post_processor_that_lacks_its_tokens_is_refused():
+    """Encoding with it would end in a panic of the tokenizer's code; an id beyond the logits is refused too."""
+    spec = SPECS["gpt-2"]()
+    lacking = {**spec, "post_processor": {**spec["post_processor"], "special_tokens": {}}}
+    for broken in (
+        lacking,
+        {**spec, "post_processor": {"type": "Sequence", "processors": [lacking["post_processor"]]}},
+    ):
+        with pytest.raises(UnsupportedModelError, match="does not define its token '<s>'"):
+            read_vocabulary(tokenizer_of(broken), n_tokens=1024)
+    far = {**spec, "post_processor": fast_tokenizers.with_bos(4000, "<s>")}
+    with pytest.raises(UnsupportedModelError, match="puts token 4000 first, the model has 1024 logits"):
+        read_vocabulary(tokenizer_of(far), n_tokens=1024)
+
+
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
-    """The error names the folder and what Transformers said."""
+    """The error names the folder and what is missing."""
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(UnsupportedModelError, match="Transformers cannot read its tokenizer"):
+    with pytest.raises(ModelFileError, match=r"has no tokenizer\.json"):
         open_tokenizer(tmp_path)
 
 

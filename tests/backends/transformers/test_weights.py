@@ -323,13 +323,66 @@ def test_a_tensor_of_another_shape_is_an_error(folder):
         opened(folder)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b'{"version": "1.0"}'])
-def test_a_tokenizer_that_cannot_be_read_is_one_clear_error(folder, content):
-    """Missing or damaged."""
+@pytest.mark.parametrize("n_layers", [0, 1])
+def test_layers_that_the_configuration_does_not_have_are_an_error(folder, n_layers):
+    """Transformers would leave them out, say so in a warning only, and give the rows of another model."""
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_hidden_layers": n_layers}))
+    with pytest.raises(
+        ModelFileError, match=r"config\.json: describes fewer layers than the files hold: model\.layers\.\d\..* more"
+    ):
+        opened(folder)
+
+
+def test_tensors_that_are_of_no_layer_may_be_left_out(folder):
+    """Such as buffers of older versions; layers that predict further tokens are left out too."""
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    buffer = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    save_file({**tensors, **buffer}, path, metadata={"format": "pt"})
+    opened(folder).close()
+    further = {"model.layers.2.mlp.up_proj.weight": tensors["model.layers.1.mlp.up_proj.weight"].clone()}
+    save_file({**tensors, **further}, path, metadata={"format": "pt"})
+    with pytest.raises(ModelFileError, match="describes fewer layers"):
+        opened(folder)
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "num_nextn_predict_layers": 1}))
+    opened(folder).close()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+def test_damaged_json_beside_the_weights_is_one_clear_error(folder, name, content):
+    """It names the file, not the folder. Transformers leaves damaged end tokens out without an error."""
+    (folder / name).write_bytes(content)
+    with pytest.raises(ModelFileError, match=rf"{name}: is .*get the file again"):
+        opened(folder)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+def test_a_folder_in_place_of_a_file_is_one_clear_error(folder, name):
+    """Transformers passes over some of them, whose digest cannot be made either."""
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    with pytest.raises(ModelFileError, match=rf"{name}: cannot be read: Is a directory"):
+        opened(folder)
+
+
+def test_a_tokenizer_that_is_missing_is_one_clear_error(folder):
+    """In one line, with what may be passed instead."""
     (folder / "tokenizer.json").unlink()
-    if content is not None:
-        (folder / "tokenizer.json").write_bytes(content)
-    with pytest.raises(UnsupportedModelError, match="tokenizer"):
+    with pytest.raises(
+        ModelFileError, match=r"has no tokenizer\.json; get the file again, or pass tokenizer="
+    ) as caught:
+        opened(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_of_another_format_is_one_clear_error(folder):
+    (folder / "tokenizer.json").write_bytes(b'{"version": "1.0"}')
+    with pytest.raises(UnsupportedModelError, match=r"cannot read its tokenizer: .*; get tokenizer\.json again"):
         opened(folder)
 
 

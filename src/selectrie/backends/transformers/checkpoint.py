@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -25,10 +26,12 @@ INDEX = "model.safetensors.index.json"
 SAFETENSORS = ".safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 """How the names of weights end that are pickles; reading a pickle may run its code."""
+_GENERATION = "generation_config.json"
+_TOKENIZER = "tokenizer.json"
 _ADAPTER = "adapter_config.json"
 _BESIDE = (
-    "generation_config.json",
-    "tokenizer.json",
+    _GENERATION,
+    _TOKENIZER,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -105,9 +108,10 @@ def digest(folder: Path) -> str:
     """Return the digest of all files of a checkpoint, those of its tokenizer included.
 
     Large files are sampled as `file_digest` says, and the result then begins
-    `blake2b-sampled:`.
+    `blake2b-sampled:`. Raises `ModelFileError` if a file cannot be read.
     """
-    digests = {name: file_digest(folder / name) for name in checkpoint_files(names_in(folder))}
+    with _reading(folder):
+        digests = {name: file_digest(folder / name) for name in checkpoint_files(names_in(folder))}
     sampled = any(one.startswith("blake2b-sampled:") for one in digests.values())
     state = blake2b(json.dumps(digests, sort_keys=True).encode(), digest_size=16)
     return f"blake2b{'-sampled' if sampled else ''}:{state.hexdigest()}"
@@ -126,19 +130,18 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         UnsupportedModelError: The weights are pickles; the model needs code of its
             own; or the folder holds an adapter.
     """
-    try:
+    with _reading(folder):
         names = names_in(folder)
         if CONFIG not in names:
             raise ModelFileError(str(folder), f"has no {CONFIG}; pass the folder of a Transformers checkpoint")
         config = read_json(folder / CONFIG)
+        if _GENERATION in names:
+            read_json(folder / _GENERATION)
         _require_plain(folder, config, names)
         files = _weight_files(folder, names)
         tensors: dict[str, TensorEntry] = {}
         for path in files:
             tensors |= read_header(path)
-    except OSError as error:
-        where = error.filename if isinstance(error.filename, str) else str(folder)
-        raise ModelFileError(where, f"cannot be read: {error.strerror}; check the file and its permissions") from error
     return Checkpoint(folder, config, tuple(files), tensors)
 
 
@@ -147,6 +150,32 @@ def read_json(path: Path) -> dict[str, Any]:
     if path.stat().st_size > _MAX_JSON_BYTES:
         raise ModelFileError(str(path), f"is larger than {_MAX_JSON_BYTES >> 20} MiB; {_GET_AGAIN}")
     return _parsed(path, path.read_bytes())
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Raise `ModelFileError` if a JSON file of a folder's tokenizer is damaged.
+
+    It says why Transformers could not read a tokenizer, so a folder without
+    `tokenizer.json` is an error too.
+    """
+    with _reading(folder):
+        names = names_in(folder)
+        for name in _BESIDE:
+            if name in names and name.endswith(".json"):
+                read_json(folder / name)
+    if _TOKENIZER not in names:
+        reason = f"has no {_TOKENIZER}; {_GET_AGAIN}, or pass tokenizer= with a tokenizer or its folder"
+        raise ModelFileError(str(folder), reason)
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Raise errors of the system as `ModelFileError` about the file."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else str(folder)
+        raise ModelFileError(where, f"cannot be read: {error.strerror}; check the file and its permissions") from error
 
 
 def read_header(path: Path) -> dict[str, TensorEntry]:

@@ -26,7 +26,7 @@ _BYTE_TEXTS = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
 _MODELS = ("BPE", "Unigram")
 _SPACE_DECODERS = frozenset({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
 _DECODERS = _SPACE_DECODERS | {"ByteLevel"}
-_LISTS = ("normalizers", "pretokenizers", "decoders")
+_LISTS = ("normalizers", "pretokenizers", "decoders", "processors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,9 @@ class TokenizerJson:
             raise self._refusal("its tokens are spelled differently at the ends of words, so their bytes are not known")
         if model.get("dropout"):
             raise self._refusal("its tokenizer drops merges at random (dropout), so that a text has no fixed tokens")
+        unnamed = self._template_names()
+        if unnamed:  # encoding would panic
+            raise self._refusal(f"the post-processor of its tokenizer.json does not define its token {unnamed[0]!r}")
         types = [part["type"] for part in parts(self.spec["pre_tokenizer"])]
         if self.is_byte_level and "ByteLevel" not in types:
             raise self._refusal("its decoder reads bytes that its pre-tokenizer does not write")
@@ -223,12 +226,22 @@ class TokenizerJson:
         if can_drop and self.unknown is None:
             raise self._refusal("its tokenizer leaves out characters without a token, and has no token for the unknown")
 
+    def _template_names(self) -> list[str]:
+        """Return the tokens that a template of the post-processor uses and lacks."""
+        return [
+            item["SpecialToken"]["id"]
+            for part in parts(self.spec.get("post_processor"))
+            if part["type"] == "TemplateProcessing"
+            for item in part["single"]
+            if "SpecialToken" in item and item["SpecialToken"]["id"] not in part["special_tokens"]
+        ]
+
     def _refusal(self, reason: str) -> UnsupportedModelError:
         return UnsupportedModelError(self.name, reason)
 
 
 def parts(part: Part | None) -> Iterator[Part]:
-    """Yield a normalizer, pre-tokenizer or decoder, or the parts of a sequence."""
+    """Yield a tokenizer's part of one kind, or the parts of a sequence."""
     waiting = [part] if part else []
     while waiting:
         one = waiting.pop()

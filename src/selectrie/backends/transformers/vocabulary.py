@@ -15,11 +15,12 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from selectrie.backends.transformers.chat_templates import chat_template_of
+from selectrie.backends.transformers.checkpoint import check_tokenizer
 from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
 from selectrie.backends.transformers.tokenizer_rules import examiner
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Spacing, Tokenize, Vocabulary
-from selectrie.errors import TextError, UnsupportedModelError
+from selectrie.errors import TextError, UnsupportedModelError, clip
 
 _LETTERS = ("a", *map(chr, range(0x21, 0x7F)))
 _PROBES = ("a b", "the answer is 42", "yes, no.")
@@ -29,15 +30,20 @@ _PROBES = ("a b", "the answer is 42", "yes, no.")
 def open_tokenizer(folder: Path) -> Any:
     """Return the tokenizer of a model's folder.
 
-    No code of the folder is run, and nothing is downloaded. Raises
-    `UnsupportedModelError` if Transformers cannot read it.
+    No code of the folder is run, and nothing is downloaded.
+
+    Raises:
+        ModelFileError: If its files are missing or damaged.
+        UnsupportedModelError: If Transformers cannot read them.
     """
     from transformers import AutoTokenizer
 
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:
-        reason = f"Transformers cannot read its tokenizer: {type(error).__name__}: {error}"
+        check_tokenizer(folder)
+        said = clip(" ".join(str(error).split()), 300)
+        reason = f"Transformers cannot read its tokenizer: {type(error).__name__}: {said}; get tokenizer.json again"
         raise UnsupportedModelError(str(folder), reason) from error
 
 
@@ -80,7 +86,7 @@ def read_vocabulary(
     for token in special:
         pieces[token] = _piece_from_text(json, token, texts[token], begin)
     control = [token for token, (text, piece) in enumerate(zip(texts, pieces, strict=True)) if not (text and piece)]
-    bos = _bos(name, backend, begin)
+    bos = _bos(name, starting, begin, n_tokens)
     eos = tokenizer.eos_token_id
     spacing = _spacing(json, begin, inside, pieces)
     user_defined = [token.id for token in json.added if not token.special]
@@ -210,16 +216,22 @@ def _no_token(part: str) -> TextError:
     return TextError("text", f"the model's vocabulary has no token for {part!r}; leave it out, or use another model")
 
 
-def _bos(name: str, backend: Tokenizer, tokenize: Tokenize) -> int | None:
-    """Return the id that the post-processor puts before a text, or None."""
+def _bos(name: str, copy: Tokenizer, tokenize: Tokenize, n_tokens: int) -> int | None:
+    """Return the id that the post-processor puts before a text, or None.
+
+    The copy neither pads nor truncates, as the tokenizer itself may since its last
+    call: one token of padding on the left would be taken for BOS.
+    """
     plain = _tokens_of_a_letter(name, tokenize)
     letter = next(one for one in _LETTERS if _tokens(tokenize, one) == plain)
-    whole = backend.encode(letter, add_special_tokens=True).ids
+    whole = copy.encode(letter, add_special_tokens=True).ids
     starts = (start for start in range(len(whole)) if whole[start : start + len(plain)] == plain)
     start = next(starts, None)
     if start is None or start > 1:
         put = whole if start is None else whole[:start]
         raise UnsupportedModelError(name, f"its tokenizer puts the tokens {put} before a text; one is supported")
+    if start and whole[0] >= n_tokens:
+        raise UnsupportedModelError(name, f"its tokenizer puts token {whole[0]} first, the model has {n_tokens} logits")
     return int(whole[0]) if start else None
 
 

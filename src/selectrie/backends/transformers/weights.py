@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +30,8 @@ logger = logging.getLogger(__name__)
 _MAX_NAMES = 3
 _SAMPLES = 1024
 """Numbers of each tensor that the digest of a module covers, beside the sum of all."""
+_NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)
+"""Number of a layer, or of an expert, in the name of a tensor."""
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -206,16 +210,42 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
         raise UnsupportedModelError(folder, f"needs a package that is not installed: {_said(error)}") from error
     except Exception as error:
         raise ModelFileError(folder, f"Transformers cannot load it: {_said(error)}; get the files again") from error
+    _require_all_layers(found, module, report.get("unexpected_keys", ()))
     missing = sorted({*report.get("missing_keys", ()), *(one[0] for one in report.get("mismatched_keys", ()))})
     if missing:
-        more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
-        shown = ", ".join(missing[:_MAX_NAMES]) + more
-        reason = f"its weights lack tensors of the model, or have them in another shape: {shown}"
+        reason = f"its weights lack tensors of the model, or have them in another shape: {_listed(missing)}"
         raise ModelFileError(folder, f"{reason}; get the files again")
     try:
         return module if getattr(module, "hf_quantizer", None) is not None else module.to(device)
     except (torch.OutOfMemoryError, RuntimeError) as error:
         raise ModelError(f"{folder}: no memory for the weights on {device}: {_said(error)}") from error
+
+
+def _require_all_layers(found: Checkpoint, module: Any, unused: Iterable[str]) -> None:
+    """Raise `ModelFileError` if the files have layers that the module does not have.
+
+    Transformers leaves their tensors out with a warning. Layers that predict further
+    tokens (`num_nextn_predict_layers`) are counted beyond the others, and are left out.
+    """
+    if getattr(module.config.get_text_config(), "num_nextn_predict_layers", None):
+        return
+    base = f"{module.base_model_prefix}."
+    lists = {name: len(part) for name, part in module.named_modules() if isinstance(part, nn.ModuleList)}
+    lists |= {name.removeprefix(base): n for name, n in lists.items()}  # as a model without a head is saved
+    more = sorted(
+        name
+        for name in unused
+        for number in _NUMBER.finditer(name)
+        if int(number[1]) >= lists.get(name[: number.start()], math.inf)
+    )
+    if more:
+        reason = f"describes fewer layers than the files hold: {_listed(more)} would not be used"
+        raise ModelFileError(str(found.folder / CONFIG), f"{reason}; get the files again, all of one model")
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def _tokenizer(options: TransformersOptions, folder: Path | None) -> Any:
