@@ -381,6 +381,7 @@ def test_a_tokenizer_that_is_missing_is_one_clear_error(folder):
 
 
 def test_a_tokenizer_of_another_format_is_one_clear_error(folder):
+    """Files that Transformers refuses in many lines are refused in one, by name."""
     (folder / "tokenizer.json").write_bytes(b'{"version": "1.0"}')
     with pytest.raises(UnsupportedModelError, match=r"cannot read its tokenizer: .*; get tokenizer\.json again"):
         opened(folder)
