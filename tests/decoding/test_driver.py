@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, Capacity, Limits, ModelKind
 from selectrie.decoding.task import Ask, check_count, extend_in_rounds
 from selectrie.errors import DecodeError, ProtocolError

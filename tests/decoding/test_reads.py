@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from selectrie.core.rows import PartialRows, Reads
+from selectrie.core.partial_rows import PartialRows
+from selectrie.core.reads import Reads
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity
 from selectrie.decoding.automaton.best_first import AutomatonSearch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from selectrie.core.rows import DenseRows, PartialRows
+from selectrie.core.partial_rows import PartialRows
+from selectrie.core.rows import DenseRows
 from selectrie.errors import UnreadRowError
 
 

@@ -7,7 +7,8 @@ from itertools import chain, repeat
 
 import numpy as np
 
-from selectrie.core.rows import DenseRows, PartialRows
+from selectrie.core.partial_rows import PartialRows
+from selectrie.core.rows import DenseRows
 
 
 class Driver:

@@ -7,7 +7,8 @@ import heapq
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, ROOT, IntArray
 from selectrie.core.vocabulary import Vocabulary
 

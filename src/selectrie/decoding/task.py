@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Model, rounds
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, IntArray
 from selectrie.errors import ProtocolError
 
@@ -88,7 +89,7 @@ class Task(Protocol[R_co]):
         """Return the `Reads` that the next `tell` needs from its rows.
 
         The driver may hand over rows from which nothing else can be read
-        (`core.rows.PartialRows`).
+        (`core.partial_rows.PartialRows`).
 
         Raises:
             ProtocolError: If no row is expected.

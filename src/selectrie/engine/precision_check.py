@@ -23,7 +23,7 @@ from itertools import cycle
 import numpy as np
 
 from selectrie.core.model import Model, chain
-from selectrie.core.rows import Reads
+from selectrie.core.reads import Reads
 from selectrie.core.types import FloatArray, IntArray, Limits, SelfCheck
 from selectrie.engine.row_layouts import Layout, Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
 from selectrie.errors import UnsupportedModelError

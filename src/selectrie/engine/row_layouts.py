@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selectrie.core.model import Model, chain
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, FloatArray, IntArray
 from selectrie.decoding.task import extend_in_rounds
 

@@ -13,7 +13,7 @@ from math import exp, fsum, inf, log
 import numpy as np
 
 from selectrie.core.model import Model
-from selectrie.core.rows import Reads
+from selectrie.core.reads import Reads
 from selectrie.core.types import ROOT
 from selectrie.testing.fakes import FakeModel
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from selectrie.core.model import Extension
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask

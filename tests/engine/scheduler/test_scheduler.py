@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
-from selectrie.core.rows import DenseRows, Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, IntArray, Limits, ModelKind
 from selectrie.decoding.scoring import row_needs

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import Capacity, IntArray, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.task import Ask

@@ -13,7 +13,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from selectrie.core import numerics
-from selectrie.core.rows import DenseRows, PartialRows, Reads, Rows, TokenSet, TopTokens
+from selectrie.core.partial_rows import PartialRows
+from selectrie.core.reads import Reads, TokenSet, TopTokens
+from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allowed_ids, is_any
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.automaton.records import AutomatonSpec
 from selectrie.decoding.healed_mass import HealedMass

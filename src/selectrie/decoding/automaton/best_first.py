@@ -12,7 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allows
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonTask
 from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths

@@ -37,7 +37,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, FloatArray, IntArray
 from selectrie.decoding.automaton.automaton_task import AutomatonTask
 from selectrie.decoding.automaton.finished import FinishedPath

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from selectrie.core.automaton import Automaton, allows, is_any
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
 from selectrie.decoding.beam.candidates import Candidates, Follower
 from selectrie.decoding.beam.hypotheses import Key

@@ -33,7 +33,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
 from selectrie.decoding.beam.candidates import CandidateQueue, Follower
 from selectrie.decoding.beam.expansion import BeamExpander

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectrie.core.rows import Reads, Rows, TopTokens
+from selectrie.core.reads import Reads, TopTokens
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, Capacity, IntArray
 from selectrie.decoding.task import Ask, TaskBase
 

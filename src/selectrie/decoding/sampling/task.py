@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import Capacity, FloatArray, IntArray
 from selectrie.decoding.rng import uniform
 from selectrie.decoding.sampling.draft_tree import Drafter, DraftLimits, DraftTree

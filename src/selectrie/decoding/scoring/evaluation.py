@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.rows import Reads, Rows, TokenSet, TopTokens
+from selectrie.core.reads import Reads, TokenSet, TopTokens
+from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.terminators import longest_prefix_owner

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, Capacity, IntArray
 from selectrie.decoding.scoring import RowNeeds, TrieEvaluation, TrieReader

@@ -10,7 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.core.rows import Reads, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
