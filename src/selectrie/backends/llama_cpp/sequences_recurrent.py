@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
+from selectrie.backends.node_states import NodeStates, Run
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.types import NO_NODE, ROOT, IntArray
-from selectrie.errors import CapacityError, NodeError
+from selectrie.core.types import ROOT
+from selectrie.errors import CapacityError
 
 _NO_ID = -1
 _SCRATCH_IDS = 1
-_UNLIMITED = 1 << 40
 
 
 @dataclass(slots=True, eq=False)
@@ -52,26 +52,13 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """Entries that are evaluated one after the other under one sequence.
-
-    `base` is the node from whose state the run starts. `keeps` says whether the state
-    after the last entry is kept.
-    """
-
-    base: int
-    entries: list[int]
-    keeps: bool
-
-
-@dataclass(frozen=True, slots=True)
 class RecurrentRowPlan:
     """The rows that a call evaluates, before they have positions and ids.
 
     `n_rows` counts the rows of all runs.
     """
 
-    runs: list[_Run]
+    runs: list[Run]
     n_rows: int
 
 
@@ -88,81 +75,41 @@ class RecurrentRowLayout:
 
     rows: BatchRows
     entry: NDArray[np.int64]
-    runs: list[_Run]
+    runs: list[Run]
     ids: list[int]
 
 
-class RecurrentSequences:
+class RecurrentSequences(NodeStates[_State]):
     """The sequence ids of the kept states, and the nodes that own the states."""
 
     def __init__(self, tree: PrefixTree, context: Context, *, cells: bool) -> None:
-        self._tree, self._context = tree, context
         n_ids = context.size.sequences
+        super().__init__(tree, n_ids - _SCRATCH_IDS)
+        self._context = context
         self.padding_id = n_ids - 1
-        self.sequences = n_ids - _SCRATCH_IDS
         self._cells = context.size.cells if cells else None
         self._cells_used = 0
-        self._state: dict[int, _State] = {}
-
-    @property
-    def free_sequences(self) -> int:
-        """Return how many states would be free without the unreferenced nodes."""
-        references = self._tree.references
-        return self.sequences - sum(1 for node in self._state if references[node])
-
-    def can_extend(self, node: int) -> bool:
-        """Return whether the node owns a state."""
-        return node == ROOT or node in self._state
 
     # A call
 
     def plan_rows(self, plan: CallPlan) -> RecurrentRowPlan:
-        """Return the fewest runs that evaluate all entries that are due.
-
-        Due are new entries, entries wanted again, and entries that need a state. A run
-        ends at every entry that needs a state, and at every due entry that no other run
-        passes through. Existing nodes without a state on the way are evaluated again.
-        """
-        n = len(plan.node)
-        entry_of = {node: e for e, node in enumerate(plan.node) if node != NO_NODE}
-        above, base = [_NO_ID] * n, [ROOT] * n
-        for e, parent in enumerate(plan.parent):
-            if parent < 0:
-                above[e], base[e] = ~parent, base[~parent]
-            elif self.can_extend(parent):
-                base[e] = parent
-            elif parent in entry_of:
-                above[e], base[e] = entry_of[parent], base[entry_of[parent]]
-            else:
-                raise NodeError(parent, "cannot be extended: it was made without keep, so its state is gone")
-        passed = [False] * n
-        runs = []
-        for e in range(n - 1, -1, -1):
-            needs_state = plan.keep[e] and not (plan.node[e] != NO_NODE and plan.node[e] in self._state)
-            is_due = plan.node[e] == NO_NODE or plan.wanted[e] or needs_state
-            if not is_due or (passed[e] and not needs_state):
-                continue
-            entries = []
-            at = e
-            while at != _NO_ID:
-                passed[at] = True
-                entries.append(at)
-                at = above[at]
-            runs.append(_Run(base[e], entries[::-1], needs_state))
-        return RecurrentRowPlan(runs[::-1], sum(len(run.entries) for run in runs))
+        """Return the runs of a call. Changes nothing."""
+        runs = self.plan_runs(plan)
+        return RecurrentRowPlan(runs, sum(len(run.entries) for run in runs))
 
     def make_room(self, plan: CallPlan, row_plan: RecurrentRowPlan, nodes: int) -> None:
         """Drop nodes without references, and states, until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
-        drops = self._tree.make_room(plan, nodes=nodes, sequences=_UNLIMITED)
+        drops = self._nodes_to_drop(plan, nodes)
         gone = {node for node in drops if node in self._state}
         runs = row_plan.runs
         lost, sources = self._nodes_to_recover(row_plan)
         n_rows = len(lost) + row_plan.n_rows
         n_required = len(runs) - min(_SCRATCH_IDS, sum(not run.keeps for run in runs))
-        candidates = self._candidates(plan.live_nodes().union(drops, sources, (run.base for run in runs)))
+        protected = plan.live_nodes().union(drops, sources, (run.base for run in runs))
+        candidates = sorted(self._droppable(protected), key=self._eviction_key, reverse=True)
         while True:
             short_ids = n_required - (self.sequences - len(self._state) + len(gone))
             short_cells = 0
@@ -178,15 +125,6 @@ class RecurrentSequences:
         for node in gone:
             self._drop_state(node)
         self._tree.drop(drops)
-
-    def _candidates(self, protected: set[int]) -> list[int]:
-        """Return the unreferenced nodes whose states may be dropped.
-
-        The least recently used one comes last. The nodes themselves may stay.
-        """
-        tree = self._tree
-        free = [n for n in self._state if not tree.references[n] and n not in protected]
-        return sorted(free, key=lambda n: (tree.used[n], -tree.depth[n]), reverse=True)
 
     def lay_out(self, plan: CallPlan, row_plan: RecurrentRowPlan) -> RecurrentRowLayout:
         """Return the rows of the runs with their sequence ids. Changes nothing."""
@@ -360,38 +298,8 @@ class RecurrentSequences:
 
     # Dropping and repairing
 
-    def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Release references as `Model.release` does, and drop forgotten nodes.
-
-        A forgotten node loses its state now, even if the node has to stay for others.
-        """
-        gone = self._tree.release(nodes, forget=forget)
-        if forget:
-            for node in set(np.asarray(nodes).tolist()):
-                if node in self._state and not self._tree.references[node]:
-                    self._drop_state(node)
-        self._drop(gone)
-
-    def trim(self, idle_rows: int) -> int:
-        """Drop nodes and states unused for `idle_rows` rows, and return how many.
-
-        A node that stays for others loses only its state.
-        """
-        tree = self._tree
-        nodes = tree.idle(idle_rows)
-        dropped = set(nodes)
-        states = [n for n in self._state if not tree.references[n] and tree.clock - tree.used[n] >= idle_rows]
-        states = [n for n in states if n not in dropped]
-        for node in states:
-            self._drop_state(node)
-        self._drop(nodes)
-        return len(nodes) + len(states)
-
     def _drop(self, nodes: list[int]) -> None:
-        for node in nodes:
-            if node in self._state:
-                self._drop_state(node)
-        self._tree.drop(nodes)
+        super()._drop(nodes)
         if not self._state:
             self._context.clear()
 

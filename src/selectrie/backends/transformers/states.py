@@ -17,34 +17,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from selectrie.backends.node_states import NodeStates, Run
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import ModuleCall
 from selectrie.backends.transformers.cells import Evaluated
 from selectrie.backends.transformers.module import PreparedModule
-from selectrie.core.types import NO_NODE, ROOT, IntArray
-from selectrie.errors import CapacityError, ModelError, NodeError
+from selectrie.core.types import ROOT
+from selectrie.errors import CapacityError, ModelError
 
-_NO_ENTRY = -1
 _MAX_STATES = 256
 _MAX_STATE_BYTES = 4 << 30
 _STATE_SHARE = 4
 """States take at most this part of the free memory: a quarter."""
-_UNLIMITED = 1 << 40
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Entries that are evaluated one after the other.
-
-    Attributes:
-        base: The node from whose state the run starts.
-        entries: The entries.
-        keeps: Whether the state after it is kept.
-    """
-
-    base: int
-    entries: list[int]
-    keeps: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -56,84 +40,42 @@ class StateRows:
         states: The state after each run that keeps one, once they are evaluated.
     """
 
-    runs: list[_Run]
+    runs: list[Run]
     states: dict[int, Any]
 
 
-class StateContexts:
+class StateContexts(NodeStates[Any]):
     """Knows the nodes that own a state, and evaluates runs from copies of states."""
 
     def __init__(
         self, tree: PrefixTree, prepared: PreparedModule, *, nodes: int, sequences: int, stop: threading.Event
     ) -> None:
-        self._tree, self._prepared, self._stop = tree, prepared, stop
-        self._nodes, self.sequences = nodes, sequences
-        self._state: dict[int, Any] = {}
+        super().__init__(tree, sequences)
+        self._prepared, self._stop, self._nodes = prepared, stop, nodes
         self._configs = prepared.configs()
 
-    @property
-    def free_sequences(self) -> int:
-        """Return how many states would be free if unheld nodes were dropped."""
-        references = self._tree.references
-        return self.sequences - sum(1 for node in self._state if references[node])
-
-    def can_extend(self, node: int) -> bool:
-        """Return whether the node owns a state; the empty context needs none."""
-        return node == ROOT or node in self._state
-
     def plan_rows(self, plan: CallPlan) -> tuple[StateRows, int]:
-        """Return the fewest runs that evaluate all that is due, and their rows.
-
-        Due are new entries, entries wanted again, and entries that need a state. A run
-        ends at every entry that needs a state, and at every due entry that no other run
-        passes through. Existing nodes without a state on the way are evaluated again.
-        """
-        n = len(plan.node)
-        entry_of = {node: e for e, node in enumerate(plan.node) if node != NO_NODE}
-        above, base = [_NO_ENTRY] * n, [ROOT] * n
-        for e, parent in enumerate(plan.parent):
-            if parent < 0:
-                above[e], base[e] = ~parent, base[~parent]
-            elif self.can_extend(parent):
-                base[e] = parent
-            elif parent in entry_of:
-                above[e], base[e] = entry_of[parent], base[entry_of[parent]]
-            else:
-                raise NodeError(parent, "cannot be extended: it was made without keep, so its state is gone")
-        passed = [False] * n
-        runs = []
-        for e in range(n - 1, -1, -1):
-            needs_state = plan.keep[e] and not (plan.node[e] != NO_NODE and plan.node[e] in self._state)
-            is_due = plan.node[e] == NO_NODE or plan.wanted[e] or needs_state
-            if not is_due or (passed[e] and not needs_state):
-                continue
-            entries = []
-            at = e
-            while at != _NO_ENTRY:
-                passed[at] = True
-                entries.append(at)
-                at = above[at]
-            runs.append(_Run(base[e], entries[::-1], needs_state))
-        return StateRows(runs[::-1], {}), sum(len(run.entries) for run in runs)
+        """Return the runs of a call and their number of rows. Changes nothing."""
+        runs = self.plan_runs(plan)
+        return StateRows(runs, {}), sum(len(run.entries) for run in runs)
 
     def make_room(self, plan: CallPlan, rows: StateRows) -> None:
         """Drop unheld nodes and states until the call fits.
 
         Raises `CapacityError` before anything has changed.
         """
-        tree = self._tree
-        drops = tree.make_room(plan, nodes=self._nodes, sequences=_UNLIMITED)
+        drops = self._nodes_to_drop(plan, self._nodes)
         gone = {node for node in drops if node in self._state}
         required = sum(run.keeps for run in rows.runs)
         excess = len(self._state) - len(gone) + required - self.sequences
         protected = plan.live_nodes().union(drops, (run.base for run in rows.runs))
-        free = [node for node in self._state if not tree.references[node] and node not in protected]
+        free = self._droppable(protected)
         if excess > len(free):
             raise CapacityError("sequences", required=required, available=required - excess + len(free))
-        free.sort(key=lambda node: (tree.used[node], -tree.depth[node]))
+        free.sort(key=self._eviction_key)
         for node in gone.union(free[: max(0, excess)]):
-            del self._state[node]
-        tree.drop(drops)
+            self._drop_state(node)
+        self._tree.drop(drops)
 
     def evaluate(self, plan: CallPlan, rows: StateRows, _batch_multiple: int) -> Evaluated:
         """Evaluate the runs, each from a copy of its state."""
@@ -155,7 +97,7 @@ class StateContexts:
         seconds = time.perf_counter() - begin
         return Evaluated(torch.cat(logits) if logits else None, row_of, n_rows, 0, seconds, len(logits))
 
-    def _parts(self, run: _Run) -> Iterator[list[int]]:
+    def _parts(self, run: Run) -> Iterator[list[int]]:
         """Yield the entries of a run as they are evaluated: at once, or one by one."""
         if run.base == ROOT or self._prepared.runs_below_states:
             yield run.entries
@@ -187,38 +129,6 @@ class StateContexts:
         """Forget the states of nodes that are not in the tree."""
         references = self._tree.references
         self._state = {node: state for node, state in self._state.items() if references[node] >= 0}
-
-    def release(self, nodes: IntArray, *, forget: bool) -> None:
-        """Release references as `Model.release` does.
-
-        A forgotten node loses its state now, even if the node has to stay for others.
-        """
-        gone = self._tree.release(nodes, forget=forget)
-        if forget:
-            for node in set(nodes.tolist()):
-                if not self._tree.references[node]:
-                    self._state.pop(node, None)
-        self._drop(gone)
-
-    def trim(self, idle_rows: int) -> int:
-        """Drop unused nodes and states as `Model.trim` does.
-
-        A node that stays for others loses only its state.
-        """
-        tree = self._tree
-        nodes = tree.idle(idle_rows)
-        dropped = set(nodes)
-        states = [n for n in self._state if not tree.references[n] and tree.clock - tree.used[n] >= idle_rows]
-        states = [n for n in states if n not in dropped]
-        for node in states:
-            del self._state[node]
-        self._drop(nodes)
-        return len(nodes) + len(states)
-
-    def _drop(self, nodes: list[int]) -> None:
-        for node in nodes:
-            self._state.pop(node, None)
-        self._tree.drop(nodes)
 
     def close(self) -> None:
         """Free the states."""
