@@ -341,3 +341,14 @@ def test_drop_refuses_what_is_held_or_carries_others():
         with pytest.raises(NodeError):
             tree.drop([node])
     assert tree.n_nodes == 2
+
+
+def test_elements_and_entries_of_a_plan():
+    """Elements of one pair share an entry, its node, and its place among the wanted ones."""
+    tree = PrefixTree(V)
+    plan = call(tree, [ROOT, ~0, ROOT, ROOT], [1, 2, 1, 3], [False, True, True, True])
+    assert plan.entry == [0, 1, 0, 2]
+    assert plan.entries_of_wanted(np.array([False, True, True, True])) == [1, 0, 2]
+    nodes = tree.commit(plan, 3)
+    assert plan.nodes_of_entries(nodes) == [nodes[0], nodes[1], nodes[3]]
+    assert nodes[2] == nodes[0]

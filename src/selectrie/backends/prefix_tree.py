@@ -74,6 +74,23 @@ class CallPlan:
         """Return the nodes of the tree that get new children in this call."""
         return {p for p, n in zip(self.parent, self.node, strict=True) if p >= 0 and n == NO_NODE}
 
+    def nodes_of_entries(self, nodes: IntArray) -> list[int]:
+        """Return the node of each entry, int[E], after the call was committed.
+
+        `nodes` is int32[B], the node of each element, as `PrefixTree.commit` returns.
+        """
+        result = [NO_NODE] * len(self.node)
+        for entry, node in zip(self.entry, nodes.tolist(), strict=True):
+            result[entry] = node
+        return result
+
+    def entries_of_wanted(self, wanted: BoolArray) -> list[int]:
+        """Return the entry of each wanted element, in the order of the call.
+
+        `wanted` is bool[B], as in `Model.extend`. Elements may share an entry.
+        """
+        return [e for e, is_wanted in zip(self.entry, np.asarray(wanted).tolist(), strict=True) if is_wanted]
+
 
 class PrefixTree:
     """A prefix tree, stored as flat columns indexed by node.

@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from selectrie.backends.calls import require_batch_multiple, require_rows
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
 from selectrie.core.rows import DenseRows
@@ -33,7 +34,6 @@ from selectrie.errors import (
     DecodeInterrupted,
     NodeError,
     OptionError,
-    ProtocolError,
     SelectrieError,
 )
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
@@ -126,12 +126,7 @@ class FakeModel:
         self._check_open()
         if self._limits.batch_sizes.is_fixed:
             raise OptionError("batch_multiple", value, "no multiple: this model's batch sizes are fixed")
-        if not 1 <= value <= self._max_rows:
-            raise OptionError("batch_multiple", value, f"1 to {self._max_rows}")
-        if self._tree.n_nodes:
-            raise ProtocolError(
-                f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
-            )
+        require_batch_multiple(value, max_rows=self._max_rows, tree=self._tree)
         self._set_multiple(value)
 
     def _set_multiple(self, multiple: int) -> None:
@@ -155,7 +150,7 @@ class FakeModel:
         row_of = {e: i for i, e in enumerate(np.flatnonzero(plan.wanted).tolist())}
         for e, i in row_of.items():
             matrix[i] = self._row_of(paths[e])
-        index = [row_of[e] for e, is_wanted in zip(plan.entry, np.asarray(wanted), strict=True) if is_wanted]
+        index = [row_of[e] for e in plan.entries_of_wanted(wanted)]
         self._last.fill(np.nan)
         self._last = matrix
         self.evaluations.update(paths[e] for e in evaluated)
@@ -163,7 +158,7 @@ class FakeModel:
         self._drop(dropped)
         self._states -= stripped
         nodes = self._tree.commit(plan, len(evaluated))
-        for e, node in zip(plan.entry, nodes.tolist(), strict=True):
+        for e, node in enumerate(plan.nodes_of_entries(nodes)):
             self._paths[node] = paths[e]
             if plan.keep[e]:
                 self._states.add(node)
@@ -200,8 +195,7 @@ class FakeModel:
         Raises `CapacityError` if the call does not fit.
         """
         limits = self._limits
-        if n_rows > limits.rows_per_call:
-            raise CapacityError("rows in one call", required=n_rows, available=limits.rows_per_call)
+        require_rows(n_rows, limits.rows_per_call)
         if not limits.kind.is_recurrent:
             return self._tree.make_room(plan, nodes=limits.nodes, sequences=limits.sequences), set()
         if in_round.any():

@@ -9,6 +9,13 @@ from typing import final
 import llama_cpp
 import numpy as np
 
+from selectrie.backends.calls import (
+    context_rows,
+    max_idle_rows,
+    require_batch_multiple,
+    require_one_round,
+    require_rows,
+)
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.call_cost import call_cost
 from selectrie.backends.llama_cpp.context import Context, Decoded, Size
@@ -19,10 +26,9 @@ from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
+from selectrie.core.model import SOLO_SEQUENCES, Extension
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import (
-    NO_NODE,
     BatchSizes,
     BoolArray,
     Capacity,
@@ -33,7 +39,7 @@ from selectrie.core.types import (
     Precision,
 )
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError
+from selectrie.errors import CapacityError, ClosedError
 
 EXACT_BATCH_MULTIPLE = 8
 """Granule with which rows do not depend on how they are cut into calls.
@@ -42,7 +48,6 @@ Calls whose number of rows is a multiple of this use the same kernels: measured 
 x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
 `LlamaModel.set_batch_multiple`.
 """
-_SOLO_ROWS = 64
 _FLOAT_FILE_TYPES = (0, 1, 32)
 """f32, f16 and bf16 in `general.file_type` (llama_ftype in llama.h)."""
 
@@ -111,20 +116,19 @@ class LlamaModel:
 
     def _measure(self) -> Limits:
         model = self._weights.pointer
-        # Evaluating a row again costs 2 flops a parameter; an idle cell costs each row
-        # 4 flops a layer and channel (score and mix). As in the ski rental problem, a
-        # cell is dropped after as many rows as make both costs equal. A 0.5B shape
-        # gives 11 486; measured: 10 000.
-        cell = 2 * llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_embd(model)
-        max_idle_rows = max(1, llama_cpp.llama_model_n_params(model) // max(1, cell))
+        idle_rows = max_idle_rows(
+            n_parameters=llama_cpp.llama_model_n_params(model),
+            n_layers=llama_cpp.llama_model_n_layer(model),
+            width=llama_cpp.llama_model_n_embd(model),
+        )
         return Limits(
             nodes=self._context.size.nodes,
             sequences=self._sequences.sequences,
             rows_per_call=self._rows_per_call,
             kind=self._kind,
-            max_idle_rows=max_idle_rows,
+            max_idle_rows=idle_rows,
             batch_sizes=BatchSizes(self._batch_multiple),
-            call_cost=call_cost(self._batch_multiple, max_idle_rows),
+            call_cost=call_cost(self._batch_multiple, idle_rows),
         )
 
     @property
@@ -155,26 +159,16 @@ class LlamaModel:
         regroups by sequence).
         """
         self._require_open()
-        if not 1 <= value <= self._context.size.rows:
-            raise OptionError("batch_multiple", value, f"1 to {self._context.size.rows}")
-        if self._tree.n_nodes:
-            raise ProtocolError(
-                f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
-            )
+        require_batch_multiple(value, max_rows=self._context.size.rows, tree=self._tree)
         self._batch_multiple, self._limits = value, None
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         self._require_open()
         self._context.stop.clear()
         plan = self._tree.plan(parents, tokens, wanted, keep)
-        if self._kind.is_recurrent and len(parents) and rounds(parents, keep).any():
-            raise ProtocolError(
-                "a recurrent or hybrid model takes calls of one round; cut them with selectrie.core.model.rounds"
-            )
+        require_one_round(self._kind, parents, keep)
         row_plan = self._sequences.plan_rows(plan)
-        max_rows = self._rows_per_call
-        if row_plan.n_rows > max_rows:
-            raise CapacityError("rows in one call", required=row_plan.n_rows, available=max_rows)
+        require_rows(row_plan.n_rows, self._rows_per_call)
         self._sequences.make_room(plan, row_plan, self._context.size.nodes)
         n_decodes = self._n_decodes
         try:
@@ -184,17 +178,16 @@ class LlamaModel:
             decoded = self._decode(layout.rows)
             n_rows = n_recovered + row_plan.n_rows
             nodes = self._tree.commit(plan, n_rows)
-            self._sequences.finish(layout, _of_entries(plan, nodes))
+            self._sequences.finish(layout, plan.nodes_of_entries(nodes))
         except BaseException:
             self._take_back(plan)
             raise
         row = np.zeros(len(plan.node), dtype=np.int64)
         output = layout.rows.output
         row[layout.entry[output]] = decoded.index[output]
-        wanted_entries = np.array(plan.entry, dtype=np.int64)[np.asarray(wanted, dtype=np.bool_)]
         return Extension(
             nodes=nodes,
-            rows=DenseRows(decoded.matrix, row[wanted_entries]),
+            rows=DenseRows(decoded.matrix, row[plan.entries_of_wanted(wanted)]),
             rows_evaluated=n_rows,
             rows_repeated=n_rows - plan.n_new,
             rows_padded=decoded.padding,
@@ -224,8 +217,7 @@ class LlamaModel:
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> LlamaModel:
         self._require_open()
         size = self._context.size
-        step = max(_SOLO_ROWS, self._batch_multiple)
-        rows = min(size.rows, -(-min(nodes, rows or nodes) // step) * step)
+        rows = context_rows(nodes, rows, max_rows=size.rows, multiple=self._batch_multiple)
         sequences = min(size.sequences, rows, sequences)
         long_context = is_long(self._weights, size)
         small = sized(self._weights, nodes, rows, sequences, long_context=long_context)
@@ -306,11 +298,3 @@ class LlamaModel:
             self._context.clear()
             self._sequences.forget()
             self._tree.clear()
-
-
-def _of_entries(plan: CallPlan, nodes: IntArray) -> list[int]:
-    """Return the node of each entry of a committed plan."""
-    result = [NO_NODE] * len(plan.node)
-    for entry, node in zip(plan.entry, nodes.tolist(), strict=True):
-        result[entry] = node
-    return result

@@ -13,6 +13,13 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from selectrie.backends.calls import (
+    context_rows,
+    max_idle_rows,
+    require_batch_multiple,
+    require_one_round,
+    require_rows,
+)
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import CellContexts, Contexts, Evaluated
@@ -21,13 +28,12 @@ from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.probe import probe
 from selectrie.backends.transformers.rows import rows_of
 from selectrie.backends.transformers.states import StateContexts, sequences_for
-from selectrie.core.model import SOLO_SEQUENCES, Extension, rounds
+from selectrie.core.model import SOLO_SEQUENCES, Extension
 from selectrie.core.rows import DenseRows, Rows
-from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
+from selectrie.core.types import BatchSizes, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, OptionError, ProtocolError, UnsupportedModelError
+from selectrie.errors import CapacityError, ClosedError, OptionError, UnsupportedModelError
 
-_SOLO_ROWS = 64
 _USUAL_NODES = 8192
 _MAX_LOGIT_BYTES = 384 << 20
 
@@ -185,14 +191,16 @@ class TransformersModel:
     def limits(self) -> Limits:
         if self._limits is None:
             prepared = self._prepared
-            # As for llama.cpp: an idle cell has cost as much as evaluating it again.
-            cell = 2 * prepared.n_layers * int(prepared.config.hidden_size)
             self._limits = Limits(
                 nodes=self._size.nodes,
                 sequences=self._contexts.sequences,
                 rows_per_call=self._rows_per_call,
                 kind=prepared.kind,
-                max_idle_rows=max(1, prepared.n_parameters // max(1, cell)),
+                max_idle_rows=max_idle_rows(
+                    n_parameters=prepared.n_parameters,
+                    n_layers=prepared.n_layers,
+                    width=int(prepared.config.hidden_size),
+                ),
                 batch_sizes=BatchSizes(self._batch_multiple),
             )
         return self._limits
@@ -222,12 +230,7 @@ class TransformersModel:
         one by one).
         """
         self._require_open()
-        if not 1 <= value <= self._size.rows:
-            raise OptionError("batch_multiple", value, f"1 to {self._size.rows}")
-        if self._tree.n_nodes:
-            raise ProtocolError(
-                f"the batch multiple is set while the tree is empty; it holds {self._tree.n_nodes} nodes"
-            )
+        require_batch_multiple(value, max_rows=self._size.rows, tree=self._tree)
         self._batch_multiple, self._limits = value, None
 
     # The port's verbs
@@ -236,13 +239,9 @@ class TransformersModel:
         self._require_open()
         self._source.stop.clear()
         plan = self._tree.plan(parents, tokens, wanted, keep)
-        if self._prepared.kind.is_recurrent and len(parents) and rounds(parents, keep).any():
-            raise ProtocolError(
-                "a recurrent or hybrid model takes calls of one round; cut them with selectrie.core.model.rounds"
-            )
+        require_one_round(self._prepared.kind, parents, keep)
         row_plan, n_rows = self._contexts.plan_rows(plan)
-        if n_rows > self._rows_per_call:
-            raise CapacityError("rows in one call", required=n_rows, available=self._rows_per_call)
+        require_rows(n_rows, self._rows_per_call)
         self._require_positions(plan)
         self._contexts.make_room(plan, row_plan)
         try:
@@ -250,7 +249,7 @@ class TransformersModel:
                 evaluated = self._contexts.evaluate(plan, row_plan, self._batch_multiple)
             rows = _rows(evaluated, plan, wanted, self.vocabulary.n_tokens)
             nodes = self._tree.commit(plan, evaluated.n_rows)
-            self._contexts.finish(plan, row_plan, _of_entries(plan, nodes))
+            self._contexts.finish(plan, row_plan, plan.nodes_of_entries(nodes))
         except BaseException:
             self._tree.rollback(plan)
             self._contexts.restore()
@@ -287,8 +286,7 @@ class TransformersModel:
 
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> TransformersModel:
         self._require_open()
-        step = max(_SOLO_ROWS, self._batch_multiple)
-        rows = min(self._size.rows, -(-min(nodes, rows or nodes) // step) * step)
+        rows = context_rows(nodes, rows, max_rows=self._size.rows, multiple=self._batch_multiple)
         size = _Size(max(nodes, 8), rows, min(self._size.sequences, sequences))
         model = TransformersModel(self._source, size, solo=True)
         model._batch_multiple = self._batch_multiple
@@ -329,16 +327,7 @@ def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary:
     """Return the rows of the wanted elements of a call."""
     if evaluated.logits is None:
         return DenseRows(np.empty((0, n_vocabulary), dtype=np.float32))
-    entries = [e for e, is_wanted in zip(plan.entry, np.asarray(wanted).tolist(), strict=True) if is_wanted]
-    return rows_of(evaluated.logits, [evaluated.row_of[e] for e in entries])
-
-
-def _of_entries(plan: CallPlan, nodes: IntArray) -> list[int]:
-    """Return the node of each entry of a committed plan."""
-    result = [NO_NODE] * len(plan.node)
-    for entry, node in zip(plan.entry, nodes.tolist(), strict=True):
-        result[entry] = node
-    return result
+    return rows_of(evaluated.logits, [evaluated.row_of[e] for e in plan.entries_of_wanted(wanted)])
 
 
 def _processor(device: torch.device) -> str:

@@ -1,0 +1,180 @@
+"""The cells of attention models: one for each node of a tree.
+
+A cell is a place in a pool of keys and values. This module says which node has which
+cell, and which cells a row may see; it holds no keys or values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.backends.prefix_tree import CallPlan, PrefixTree
+from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, OffsetArray
+from selectrie.errors import InternalError
+
+
+@dataclass(slots=True, eq=False)
+class CellRows:
+    """The rows of a call, parents before children.
+
+    Attributes:
+        entries: The entry that each row evaluates.
+        cells: int64[n], the cell of each row, once the rows have been laid out.
+    """
+
+    entries: list[int]
+    cells: OffsetArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellLayout:
+    """What the rows of a call read and write, padding included.
+
+    There are R rows, and C cells that may be read.
+
+    Attributes:
+        tokens: int64[R], the token of each row; 0 for padding.
+        positions: int64[R], the position of each row; 0 for padding.
+        cells: int64[R], the cell that each row writes; ascending.
+        visible: bool[R, C], the cells that each row may see; its own is among them.
+            Rows of padding see nothing else.
+        cell_positions: int64[C], the position that each cell holds.
+    """
+
+    tokens: OffsetArray
+    positions: OffsetArray
+    cells: OffsetArray
+    visible: BoolArray
+    cell_positions: OffsetArray
+
+
+class NodeCells:
+    """Assigns a cell to each node of a tree, and knows what the row of a cell may see.
+
+    What a row may see is kept as packed bits: the cells of its parent's row, and its
+    own. Cells of a call are free until the call has succeeded, so a failed call changes
+    nothing. A node that is wanted again is evaluated into a free cell, which stays
+    free: writing its own cell would move the bits of all nodes below.
+
+    Attributes:
+        sequences: Maximum number of branches, as many as nodes.
+    """
+
+    def __init__(self, tree: PrefixTree, *, nodes: int, n_cells: int, read_multiple: int) -> None:
+        """Start without nodes.
+
+        Args:
+            tree: The tree, which is empty.
+            nodes: Maximum number of nodes.
+            n_cells: Number of cells, a multiple of 8. A call needs a free one for each
+                of its rows, also for those of existing nodes and of padding.
+            read_multiple: A call reads a multiple of this many cells, the first ones of
+                the pool. `n_cells` means that it reads all.
+        """
+        self._tree, self._nodes, self._read_multiple = tree, nodes, read_multiple
+        self.sequences = nodes
+        self._cell: dict[int, int] = {}
+        self._is_used = np.zeros(n_cells, dtype=np.bool_)
+        self._position = np.zeros(n_cells, dtype=np.int64)
+        # The last row belongs to the root: it sees nothing.
+        self._visible = np.zeros((n_cells + 1, n_cells // 8), dtype=np.uint8)
+
+    @property
+    def free_sequences(self) -> int:
+        """Return how many branches would be free if all unheld nodes were dropped."""
+        return self.sequences - self._tree.n_held_leaves
+
+    def can_extend(self, _node: int) -> bool:
+        """Return True: every node of the tree can be a parent."""
+        return True
+
+    # A call
+
+    def plan_rows(self, plan: CallPlan) -> tuple[CellRows, int]:
+        """Return what a plan evaluates: new entries and existing ones wanted again.
+
+        The number is that of the rows. Changes nothing.
+        """
+        entries = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e]]
+        return CellRows(entries), len(entries)
+
+    def make_room(self, plan: CallPlan, _rows: CellRows) -> None:
+        """Drop unheld nodes until the call fits.
+
+        Raises `CapacityError` before anything has changed.
+        """
+        self._drop(self._tree.make_room(plan, nodes=self._nodes, sequences=self.sequences))
+
+    def lay_out(self, plan: CallPlan, rows: CellRows, n_rows: int) -> CellLayout:
+        """Choose free cells for the rows of a call, and set `rows.cells`.
+
+        Args:
+            plan: The plan of the call.
+            rows: Its rows.
+            n_rows: Number of rows with padding, which comes last; at least 1.
+        """
+        entries = rows.entries
+        free = np.flatnonzero(~self._is_used)[:n_rows]
+        used = np.flatnonzero(self._is_used)
+        if len(free) < n_rows:
+            raise InternalError(f"{len(free)} cells are free, {n_rows} are needed: {len(self._cell)} nodes are held")
+        n_read = max(int(free[-1]), int(used[-1]) if len(used) else 0) + 1
+        n_read = -(-n_read // self._read_multiple) * self._read_multiple
+        cells, root = free.tolist(), len(self._is_used)
+        visible, cell_of = self._visible, self._cell
+        in_call: dict[int, int] = {}
+        for e, cell in zip(entries, cells, strict=False):
+            parent = plan.parent[e]
+            above = in_call[~parent] if parent < 0 else root if parent == ROOT else cell_of[parent]
+            in_call[e] = cell
+            row = visible[cell]
+            row[:] = visible[above]
+            row[cell >> 3] |= 1 << (cell & 7)
+        for cell in cells[len(entries) :]:
+            visible[cell] = 0
+            visible[cell, cell >> 3] = 1 << (cell & 7)
+        tokens, positions = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
+        tokens[: len(entries)] = [plan.token[e] for e in entries]
+        positions[: len(entries)] = [plan.depth[e] - 1 for e in entries]
+        self._position[free] = positions
+        seen = np.unpackbits(visible[free, : n_read // 8], axis=1, bitorder="little").view(np.bool_)
+        rows.cells = free[: len(entries)]
+        return CellLayout(tokens, positions, free, seen, self._position[:n_read].copy())
+
+    def finish(self, plan: CallPlan, rows: CellRows, nodes: list[int]) -> None:
+        """Remember the cells of the new nodes. `nodes` has the node of each entry."""
+        if rows.cells is None:
+            return
+        new = [
+            (nodes[e], cell)
+            for e, cell in zip(rows.entries, rows.cells.tolist(), strict=True)
+            if plan.node[e] == NO_NODE
+        ]
+        self._cell.update(new)
+        self._is_used[[cell for _, cell in new]] = True
+
+    def restore(self) -> None:
+        """Forget the cells of nodes that are not in the tree, after a failed call."""
+        references = self._tree.references
+        self._cell = {node: cell for node, cell in self._cell.items() if references[node] >= 0}
+        self._is_used[:] = False
+        self._is_used[list(self._cell.values())] = True
+
+    # Dropping
+
+    def release(self, nodes: IntArray, *, forget: bool) -> None:
+        """Release references as `Model.release` does."""
+        self._drop(self._tree.release(nodes, forget=forget))
+
+    def trim(self, idle_rows: int) -> int:
+        """Drop unused nodes as `Model.trim` does."""
+        nodes = self._tree.idle(idle_rows)
+        self._drop(nodes)
+        return len(nodes)
+
+    def _drop(self, nodes: list[int]) -> None:
+        if nodes:
+            self._tree.drop(nodes)
+            self._is_used[[self._cell.pop(node) for node in nodes]] = False
