@@ -17,6 +17,8 @@ from selectrie.backends import table
 from selectrie.backends.entry import Backend, read_options, require_packages, versions_of
 from selectrie.backends.llama_cpp import LlamaOptions, part_names
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
+from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers_entry import TRANSFORMERS
 from selectrie.core.types import Precision
 from selectrie.errors import (
     MissingExtraError,
@@ -25,6 +27,8 @@ from selectrie.errors import (
     UnknownOptionError,
     UnsupportedModelError,
 )
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
 from tests.support import toy_backend
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,3 +258,11 @@ def test_a_self_check_is_kept_by_identity_layers_and_rows(tiny_model):
                 assert one.backend == LLAMA_CPP.name
     finally:
         llama.close()
+
+
+@pytest.mark.parametrize(("dtype", "words"), [(None, "own dtype"), ("float32", "float32")])
+def test_a_self_check_of_transformers_is_kept_by_identity_type_and_rows(dtype, words):
+    """The form is that of kept checks, with the type that weights were converted to."""
+    model = HashModel(seed=1, limits=replace(WIDE, rows_per_call=48))
+    key = TRANSFORMERS.check_key(model, None, TransformersOptions(dtype=dtype))
+    assert key == f"fake:hash-1|1|none|{model.identity.precision}|{words}|48 rows"

@@ -107,6 +107,21 @@ def require_packages(backend: Backend) -> None:
         raise MissingExtraError(f"the back end {backend.name}", backend.extra)
 
 
+def self_check_key(model: Model, detail: str) -> str:
+    """Return the key on which a self-check of an opened model depends.
+
+    Args:
+        model: The model.
+        detail: What decides its sums besides its identity and the rows of a call, in
+            words that do not contain "|".
+    """
+    identity = model.identity
+    return (
+        f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"
+        f"|{detail}|{model.limits.rows_per_call} rows"
+    )
+
+
 def versions_of(backend: Backend) -> dict[str, str]:
     """Return the versions of the back end's packages, by distribution."""
     return {distribution: version(distribution) for distribution in backend.packages.values()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend, FileTrial
+from selectrie.backends.entry import Backend, FileTrial, self_check_key
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
 from selectrie.errors import ModelFileError
@@ -48,16 +48,9 @@ def _open_model(source: Any, options: LlamaOptions) -> Model:
 
 
 def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
-    """Return the key on which a self-check of the model depends.
-
-    The layers of a shared `Llama` lie where it has put them.
-    """
+    """Return the key of a self-check; a shared `Llama` has placed its layers itself."""
     layers = options.n_gpu_layers if isinstance(source, Path) else source.model_params.n_gpu_layers
-    identity = model.identity
-    return (
-        f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"
-        f"|{layers} layers on a GPU|{model.limits.rows_per_call} rows"
-    )
+    return self_check_key(model, f"{layers} layers on a GPU")
 
 
 def _memory_needed(path: Path, options: LlamaOptions) -> int:

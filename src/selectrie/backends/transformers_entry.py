@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend
+from selectrie.backends.entry import Backend, self_check_key
 from selectrie.core.model import Model
 
 if TYPE_CHECKING:
@@ -45,12 +45,7 @@ def _open_model(source: Any, options: TransformersOptions) -> Model:
 
 
 def _check_key(model: Model, _source: Any, options: TransformersOptions) -> str:
-    """Return the key on which a self-check of the model depends."""
-    identity = model.identity
-    return (
-        f"{identity.digest}|{identity.build}|{identity.processor}|{identity.precision}"
-        f"|{options.dtype or 'own dtype'}|{model.limits.rows_per_call} rows"
-    )
+    return self_check_key(model, options.dtype or "own dtype")
 
 
 def _memory_needed(path: Path, options: TransformersOptions) -> int:
