@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 from benchmarks.workload import data_file
 from selectrie.core.vocabulary import Vocabulary
+from selectrie.testing import numbered_vocabulary
 
 EXTRA = "transformers"
 """The extra of selectrie that installs the packages below."""
@@ -121,17 +120,3 @@ def open_source(shape: str, dtype: str = "float32", n_positions: int = 4096) -> 
         torch.manual_seed(0)
         module = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype)).eval()
     return Source(module, numbered_vocabulary(config.vocab_size))
-
-
-def numbered_vocabulary(n_tokens: int) -> Vocabulary:
-    """Return a vocabulary whose tokens are spelt by their number; prompts are token ids."""
-    return Vocabulary(
-        pieces=tuple(b"<%d>" % i for i in range(n_tokens)),
-        texts=tuple(f"<{i}>" for i in range(n_tokens)),
-        bos=1,
-        eos=2,
-        eog=np.array([2], dtype=np.int32),
-        control=np.array([], dtype=np.int32),
-        space_prefix=False,
-        tokenize=lambda _text: [3],
-    )

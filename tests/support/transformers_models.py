@@ -10,8 +10,8 @@ import numpy as np
 from selectrie.backends.transformers import TransformersModel, TransformersOptions, open_module
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
-from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import extend_in_rounds
+from selectrie.testing import numbered_vocabulary
 
 N_TOKENS, WIDTH, WINDOW = 151, 32, 7
 
@@ -129,24 +129,10 @@ def make_module(name: str, *, seed: int = 0, **changes: Any) -> Any:
     return module
 
 
-def make_vocabulary(n_tokens: int = N_TOKENS) -> Vocabulary:
-    """A vocabulary whose tokens are spelt by their number."""
-    return Vocabulary(
-        pieces=tuple(b"<%d>" % i for i in range(n_tokens)),
-        texts=tuple(f"<{i}>" for i in range(n_tokens)),
-        bos=1,
-        eos=2,
-        eog=np.array([2], dtype=np.int32),
-        control=np.array([], dtype=np.int32),
-        space_prefix=False,
-        tokenize=lambda _text: [3],
-    )
-
-
 def opened(module: Any, *, name: str = "tiny", **options: Any) -> TransformersModel:
     """The module behind the port, with 96 nodes and calls of 32 rows where nothing else is said."""
     return open_module(
-        module, make_vocabulary(), TransformersOptions(**{"n_ctx": 96, "n_batch": 32, **options}), name=name
+        module, numbered_vocabulary(N_TOKENS), TransformersOptions(**{"n_ctx": 96, "n_batch": 32, **options}), name=name
     )
 
 

@@ -32,6 +32,7 @@ from selectrie.testing import (
     naive_joint,
     naive_local,
     naive_unless_continued,
+    numbered_vocabulary,
     score_paths_alone,
     spell,
 )
@@ -92,6 +93,22 @@ def test_tokens_spell_the_text(text):
     tokens = VOCABULARY.tokenize(text)
     assert b"".join(VOCABULARY.pieces[t] for t in tokens) == text
     assert not set(tokens) & set(VOCABULARY.control.tolist())
+
+
+def test_numbered_tokens_are_spelt_by_their_number():
+    """Texts are sequences of numbers in angle brackets, and anything else is refused."""
+    vocabulary = numbered_vocabulary(20)
+    assert vocabulary.n_tokens == 20
+    assert (vocabulary.bos, vocabulary.eos, vocabulary.eog.tolist(), vocabulary.control.tolist()) == (1, 2, [2], [])
+    tokens = [3, 19, 1, 0]
+    text = b"".join(vocabulary.pieces[token] for token in tokens)
+    assert text == b"<3><19><1><0>"
+    assert vocabulary.tokenize(text) == tokens
+    for other in (b"a", b"<20>", b"<3", b"<3> <4>"):
+        with pytest.raises(TextError, match="no token of this vocabulary begins at byte"):
+            vocabulary.tokenize(other)
+    with pytest.raises(OptionError, match="n_tokens"):
+        numbered_vocabulary(2)
 
 
 def test_text_outside_the_vocabulary_is_refused():

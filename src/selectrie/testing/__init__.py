@@ -18,7 +18,7 @@ from selectrie.testing.oracles import (
     naive_unless_continued,
     score_paths_alone,
 )
-from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary, spell
+from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary, numbered_vocabulary, spell
 
 __all__ = [
     "DEFAULT_PIECES",
@@ -35,6 +35,7 @@ __all__ = [
     "naive_joint",
     "naive_local",
     "naive_unless_continued",
+    "numbered_vocabulary",
     "score_paths_alone",
     "spell",
 ]

@@ -1,4 +1,6 @@
-r"""A vocabulary small enough to check by hand.
+r"""Vocabularies without a model: one small enough to check by hand, and plain numbers.
+
+The tokens of the small one are:
 
 ```
 id    0      1      2    3    4    5    6    7    8    9    10   11   12
@@ -17,12 +19,13 @@ token of two bytes, each of which is a token too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 from selectrie.errors import TextError
+from selectrie.options import at_least
 
 DEFAULT_PIECES: tuple[bytes, ...] = (
     *(b" ", b"a", b"b", b"c", b"r", b"s", b"t", b"u", b".", b":", b"\n"),
@@ -43,19 +46,6 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
     """
     all_pieces = (b"", b"", *pieces)
     texts = ("<bos>", "<eos>", *(piece.decode("utf-8", "backslashreplace") for piece in all_pieces[2:]))
-    by_piece = {piece: token for token, piece in enumerate(all_pieces) if piece}
-    longest = max(map(len, all_pieces))
-
-    def tokenize(text: bytes) -> list[int]:
-        tokens, at = [], 0
-        while at < len(text):
-            stop = next((s for s in range(at + longest, at, -1) if text[at:s] in by_piece), None)
-            if stop is None:
-                raise TextError("text", f"no token of the tiny vocabulary begins at byte {at} of {text!r}")
-            tokens.append(by_piece[text[at:stop]])
-            at = min(stop, len(text))
-        return tokens
-
     return Vocabulary(
         pieces=all_pieces,
         texts=texts,
@@ -64,10 +54,52 @@ def make_vocabulary(pieces: Iterable[bytes] = DEFAULT_PIECES) -> Vocabulary:
         eog=np.array([EOS], dtype=np.int32),
         control=np.array([BOS, EOS], dtype=np.int32),
         space_prefix=False,
-        tokenize=tokenize,
+        tokenize=_longest_match(all_pieces),
         chat_template=_chat,
         examine=lambda _: Tokenizing(TokenizerKind.LONGEST, frozenset()),
     )
+
+
+def numbered_vocabulary(n_tokens: int) -> Vocabulary:
+    """Return a vocabulary whose tokens are spelt `<0>`, `<1>` and so on.
+
+    It serves models with random weights, whose prompts are token ids. BOS is 1 and EOS
+    is 2, and no token is a control token. The tokenizer raises `TextError` for a text
+    that is not a sequence of such tokens. There is no chat template.
+
+    Args:
+        n_tokens: Number of tokens, at least 3; fewer raise `OptionError`.
+    """
+    at_least("n_tokens", n_tokens, 3, optional=False)
+    pieces = tuple(b"<%d>" % i for i in range(n_tokens))
+    return Vocabulary(
+        pieces=pieces,
+        texts=tuple(piece.decode() for piece in pieces),
+        bos=1,
+        eos=2,
+        eog=np.array([2], dtype=np.int32),
+        control=np.array([], dtype=np.int32),
+        space_prefix=False,
+        tokenize=_longest_match(pieces),
+    )
+
+
+def _longest_match(pieces: Sequence[bytes]) -> Callable[[bytes], list[int]]:
+    """Return the tokenizer that takes the longest piece from the left each time."""
+    by_piece = {piece: token for token, piece in enumerate(pieces) if piece}
+    longest = max(map(len, pieces))
+
+    def tokenize(text: bytes) -> list[int]:
+        tokens, at = [], 0
+        while at < len(text):
+            stop = next((s for s in range(at + longest, at, -1) if text[at:s] in by_piece), None)
+            if stop is None:
+                raise TextError("text", f"no token of this vocabulary begins at byte {at} of {text!r}")
+            tokens.append(by_piece[text[at:stop]])
+            at = min(stop, len(text))
+        return tokens
+
+    return tokenize
 
 
 def spell(vocabulary: Vocabulary, pieces: Sequence[str]) -> tuple[int, ...]:

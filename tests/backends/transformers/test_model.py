@@ -30,11 +30,11 @@ from selectrie.errors import (
     ProtocolError,
     UnsupportedModelError,
 )
+from selectrie.testing import numbered_vocabulary
 from tests.support.transformers_models import (
     ARCHITECTURES,
     N_TOKENS,
     make_module,
-    make_vocabulary,
     opened,
     plain_logp,
 )
@@ -230,7 +230,7 @@ def test_rotary_embeddings_that_change_with_depth_are_limited(kind):
 def test_sizes_follow_the_options_and_the_model():
     """512 positions are held where `n_ctx` is open; more nodes than positions may be; rows come in whole multiples."""
     tiny = make_module("llama")
-    with open_module(tiny, make_vocabulary(), name="tiny") as model:
+    with open_module(tiny, numbered_vocabulary(N_TOKENS), name="tiny") as model:
         assert (model.limits.nodes, model.limits.rows_per_call) == (512, 512)
         model.set_batch_multiple(24)
         assert model.limits.rows_per_call == 504
@@ -393,7 +393,7 @@ def test_a_closed_model_says_so():
 def test_the_identity_names_what_computes():
     """Back end, versions, processor, precision and the number of weights, of which shared ones count once."""
     tiny = make_module("gpt2")
-    with open_module(tiny, make_vocabulary(), name="tiny", digest="abc") as model:
+    with open_module(tiny, numbered_vocabulary(N_TOKENS), name="tiny", digest="abc") as model:
         identity = model.identity
         assert (identity.name, identity.digest, identity.backend) == ("tiny", "abc", "transformers")
         assert identity.build.startswith("transformers ")
@@ -408,7 +408,7 @@ def test_the_identity_names_what_computes():
 
 def refused(broken, match, vocabulary=None):
     with pytest.raises(UnsupportedModelError, match=match):
-        open_module(broken, vocabulary or make_vocabulary(), name="tiny")
+        open_module(broken, vocabulary or numbered_vocabulary(N_TOKENS), name="tiny")
 
 
 def test_models_that_do_not_work_are_refused_by_name():
@@ -424,7 +424,7 @@ def test_models_that_do_not_work_are_refused_by_name():
     llama = make_module("llama")
     refused(AutoModel.from_config(llama.config), "no language model head")
     refused(torch.nn.Linear(2, 2), "no Transformers model")
-    refused(llama, f"predicts {N_TOKENS} tokens, its vocabulary has 9", make_vocabulary(9))
+    refused(llama, f"predicts {N_TOKENS} tokens, its vocabulary has 9", numbered_vocabulary(9))
     llama.hf_device_map = {"": "disk"}
     refused(llama, "offloaded")
     refused(make_module("llama").to("meta"), "meta device")
