@@ -102,9 +102,9 @@ def test_any_number_waits_at_once():
         async def main():
             gate = Gate(model)
 
-            def counted(job) -> None:
-                queue(job)
-                queued.append(job)
+            def counted(handle) -> None:
+                queue(handle)
+                queued.append(handle)
                 if len(queued) == n:
                     gate.open()
 

@@ -238,7 +238,7 @@ def test_others_have_their_turn_within_a_unit(monkeypatch):
     queued = threading.Event()
     with Engine(model, check=SelfCheck(1, 0.0, 0.0)) as llm, llm.loglikelihood_scorer(64) as scorer:
         queue = llm._model_thread.queue
-        monkeypatch.setattr(llm._model_thread, "queue", lambda job: (queue(job), queued.set()))
+        monkeypatch.setattr(llm._model_thread, "queue", lambda handle: (queue(handle), queued.set()))
         alone = scorer.loglikelihoods(unit())
         n_calls = model.solos[0].calls
 

@@ -415,7 +415,7 @@ def test_every_task_of_a_request_counts_as_waiting(gated: Any) -> None:
     first = model_thread.submit(Line(prompt_of(0, 4), 8))
     assert model.begun.wait(LONG_S)
     handles = [model_thread.handle(Line(prompt_of(i, 4), 8)) for i in (1, 2)]
-    model_thread.start(handles)
+    model_thread.queue(*handles)
     assert model_thread.load().n_waiting == 2
     model.gate.set()
     assert [len(handle.result()) for handle in (first, *handles)] == [9, 9, 9]

@@ -66,19 +66,6 @@ class Handle(Generic[R]):
         # by way of the engine.
         weakref.finalize(self, _abandon, model_thread, weakref.ref(job)).atexit = False
 
-    @property
-    def job(self) -> Job:
-        """Return the job that runs the task."""
-        return self._job
-
-    def start(self) -> None:
-        """Queue the task.
-
-        The handle exists before the task is queued, so that it can be cancelled
-        whenever Ctrl-C comes.
-        """
-        self._model_thread.queue(self._job)
-
     def result(self) -> R:
         """Wait for the task to end and return its result.
 
@@ -212,7 +199,7 @@ class ModelThread:
         deadline_s: float | None = None,
         keep_cached: bool = False,
     ) -> Handle[R]:
-        """Return a handle of a task that is not queued yet.
+        """Return the handle of a task that is not queued yet; see `queue`.
 
         Args:
             task: The task to run.
@@ -240,25 +227,21 @@ class ModelThread:
         """Queue a task and return its handle; see `handle` for the arguments."""
         handle = self.handle(task, on_step, priority=priority, deadline_s=deadline_s)
         try:
-            handle.start()
+            self.queue(handle)
         except BaseException:
             handle.cancel()
             raise
         return handle
 
-    def start(self, handles: Sequence[Handle[Any]]) -> None:
-        """Queue the tasks of several handles at once.
+    def queue(self, *handles: Handle[Any]) -> None:
+        """Queue the tasks of handles for the model's thread.
 
-        Raises what `queue` raises; no task is queued then.
+        The thread takes all of them up in one step. The handles exist before their
+        tasks are queued, so that a task can be cancelled whenever Ctrl-C comes.
+
+        Raises `QueueFullError`, `ClosedError` or `ForkedError`; no task is queued then.
         """
-        if handles:
-            self.queue(*(handle.job for handle in handles))
-
-    def queue(self, *jobs: Job) -> None:
-        """Queue jobs for the model's thread, which takes all of them up in one step.
-
-        Raises `QueueFullError`, `ClosedError` or `ForkedError`.
-        """
+        jobs = tuple(handle._job for handle in handles)
         with self.using():
             try:
                 if self._max_waiting is not None:

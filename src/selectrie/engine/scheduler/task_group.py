@@ -75,10 +75,10 @@ class TaskGroup:
         handle = self.model_thread.handle(
             task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
         )
-        self._handles.append(handle)  # before it starts: Ctrl-C may come as soon as it runs
+        self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
         if self._held is None:
-            handle.start()
+            self.model_thread.queue(handle)
         else:
             self._held.append(handle)
         return handle
@@ -95,7 +95,8 @@ class TaskGroup:
             yield
         finally:
             self._held = None
-        self.model_thread.start(held)
+        if held:
+            self.model_thread.queue(*held)
 
     def begin_counted(self, task: Counting[R], report: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
         """Queue a task, report its progress after each model call, return its handle.
