@@ -30,7 +30,7 @@ def _recognises(source: object) -> bool:
                 return file.read(len(_MAGIC)) == _MAGIC
         except OSError:
             return False
-    # Nobody has a `Llama` without having imported its module.
+    # If llama_cpp has not been imported, the source cannot be a `Llama`.
     llama = getattr(sys.modules.get("llama_cpp"), "Llama", None)
     return llama is not None and isinstance(source, llama)
 

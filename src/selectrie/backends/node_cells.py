@@ -53,10 +53,11 @@ class CellLayout:
 class NodeCells:
     """Assigns a cell to each node of a tree, and knows what the row of a cell may see.
 
-    What a row may see is kept as packed bits: the cells of its parent's row, and its
-    own. Cells of a call are free until the call has succeeded, so a failed call changes
-    nothing. A node that is wanted again is evaluated into a free cell, which stays
-    free: writing its own cell would move the bits of all nodes below.
+    For each cell, packed bits say which cells its row may see: those of its parent, and
+    its own. The cells of a call count as free until the call has succeeded, so a failed
+    call changes nothing. A node that is wanted again is evaluated in another cell,
+    which stays free. If its own cell were written again, its keys and values might
+    change in their last bits, and so might the rows of all nodes below.
 
     Attributes:
         sequences: Maximum number of branches, as many as nodes.
@@ -93,9 +94,9 @@ class NodeCells:
     # A call
 
     def plan_rows(self, plan: CallPlan) -> tuple[CellRows, int]:
-        """Return what a plan evaluates: new entries and existing ones wanted again.
+        """Return the rows that a plan evaluates, and their number. Changes nothing.
 
-        The number is that of the rows. Changes nothing.
+        They are those of new entries, and of existing ones that are wanted again.
         """
         entries = [e for e, node in enumerate(plan.node) if node == NO_NODE or plan.wanted[e]]
         return CellRows(entries), len(entries)

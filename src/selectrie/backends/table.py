@@ -19,7 +19,7 @@ from selectrie.errors import ModelFileError, OptionError, UnknownOptionError
 BACKENDS: tuple[Backend, ...] = (LLAMA_CPP, TRANSFORMERS)
 """All back ends.
 
-The first opens files that none recognises: its errors say what is wrong with them.
+A file that none recognises is opened by the first, whose errors say what is wrong.
 """
 
 CHECKPOINT = "config.json"
@@ -100,7 +100,7 @@ def names_in_words(names: Collection[str]) -> str:
 
 
 def folder_model(name: str, names: Collection[str]) -> tuple[Backend, Sequence[str]] | None:
-    """Return the back end that opens a folder of these files, and which it needs.
+    """Return the back end that opens a folder of these files, and the files it needs.
 
     Args:
         name: Name of the folder or repository, for errors.

@@ -27,7 +27,7 @@ def _recognises(source: object) -> bool:
             return is_checkpoint(names_in(source))
         except (OSError, ValueError):
             return False
-    # Nobody has a module without having imported torch.
+    # If torch has not been imported, the source cannot be a module of torch.
     module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
     return module is not None and isinstance(source, module)
 

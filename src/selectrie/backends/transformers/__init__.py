@@ -1,7 +1,7 @@
 """Evaluate trees of contexts by Hugging Face Transformers.
 
-Names are imported when they are used: options, and what is read off files, need no
-torch.
+Names are imported when they are used, because options and the checks of files work
+without torch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Attention over a tree of contexts: cells, who sees them, and the function that reads.
+"""Attention over a tree of contexts: the cells, and the function that reads them.
 
 Each layer keeps keys and values in cells. A node of the tree has one cell, the same in
 every layer, and a row sees the cells of its own path. Positions are given explicitly,
-so rows of any depth stand in one call.
+so one call can have rows of any depth.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ No mask function has this name, so models that use it build no mask.
 CELL_MULTIPLE = 64
 """A call reads a multiple of this many cells."""
 EXACT_BATCH_MULTIPLE = 8
-"""Number of rows to a multiple of which calls are filled up in `exact` precision.
+"""In `exact` precision, calls are padded to a multiple of this many rows.
 
-With it the same rows go through the same kernels however they are cut into calls:
-measured for float32 and bfloat16 on x86-64, where calls of 1 to 3 rows differ.
+The same rows then go through the same kernels, however they are cut into calls. This
+was measured for float32 and bfloat16 on x86-64, where calls of 1 to 3 rows differ.
 """
 _GATHERED_BYTES = 1 << 26
 """Maximum size of the keys and values that are gathered at once."""
@@ -44,10 +44,10 @@ _running = threading.local()
 
 @dataclass(slots=True, eq=False)
 class ModuleCall:
-    """One forward of a module by a model of ours.
+    """A forward pass of a module that is made by `PreparedModule`.
 
     Attributes:
-        stop: Set to interrupt it.
+        stop: The forward pass is interrupted when this event is set.
     """
 
     stop: threading.Event
@@ -55,15 +55,17 @@ class ModuleCall:
 
 @dataclass(slots=True, eq=False)
 class TreeCall(ModuleCall):
-    """What the rows of one forward write and see. There are R rows and C cells.
+    """The cells that the rows of one forward pass write, and those that they see.
+
+    There are R rows and C cells.
 
     Attributes:
         cells: int64[R], the cell that each row writes; ascending.
         visible: bool[R, C], the cells that each row may see; its own is among them.
         positions: int64[R], the position of each row.
         cell_positions: int64[C], the position that each cell holds.
-        in_path_order: Whether each row reads its cells gathered in the order of its
-            path, which makes its bits independent of where they lie.
+        in_path_order: Whether the cells of each row are gathered in the order of its
+            path. The bits of a row then do not depend on which cells these are.
         windows: Sizes of the sliding windows that layers asked for.
         n_stored: Number of layers that have stored keys and values.
         n_attended: Number of layers that have read them by `tree_attention`.
@@ -89,11 +91,17 @@ class TreeCall(ModuleCall):
         return self._kept(("cells", device), lambda: _tensor(self.cells, device))
 
     def mask(self, window: int | None, device: torch.device) -> Tensor:
-        """Return which cells each row sees through a window, bool[1, 1, R, C]."""
+        """Return which cells each row sees, bool[1, 1, R, C].
+
+        `window` limits how many positions it sees; None does not.
+        """
         return self._kept(("mask", window, device), lambda: _tensor(self._seen(window), device)[None, None])
 
     def bias(self, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Return the mask as numbers to add to scores: 0 or the least number."""
+        """Return the numbers to add to scores, [1, 1, R, C].
+
+        They are 0 for cells that a row sees, and the least number for others.
+        """
 
         def made() -> Tensor:
             hidden = ~self.mask(None, device)
@@ -113,7 +121,7 @@ class TreeCall(ModuleCall):
 
         Returns:
             For each group of n rows: int64[n], the rows; int64[n, L], their cells;
-            bool[n, L], which of these are there.
+            bool[n, L], which of these are cells and not padding.
         """
 
         def made() -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -154,14 +162,14 @@ def _tensor(values: NDArray[Any], device: torch.device) -> Tensor:
 
 
 def running_call() -> ModuleCall | None:
-    """Return the call of ours that this thread is in, or None."""
+    """Return the call that this thread is making, or None."""
     call: ModuleCall | None = getattr(_running, "call", None)
     return call
 
 
 @contextmanager
 def running(call: ModuleCall) -> Iterator[None]:
-    """Make `call` the one that this thread is in."""
+    """Let `running_call` return `call` in this thread until the block ends."""
     _running.call = call
     try:
         yield
@@ -170,9 +178,9 @@ def running(call: ModuleCall) -> Iterator[None]:
 
 
 def require_tree_call() -> TreeCall:
-    """Return the tree call that this thread is in.
+    """Return the tree call that this thread is making.
 
-    Raises `ModelError` if there is none: somebody else has called the module.
+    Raises `ModelError` if there is none, because other code has called the module.
     """
     call = running_call()
     if not isinstance(call, TreeCall):
@@ -198,7 +206,7 @@ class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow 
         self._n_cells = n_cells
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Make room for the cells, in the shape, type and place of these states."""
+        """Allocate the cells, with the shape, type and device of these states."""
         self.keys = _cells_like(key_states, self._n_cells)
         self.values = _cells_like(value_states, self._n_cells)
         self.is_initialized = True
@@ -219,10 +227,10 @@ class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow 
         return require_tree_call().n_cells, 0
 
     def get_seq_length(self) -> int:
-        """Return how many cells the call reads besides the rows that it writes.
+        """Return the number of cells that the call reads, without its own rows.
 
-        ALiBi models size their bias by it, which is then replaced. Nothing else may
-        depend on it, as positions are given.
+        ALiBi models size their bias by this number, and the bias is then replaced.
+        Nothing else depends on it, since positions are given explicitly.
         """
         call = running_call()
         return call.n_cells - len(call.cells) if isinstance(call, TreeCall) else 0
@@ -296,7 +304,7 @@ def tree_attention(  # noqa: PLR0913, PLR0917 - the signature is that of Transfo
     mask = call.mask(sliding_window, query.device)
     n_shared = query.shape[1] // key.shape[1]
     if softcap is None and s_aux is None:
-        # Only the processor's kernel reads shared heads without the slow path.
+        # Only the CPU kernel is fast for key heads that several query heads share.
         is_shared = n_shared > 1 and query.device.type == "cpu"
         if n_shared > 1 and not is_shared:
             key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
@@ -328,8 +336,8 @@ def _weights(scores: Tensor, mask: Tensor, softcap: float | None, sinks: Tensor 
 def _in_path_order(call: TreeCall, query: Tensor, key: Tensor, value: Tensor, scoring: _Scoring) -> Tensor:
     """Attend as `tree_attention` does, over cells gathered in the order of each path.
 
-    No other cell and no other row takes part in a sum, and its length depends on the
-    path alone.
+    No other cell and no other row takes part in a sum, and the number of terms depends
+    on the path alone.
     """
     n_keys = key.shape[1]
     n_shared = query.shape[1] // n_keys

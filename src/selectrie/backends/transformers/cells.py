@@ -25,7 +25,7 @@ class Evaluated:
         logits: [M, V], on the model's device.
         row_of: The row of `logits` for each entry of the plan that has one.
         n_rows: Number of rows evaluated.
-        padding: Number of rows added.
+        padding: Number of rows added as padding.
         seconds: Time spent inside the model.
         n_programs: Number of forward passes.
     """
@@ -55,7 +55,7 @@ class Contexts(Protocol):
         """Return whether a live node can be a parent."""
 
     def plan_rows(self, plan: CallPlan) -> tuple[Any, int]:
-        """Return what a plan evaluates, and the number of rows. Changes nothing."""
+        """Return the rows that a plan evaluates, and their number. Changes nothing."""
 
     def make_room(self, plan: CallPlan, rows: Any) -> None:
         """Drop unheld nodes until the call fits.
@@ -83,7 +83,7 @@ class Contexts(Protocol):
 
 
 def cells_for(nodes: int, rows: int) -> int:
-    """Return the number of cells for so many nodes and rows of a call."""
+    """Return the number of cells that hold this many nodes, and the rows of a call."""
     return -(-(nodes + rows) // CELL_MULTIPLE) * CELL_MULTIPLE
 
 

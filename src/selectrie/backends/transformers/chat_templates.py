@@ -1,6 +1,7 @@
 """Chat templates of a tokenizer of Transformers.
 
-They are rendered as `apply_chat_template` does, but within bounds (`backends.chat`).
+The result is that of `apply_chat_template`, but time and memory are limited
+(`backends.chat`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from selectrie.errors import PromptError
 _ABSENT = ("tools", "documents")
 _DEFAULT, _TOOL_USE = "default", "tool_use"
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Names under which a message may say its reasoning, in this order."""
+"""Keys under which a message may have its reasoning. The first one present counts."""
 
 
 def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
     """Return the chat template of a tokenizer, or None if it has none.
 
-    Of several named templates, "tool_use" renders chats with `tools`, and "default" the
-    others. The argument `chat_template` names another one.
+    If a tokenizer has several named templates, the template argument `chat_template`
+    chooses one. Without it, "tool_use" renders chats with `tools`, and "default" the
+    others.
     """
     source, tokens = tokenizer.chat_template, dict(tokenizer.special_tokens_map)
     if not source:
@@ -48,7 +50,7 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
 
 
 def _with_reasoning(template: ChatTemplate) -> ChatTemplate:
-    """Return the template, for which reasoning has each of its names in messages."""
+    """Return a template that finds the reasoning of a message under every key."""
 
     def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
         return template([_aliased(message) for message in messages], **template_args)

@@ -22,10 +22,10 @@ from selectrie.errors import ModelFileError, UnsupportedModelError, clip
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-"""Names the files of weights that are split, by tensor."""
+"""The file that says, for weights in several files, which tensor is in which."""
 SAFETENSORS = ".safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-"""How the names of weights end that are pickles; reading a pickle may run its code."""
+"""Suffixes of weights that are pickles. Reading a pickle may run code that is in it."""
 _GENERATION = "generation_config.json"
 _TOKENIZER = "tokenizer.json"
 _ADAPTER = "adapter_config.json"
@@ -55,7 +55,7 @@ class TensorEntry:
     """A tensor of a safetensors file.
 
     Attributes:
-        dtype: Its type, as "BF16".
+        dtype: Its type by the name in the file, such as "BF16".
         shape: Its shape.
     """
 
@@ -64,7 +64,7 @@ class TensorEntry:
 
     @property
     def n_numbers(self) -> int:
-        """Return how many numbers it has."""
+        """Return the number of its elements."""
         return math.prod(self.shape)
 
 
@@ -86,16 +86,16 @@ class Checkpoint:
 
 
 def is_checkpoint(names: Collection[str]) -> bool:
-    """Return whether files of these names are a checkpoint, whatever its weights."""
+    """Return whether files of these names are a checkpoint, even one of pickles."""
     return CONFIG in names and any(name.endswith((SAFETENSORS, *PICKLES)) for name in names)
 
 
 def checkpoint_files(names: Collection[str]) -> list[str]:
     """Return which of a folder's files belong to its checkpoint.
 
-    They are the configuration, the tokenizer, the chat template, and weights as
-    safetensors; never pickles or code. The result is empty if there is no checkpoint,
-    or if its weights are pickles.
+    These are the configuration, the tokenizer, the chat template, and the weights in
+    safetensors files; never pickles or code. The result is empty if there is no
+    checkpoint, or if its weights are pickles.
     """
     weights = [WEIGHTS] if WEIGHTS in names else sorted(name for name in names if _SHARD.fullmatch(name))
     if CONFIG not in names or not weights:
@@ -118,17 +118,17 @@ def digest(folder: Path) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of what is in a folder. Raises `OSError`."""
+    """Return the names of the files and folders in a folder. Raises `OSError`."""
     return [one.name for one in folder.iterdir()]
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Return the parts of a checkpoint, after all that can be checked before loading.
+    """Check all of a checkpoint that can be checked before loading; return its parts.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
-        UnsupportedModelError: The weights are pickles; the model needs code of its
-            own; or the folder holds an adapter.
+        UnsupportedModelError: The weights are pickles; the model needs code from the
+            hub; or the folder holds an adapter.
     """
     with _reading(folder):
         names = names_in(folder)
@@ -155,8 +155,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def check_tokenizer(folder: Path) -> None:
     """Raise `ModelFileError` if a JSON file of a folder's tokenizer is damaged.
 
-    It says why Transformers could not read a tokenizer, so a folder without
-    `tokenizer.json` is an error too.
+    It is called to explain why Transformers could not read a tokenizer. A folder
+    without `tokenizer.json` is therefore an error too.
     """
     with _reading(folder):
         names = names_in(folder)
@@ -170,7 +170,7 @@ def check_tokenizer(folder: Path) -> None:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """Raise errors of the system as `ModelFileError` about the file."""
+    """Turn an `OSError` in the block into a `ModelFileError` about the file."""
     try:
         yield
     except OSError as error:
@@ -185,7 +185,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
     """
     from safetensors import SafetensorError, safe_open
 
-    path.open("rb").close()  # errors of the system are told as such
+    path.open("rb").close()  # raises `OSError`, which safetensors would hide
     try:
         with safe_open(path, framework="numpy") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
@@ -221,7 +221,7 @@ def _require_plain(folder: Path, config: Mapping[str, Any], names: Collection[st
 
 
 def _weight_files(folder: Path, names: Collection[str]) -> list[Path]:
-    """Return the files of weights, by the index if they are split."""
+    """Return the files of weights; if there are several, those that the index names."""
     if WEIGHTS in names:
         return [folder / WEIGHTS]
     if INDEX in names:
@@ -231,9 +231,9 @@ def _weight_files(folder: Path, names: Collection[str]) -> list[Path]:
 
 
 def require_safe(name: str, names: Iterable[str]) -> None:
-    """Raise `UnsupportedModelError` about weights that are pickles, if there are any.
+    """Raise `UnsupportedModelError` if there are weights that are pickles.
 
-    It is called where there are no weights as safetensors.
+    It is called if there are no weights in safetensors files.
     """
     pickles = sorted(one for one in names if one.endswith(PICKLES))
     if pickles:
@@ -247,7 +247,7 @@ def require_safe(name: str, names: Iterable[str]) -> None:
 
 
 def _indexed(path: Path, names: Collection[str]) -> list[str]:
-    """Return the files that an index names, in order."""
+    """Return the names of the files that an index lists, sorted."""
     by_tensor = read_json(path).get("weight_map")
     if not isinstance(by_tensor, dict) or not by_tensor:
         raise ModelFileError(str(path), f"has no weight_map; {_GET_AGAIN}")

@@ -29,8 +29,10 @@ class MemoryNeeds:
 
     Attributes:
         weights: The weights, in the type that they are loaded in.
-        contexts: The cells, and what each sees; or as many states as may be kept.
-        call: The logits of a whole call, twice: the model's, and what is made of them.
+        contexts: The cells, and the bits that say which cells each row may see; or all
+            states that may be kept.
+        call: The logits of a call with all rows, twice, as the model's own and as a
+            copy.
     """
 
     weights: int
@@ -54,10 +56,10 @@ def memory_needed(folder: Path, options: TransformersOptions) -> int:
 def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
     """Return the bytes that a checkpoint takes when it is opened with these options.
 
-    The headers of its files are read, and the model is called with two tokens on
-    torch's `meta` device, which has shapes and no memory: what it then remembers says
-    how large a cell or a state is. Not included are one layer's activations, and the
-    small second context that exists while near ties are settled.
+    The headers of its files are read, and the model is called with a few tokens on
+    torch's `meta` device, where tensors have shapes but no data. The size of its cache
+    then says how large a cell or a state is. Not included are one layer's activations,
+    and the small second context that exists while near ties are settled.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
@@ -86,12 +88,12 @@ def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """What a model remembers.
+    """The size of a model's cache.
 
     Attributes:
-        is_cells: Whether it is kept in cells, not in states.
-        cell_bytes: Bytes that each further token takes.
-        state_bytes: Bytes that a context takes beside that.
+        is_cells: Whether contexts are kept in cells; otherwise they are states.
+        cell_bytes: Bytes that the cache grows by with each token.
+        state_bytes: Bytes of a context's cache that do not depend on its length.
         n_vocabulary: Number of logits of a row; 0 if it is not known.
     """
 
@@ -102,12 +104,13 @@ class _Shapes:
 
 
 def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
-    """Return what a module on the meta device remembers of two tokens and of four.
+    """Return the size of the cache, from calls on the meta device.
 
-    If it cannot be called there, keys and values of all heads are assumed.
+    A call with two tokens and one with four are compared. If the module cannot be
+    called there, the size is that of the keys and values of all heads.
     """
     for experts in (part for part in module.modules() if hasattr(part, "_is_expert_parallel")):
-        experts.forward = _unchanged  # which rows an expert gets is not known without numbers
+        experts.forward = _unchanged  # without data it is not known which rows an expert gets
     module = module.eval().to(dtype)
     try:
         with torch.no_grad():
@@ -118,7 +121,7 @@ def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
                 cache = next(one for name in _CACHES if (one := getattr(result, name, None)) is not None)
                 sizes.append(_bytes_of(cache))
                 n_vocabulary = int(result.logits.shape[-1])
-    except Exception:  # noqa: BLE001 - whatever a model's own code raises without numbers
+    except Exception:  # noqa: BLE001 - a model's own code may raise anything without data
         text = module.config.get_text_config()
         cell = 2 * dtype.itemsize * int(text.num_hidden_layers) * int(text.hidden_size)
         return _Shapes(is_cells=True, cell_bytes=cell, state_bytes=0, n_vocabulary=0)
@@ -165,7 +168,7 @@ def _dtype(found: Checkpoint, config: Any, options: TransformersOptions) -> torc
 
 
 def _weight_bytes(found: Checkpoint, config: Any, module: Any, dtype: torch.dtype) -> int:
-    """Return the bytes of the weights; of quantised ones, those of the files."""
+    """Return the bytes of the weights; of quantised weights, those of the files."""
     if getattr(config, "quantization_config", None) is not None:
         return sum(path.stat().st_size for path in found.files)
     parameters: int = sum(p.numel() for p in module.parameters()) * dtype.itemsize

@@ -40,10 +40,10 @@ _MAX_LOGIT_BYTES = 384 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What a model holds.
+    """The limits of a model.
 
     Attributes:
-        nodes: Number of tokens held.
+        nodes: Maximum number of tokens held.
         rows: Maximum number of rows of one call.
         sequences: Maximum number of states of a recurrent-state model.
     """
@@ -55,7 +55,7 @@ class _Size:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What models of one module share.
+    """The parts that all models on one module share.
 
     Attributes:
         prepared: The module.
@@ -83,17 +83,17 @@ def open_module(
     """Make a model of a Transformers module with a language model head.
 
     The module is used as it is, on its device. Until `close` it is in evaluation mode,
-    and must not be called by others or changed; then it is put back as it was.
+    and must not be called by other code or changed. `close` restores it.
 
     Args:
         module: An `AutoModelForCausalLM`.
-        vocabulary: What its token ids mean.
+        vocabulary: The vocabulary of its token ids.
         options: See `TransformersOptions`.
         name: Name of the model, for messages and signatures.
         digest: Digest of its weights, for signatures.
 
     Raises:
-        UnsupportedModelError: The model is of a kind that does not work.
+        UnsupportedModelError: The model is of a kind that is not supported.
         OptionError: An option is invalid or does not fit the module.
     """
     options = options or TransformersOptions()
@@ -107,12 +107,12 @@ def open_module(
         source = _Source(prepared, vocabulary, options, digest, threading.Event())
         return TransformersModel(source, _fit(source), solo=False)
     finally:
-        # The model has been counted as a user by itself.
+        # By now the model itself counts as a user.
         prepared.release()
 
 
 def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None:
-    """Raise `OptionError` for an option that the module contradicts."""
+    """Raise `OptionError` for an option that does not agree with the module."""
     dtype, device = str(prepared.dtype).removeprefix("torch."), prepared.device
     if options.precision is Precision.EXACT and prepared.dtype != torch.float32:
         raise OptionError("precision", "exact", f"fast, as the weights are {dtype}; or convert them by model.float()")
@@ -225,9 +225,9 @@ class TransformersModel:
 
         See `Model.set_batch_multiple`.
 
-        The rows whose logits are computed are filled up in the same way. With 1 nothing
-        is filled up (`fast`, and recurrent and hybrid models, whose runs are evaluated
-        one by one).
+        The rows whose logits are computed are padded in the same way. With 1 there is
+        no padding. That is the default in `fast` precision, and for recurrent and
+        hybrid models, whose runs are evaluated one by one.
         """
         self._require_open()
         require_batch_multiple(value, max_rows=self._size.rows, tree=self._tree)
@@ -331,7 +331,7 @@ def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary:
 
 
 def _processor(device: torch.device) -> str:
-    """Return what computes, by the name that decides which kernels are used."""
+    """Return the name of the processor, which decides which kernels are used."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     if device.type == "cpu":

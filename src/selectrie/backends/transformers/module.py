@@ -1,4 +1,4 @@
-"""Prepare a Transformers module for trees of contexts, and put it back afterwards."""
+"""Prepare a Transformers module to evaluate trees of contexts, and restore it later."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from selectrie.errors import DecodeError, DecodeInterrupted, ModelError, Selectr
 logger = logging.getLogger(__name__)
 
 _CACHES = ("past_key_values", "cache_params", "state")
-"""Names under which models take and return what they remember."""
+"""The name of the cache among a model's arguments and in its output."""
 _ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
-"""Models that start a run of several tokens from an empty state, whatever the state.
+"""Models that ignore the state they are given if they evaluate several tokens at once.
 
-`probe` finds others, but not where rows are as coarse as in bfloat16.
+`probe` would find them too, but not in bfloat16, whose rows are too coarse.
 """
 _BOUNDED_ROPE = ("dynamic", "longrope")
-"""Rotary embeddings that change, for all rows of a call, with its greatest position."""
+"""Rotary embeddings of which the greatest position of a call changes all its rows."""
 
 
 class Route(Enum):
-    """How a model's attention is led over the tree.
+    """How a model is made to evaluate a tree.
 
     Attributes:
-        FUNCTION: The layers call `tree_attention`.
-        MASK: The layers have attention of their own, and take a mask [1, 1, R, C].
-        ALIBI: As `MASK`, and a bias by position is put in before each block.
-        STATES: Contexts are copies of the model's own cache.
+        FUNCTION: Its layers call `tree_attention`.
+        MASK: Its layers attend by code of their own, and are given a mask [1, 1, R, C].
+        ALIBI: Its blocks are given a mask, and a bias that depends on positions.
+        STATES: It is used as it is, and every context is a copy of its own cache.
     """
 
     FUNCTION = "function"
@@ -61,27 +61,28 @@ class Route(Enum):
 
 
 _prepared: weakref.WeakValueDictionary[int, PreparedModule] = weakref.WeakValueDictionary()
-"""By the address of a module, which several models may use."""
+"""The modules in use, by their `id`. Several models may use the same module."""
 _lock = threading.RLock()
 
 
 @dataclass(eq=False)
 class PreparedModule:
-    """A causal language model of Transformers, led over trees until its last release.
+    """A causal language model of Transformers, prepared to evaluate trees.
 
-    While it is prepared, the module is in evaluation mode, its blocks have hooks, and
-    its parts have copies of their configs, which name our attention function.
+    Until the last `release`, the module is in evaluation mode, its blocks have hooks,
+    and its parts have copies of their configs, in which our attention function may be
+    set.
 
     Attributes:
         module: The module.
         name: Name for messages.
         n_vocabulary: Number of logits of a row.
-        route: How its attention is led.
+        route: How it is made to evaluate a tree.
         kind: The kind of its memory.
         runs_below_states: Whether several tokens may be evaluated at once below a
             state. Some recurrent models get them wrong without an error.
-        max_positions: Number of positions for which rows depend on their path alone,
-            or None.
+        max_positions: Number of positions up to which a row depends on its path alone;
+            None if there is no bound.
     """
 
     module: Any
@@ -108,13 +109,13 @@ class PreparedModule:
 
     @property
     def device(self) -> torch.device:
-        """Return where ids are put."""
+        """Return the device that token ids are moved to."""
         device: torch.device = self.module.get_input_embeddings().weight.device
         return device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Return the type of the module's numbers."""
+        """Return the type of the module's weights."""
         dtype: torch.dtype = self.module.dtype
         return dtype
 
@@ -155,7 +156,7 @@ class PreparedModule:
         """Evaluate the rows of a tree call.
 
         Args:
-            call: What the rows write and see.
+            call: The cells that the rows write, and those that they see.
             ids: int64[R], the tokens.
             positions: int64[R].
             outputs: int64[M], the rows whose logits are computed.
@@ -177,10 +178,10 @@ class PreparedModule:
     def forward_run(
         self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, state: Any
     ) -> tuple[Tensor, Any]:
-        """Evaluate a run of tokens after a state, which is changed.
+        """Evaluate a run of tokens after a state, and change the state in place.
 
         Args:
-            call: The call.
+            call: The call, by which the forward can be interrupted.
             ids: int64[R], the tokens.
             positions: int64[R].
             outputs: int64[M], the rows whose logits are computed.
@@ -229,7 +230,7 @@ class PreparedModule:
             self._n_users += 1
 
     def release(self) -> None:
-        """Count one user less; the last one puts the module back as it was."""
+        """Count one user fewer; after the last one, restore the module."""
         with _lock:
             self._n_users -= 1
             if self._n_users == 0:
@@ -270,7 +271,8 @@ class PreparedModule:
     def _copy_configs(self) -> None:
         """Give every part a copy of its config.
 
-        Config objects may be shared with other modules, and are written into.
+        The choice of attention is written into config objects, which other modules may
+        share.
         """
         memo: dict[int, Any] = {}
         for part in self.module.modules():
@@ -281,19 +283,20 @@ class PreparedModule:
         self._own = [(config, config._attn_implementation_internal) for config in self.configs()]
 
     def _hold(self) -> None:
-        """Name our attention function in every config."""
+        """Set our attention function in every config."""
         for config, _ in self._own:
             config._attn_implementation_internal = ATTENTION
 
     def _let_go(self) -> None:
-        """Name in every config what it named before."""
+        """Set in every config the attention that was set before."""
         for config, before in self._own:
             config._attn_implementation_internal = before
 
     def _return_configs(self) -> None:
-        """Give every part its own config back.
+        """Give every part its original config back.
 
-        If somebody has chosen another attention meanwhile, it is chosen there.
+        If another attention function was chosen since the module was prepared, that
+        choice is kept.
         """
         before = {id(config): name for config, name in self._own}
         for part, config in self._configs:
@@ -304,9 +307,9 @@ class PreparedModule:
         self._configs, self._own = [], []
 
     def _return_tensors(self) -> None:
-        """Replace what the module has kept of our calls by ordinary tensors.
+        """Replace tensors that the module has kept from our calls by ordinary ones.
 
-        Gradients cannot be computed with those that were made in inference mode.
+        Ours were made in inference mode, so no gradients could be computed with them.
         """
         with torch.inference_mode(mode=False):
             for part in self.module.modules():
@@ -317,7 +320,10 @@ class PreparedModule:
 
     @contextmanager
     def _own_attention(self) -> Iterator[None]:
-        """Let the model attend as it does by itself, while nobody else uses it."""
+        """Set the model's own attention function until the block ends.
+
+        No other call of the model may run meanwhile.
+        """
         is_held = any(config._attn_implementation_internal == ATTENTION for config, _ in self._own)
         self._let_go()
         try:
@@ -327,7 +333,7 @@ class PreparedModule:
                 self._hold()
 
     def _examine(self) -> None:
-        """Find out what the model remembers, and lead its attention."""
+        """Find out which kind of cache the model has, and choose its route."""
         ids = torch.zeros((1, 2), dtype=torch.long, device=self.device)
         try:
             with torch.no_grad(), self._own_attention():
@@ -345,7 +351,7 @@ class PreparedModule:
         layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
         is_plain = layers and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
         if is_plain and not getattr(self.module, "_is_stateful", False) and self._lead():
-            # These models are led past any window but `sliding_window`.
+            # On these routes, layers apply no window but `sliding_window`.
             bounds = [self.max_positions, *_other_windows(self.config)]
             self.max_positions = min((bound for bound in bounds if bound is not None), default=None)
             return
@@ -355,9 +361,10 @@ class PreparedModule:
         self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
 
     def _lead(self) -> bool:
-        """Find the route by which the model attends to cells.
+        """Choose the route by which the model attends to cells.
 
-        Returns whether there is one. If not, copies of its cache still do.
+        Returns whether there is one. A model without one can still evaluate trees by
+        copies of its own cache.
         """
         if self.config.model_type in _ALIBI_BLOCKS:
             self.route = Route.ALIBI
@@ -393,7 +400,10 @@ class PreparedModule:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Let products of float32 be computed in float32, also on a GPU."""
+    """Compute products of float32 matrices in full precision until the block ends.
+
+    By default, a GPU may round their elements to fewer bits.
+    """
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
@@ -406,7 +416,10 @@ def full_precision() -> Iterator[None]:
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """Let torch use so many threads on the CPU; None leaves it as it is."""
+    """Set the number of torch's threads on the CPU until the block ends.
+
+    None leaves the number unchanged.
+    """
     before = torch.get_num_threads()
     if number is not None and number != before:
         torch.set_num_threads(number)
@@ -418,17 +431,18 @@ def threads(number: int | None) -> Iterator[None]:
 
 
 def prepare(module: Any, name: str, check: Callable[[PreparedModule], None]) -> PreparedModule:
-    """Return a module made ready for trees, and count one user of it.
+    """Prepare a module to evaluate trees, and count one user of it.
 
-    A module that is in use already is prepared and checked once.
+    A module that is in use already is neither prepared nor checked again.
 
     Args:
         module: The module.
         name: Its name for messages.
-        check: Called with the prepared module before anybody uses it.
+        check: Called with the prepared module before it is used.
 
     Raises:
-        UnsupportedModelError: The model predicts no next token, or cannot be led.
+        UnsupportedModelError: The model predicts no next token, or cannot evaluate a
+            tree.
     """
     with _lock:
         known = _prepared.get(id(module))
@@ -470,7 +484,7 @@ def _require_supported(module: Any, name: str) -> None:
 
 
 def max_positions_of(config: Any) -> int | None:
-    """Return for how many positions rows depend on their path alone, or None."""
+    """Return up to how many positions a row depends on its path alone, or None."""
     bounds = []
     rope = getattr(config, "rope_parameters", None)
     if not rope:
@@ -488,9 +502,10 @@ def max_positions_of(config: Any) -> int | None:
 
 
 def _other_windows(config: Any) -> list[int]:
-    """Return sizes of windows that a config names otherwise than `sliding_window`.
+    """Return the sizes of windows that a config has under other names.
 
-    Up to them a row sees all of its path.
+    The usual name is `sliding_window`. A row sees all of a path that is no longer than
+    the window.
     """
     sizes = [
         size
@@ -507,10 +522,10 @@ def _stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
 
 
 def _repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Give each row to its experts several times, where bits matter.
+    """Repeat the rows that are given to experts, if the bits of a row matter.
 
-    An expert computes its rows together. With a multiple of `EXACT_BATCH_MULTIPLE` of
-    them, the bits of a row do not depend on how many there are.
+    An expert evaluates its rows together. If their number is a multiple of
+    `EXACT_BATCH_MULTIPLE`, the bits of a row do not depend on that number.
     """
     call = running_call()
     if not isinstance(call, TreeCall) or not call.in_path_order:
@@ -519,7 +534,7 @@ def _repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] 
 
 
 def _first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
-    """Take back what `_repeat_rows` did."""
+    """Keep one of the copies of each row that `_repeat_rows` made."""
     call = running_call()
     if not isinstance(call, TreeCall) or not call.in_path_order:
         return None
@@ -534,8 +549,8 @@ def _bloom_bias(config: Any) -> Any:
             return None
         call, hidden = require_tree_call(), args[0]
         slopes = _get_alibi_slopes(config.n_head, hidden.device)[:, None, None]
-        # A softmax does not change if the same is added to all scores of a row, so the
-        # position of a cell serves as its distance.
+        # A softmax stays the same if one number is added to all scores of a row. So the
+        # position of a cell can be used instead of its distance.
         bias = (slopes * call.distance(hidden.device)).to(hidden.dtype)
         return args, {**kwargs, "alibi": bias, "attention_mask": call.bias(hidden.dtype, hidden.device)}
 
@@ -562,5 +577,5 @@ _ALIBI_BLOCKS = {"bloom": _bloom_bias, "mpt": _mpt_bias}
 
 
 def pad_outputs(outputs: Sequence[int], multiple: int) -> list[int]:
-    """Return the rows whose logits are computed, filled up to a multiple with row 0."""
+    """Return the rows whose logits are computed, padded to a multiple by row 0."""
     return [*outputs, *([0] * (-len(outputs) % multiple))]

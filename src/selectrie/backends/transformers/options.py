@@ -20,19 +20,19 @@ class TransformersOptions:
     """Options for opening a model by Transformers.
 
     Attributes:
-        n_ctx: Tokens held at once. None: as many as the model has positions, at most
-            8192.
-        n_batch: Maximum number of rows per call; less if the rows' logits would take
-            more than 384 MiB.
-        n_threads: Threads of torch while the model runs on the CPU. None: as many as
-            torch is set to.
-        precision: `exact` needs float32 weights. It fills calls up to a multiple of 8
+        n_ctx: Maximum number of tokens held at once. None: as many as the model has
+            positions, at most 8192.
+        n_batch: Maximum number of rows of a call. It is lowered if the logits of the
+            rows would take more than 384 MiB.
+        n_threads: Number of torch's threads while the model runs on the CPU. None: the
+            number that torch is set to.
+        precision: `exact` needs float32 weights. Calls are padded to a multiple of 8
             rows, and near ties are settled by attention whose bits depend on the path
             alone. `fast` takes the weights as they are.
-        device: Where weights that are loaded are put, such as "cpu" or "cuda:0"; a
+        device: The device that weights are loaded on, such as "cpu" or "cuda:0"; a
             number means that GPU. None: a GPU if there is one.
-        dtype: The type of weights that are loaded, one of `DTYPES`. None: float32 for
-            `exact`, the checkpoint's for `fast`.
+        dtype: The type that weights are converted to when they are loaded, one of
+            `DTYPES`. None: float32 for `exact`, the checkpoint's for `fast`.
         tokenizer: A loaded fast tokenizer of Transformers, or the path of a folder with
             one. None: the checkpoint's own.
         verbose: Whether Transformers shows its warnings and progress bars.

@@ -1,8 +1,8 @@
-"""Compare a model over a small tree with the model's own forward, when it is opened.
+"""Check the rows of a model over a small tree, when it is opened.
 
-`testing.check_model` compares a model with itself, so it passes a model that is wrong
-alone and in company. Here rows of a tree are compared with `forward(path)` without a
-cache and with the model's own attention.
+`testing.check_model` compares a model with itself, so it accepts a model whose rows are
+wrong in the same way alone and in a batch. Here the rows of a tree are compared with
+those of the module's own forward pass, without a cache and with its own attention.
 """
 
 from __future__ import annotations
@@ -33,31 +33,35 @@ _TAIL = 4
 """Tokens of the shared prompt, and of each text below it."""
 _NARROW_WINDOW = 5
 _WIDE_WINDOW = 8
-"""Windows wider than the second are made as narrow as the first, for the probe."""
+"""For the check, windows wider than `_WIDE_WINDOW` are set to `_NARROW_WINDOW`."""
 _MARGIN = 4.0
-"""Rows may differ this many times as far as rounding moves the model's own rows.
+"""The difference that is allowed, as a multiple of what rounding explains.
 
-In float32, sums are rounded at every step, and it is as many times more as the root of
-the number of terms. Of 15 right architectures of width 64, the largest difference was
-1.7 times that movement in float32 and 0.6 times in bfloat16, on one x86-64. Runs that
-forget their state were 36 000 times off in float32, but only 1.7 to 7 in bfloat16.
+How far rounding moves the model's own rows is measured (`_rounding`). In float32 the
+multiple is larger by the square root of the number of terms of a sum, since sums are
+rounded at every step. With 15 architectures of width 64 that work, the largest
+difference was 1.7 times that movement in float32 and 0.6 times in bfloat16, on one
+x86-64. With runs that ignore their state it was 36 000 times in float32, but only 1.7
+to 7 times in bfloat16.
 """
 _ATTEMPTS = 3
 """Number of trees tried.
 
-Where a mixture of experts is undecided between two, rounding moves a row by far.
+If a mixture of experts is nearly undecided between two of them, rounding may choose the
+other one and change a row by far.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tree:
-    """A tree of four texts, and what the model itself says of it.
+    """A tree of four texts, and the rows of the module's own forward pass.
 
     Attributes:
-        texts: int64[4, T]. They share a prompt; the second leaves the first after two
-            more tokens, the third at the prompt's end, the last inside the prompt.
-        rows: float64[4, T, V], the log-probabilities by the model's own forward.
-        allowed_nats: How far a row may lie from these.
+        texts: int64[4, T]. The first three begin with the prompt, and the second shares
+            two further tokens with the first. The last shares all but two tokens of the
+            prompt.
+        rows: float64[4, T, V], the log-probabilities of the own forward pass.
+        allowed_nats: The difference from these that is allowed.
     """
 
     texts: Any
@@ -66,14 +70,15 @@ class _Tree:
 
 
 def probe(prepared: PreparedModule) -> None:
-    """Check a prepared module, while nobody else uses it.
+    """Check a prepared module that is not in use yet.
 
-    Sets `runs_below_states`, `kind` and `max_positions` to what was found. Windows that
-    are wider than the tree is deep are narrowed meanwhile, in the model's own forward
-    and in the tree alike.
+    Sets `runs_below_states` and `max_positions` to what was found. During the check,
+    windows that are wider than the tree is deep are made narrower, both in the module's
+    own forward pass and over the tree.
 
     Raises:
-        UnsupportedModelError: Rows over a tree are not those of the model itself.
+        UnsupportedModelError: The rows over a tree are not those of the module's own
+            forward pass.
     """
     with full_precision(), _narrow_windows(prepared) as has_narrowed:
         failure = ""
@@ -86,7 +91,7 @@ def probe(prepared: PreparedModule) -> None:
             raise UnsupportedModelError(prepared.name, failure)
         narrow = tree.rows
     if has_narrowed and prepared.kind is ModelKind.SLIDING_WINDOW:
-        # If the windows had no effect, their own width was not tried.
+        # If narrower windows changed no row, the windows were not checked.
         moved = np.abs(_own_rows(prepared, tree.texts) - narrow).max()
         if moved <= tree.allowed_nats:
             bounds = [prepared.max_positions, *_windows(prepared)]
@@ -109,7 +114,7 @@ def _tree(prepared: PreparedModule, seed: int) -> _Tree:
 
 
 def _own_rows(prepared: PreparedModule, texts: Any) -> FloatArray:
-    """Return the log-probabilities of the model's own forward, float64[4, T, V]."""
+    """Return the log-probabilities of the own forward pass, float64[4, T, V]."""
     return _logp(prepared.forward_plain(torch.from_numpy(texts)))
 
 
@@ -120,7 +125,11 @@ def _logp(logits: Tensor) -> FloatArray:
 
 @contextmanager
 def _rounding(module: nn.Module, seed: int) -> Iterator[None]:
-    """Move what every part returns by up to half a unit in the last place."""
+    """Change the results of every part of a module until the block ends.
+
+    Each number changes at random, by up to half a unit in the last place, as it may by
+    rounding.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def moved(_part: nn.Module, _args: Any, result: Any) -> Any:
@@ -139,7 +148,7 @@ def _rounding(module: nn.Module, seed: int) -> Iterator[None]:
 
 
 def _difference(prepared: PreparedModule, tree: _Tree) -> str:
-    """Return how a tree differs from the model's own rows, "" if it does not."""
+    """Return a sentence about wrong rows over the tree, or "" if they are right."""
     if prepared.route is not Route.STATES:
         for solo in (False, True):
             worst = _worst(prepared, tree, solo=solo)
@@ -168,11 +177,11 @@ def _sentence(worst: float, tree: _Tree) -> str:
 
 
 def _worst(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
-    """Return the largest difference of the nodes below the prompt.
+    """Return the largest difference of a node's row, in nats.
 
-    Foreign contexts come first and are dropped between calls, so that cells are used
+    Another context is evaluated first and then dropped, so that its cells are used
     again, out of order. Every call has one round. Below states, runs of one token and
-    of several are tried, for which models have code of their own.
+    of several tokens are tried, because models have separate code for these.
     """
     walk = _Walk(prepared, tree, solo=solo)
     a, b, c, d = tree.texts
@@ -195,7 +204,7 @@ def _worst(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
 
 
 class _Walk:
-    """Evaluates runs on a tree, and compares rows of texts."""
+    """Evaluates runs on a tree, and compares their rows with those of the texts."""
 
     def __init__(self, prepared: PreparedModule, tree: _Tree, *, solo: bool) -> None:
         self._texts = tree
@@ -216,7 +225,8 @@ class _Walk:
     def runs(self, runs: list[tuple[int, int, Any, int | None]]) -> list[int]:
         """Evaluate runs (node, its depth, tokens, text) in one call.
 
-        The rows of runs that belong to a text are compared. Returns their last nodes.
+        The rows of a run are compared with those of its text, unless that is None.
+        Returns the last node of each run.
         """
         parents: list[int] = []
         expected: list[tuple[int, int] | None] = []
@@ -245,7 +255,7 @@ class _Walk:
             for e, place in enumerate(expected):
                 if place is not None:
                     difference = np.abs(logp[evaluated.row_of[e]] - self._texts.rows[place]).max()
-                    # NaN compares false, and must not be taken for equal.
+                    # NaN compares false, and must count as a difference.
                     self.worst = max(self.worst, float(difference)) if difference < np.inf else np.inf
         return nodes
 
@@ -260,9 +270,10 @@ class _Walk:
 
 @contextmanager
 def _narrow_windows(prepared: PreparedModule) -> Iterator[bool]:
-    """Narrow the sliding windows of an attention model below the depth of the tree.
+    """Make the sliding windows of an attention model narrower until the block ends.
 
-    Configs and layers both hold the width. Yields whether there were any.
+    They are then narrower than the tree is deep. The width is set in configs and in
+    layers. Yields whether there were any to narrow.
     """
     places = [] if prepared.route is Route.STATES else _wide_windows(prepared)
     before = [place.sliding_window for place in places]

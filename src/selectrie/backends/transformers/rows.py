@@ -1,6 +1,6 @@
-"""Rows whose logits are on an accelerator: what is read is computed there.
+"""Rows whose logits are on an accelerator, where the values to read are computed.
 
-Only the values that are read cross to the host, those of a `Reads` in one transfer.
+Only these values are copied to the host. Those of a `Reads` are copied together.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
 
 _BLOCK_ROWS = 16
-"""Rows normalised at once, always as many: the order of a sum depends on the shape.
+"""Number of rows normalised at once.
 
-In float64 they take 19 MB for a vocabulary of 152k tokens.
+It is always the same, because the order of a sum depends on the shape. In float64 these
+rows take 19 MB for a vocabulary of 152k tokens.
 """
 _SMALL_SET = 256
-"""Tokens of a set up to which their log-probabilities cross and are added up there.
+"""Number of tokens up to which a set is added up on the host.
 
-Larger sets are added up on the device, each alone, so that no sum depends on others.
+Larger sets are added up on the device, each by itself, so that no sum depends on other
+sets.
 """
 _MORE = 8
-"""Tokens looked at beyond the k best, for ties."""
+"""Number of tokens fetched beyond the k best, to notice ties."""
 
 
 def rows_of(logits: torch.Tensor, index: ArrayLike | None = None) -> Rows:
     """Return the rows of a call.
 
-    Logits in the host's memory are read where they are, without a copy if they are
-    float32.
+    Logits in the host's memory stay there, and are not copied if they are float32.
 
     Args:
         logits: [M, V], of any floating type and on any device.
@@ -56,7 +57,7 @@ class TorchRows:
     are first needed, and kept there.
 
     Attributes:
-        n_bytes_read: Bytes that have crossed to the host so far, all views together.
+        n_bytes_read: Bytes copied to the host so far, by all views together.
     """
 
     __slots__ = ("_counter", "_index", "_logits", "_normaliser")
@@ -123,7 +124,7 @@ class TorchRows:
         return TorchRows(torch.cat([part._logits[part._on_device(part._index)] for part in parts]))
 
     def fetch(self, reads: Callable[[], Reads]) -> PartialRows:
-        """Return the values that `reads` names, brought over together."""
+        """Return the values that `reads` names, copied to the host together."""
         wanted = reads()
         self.check()
         masses = [one for one in wanted.masses if len(one.ids) <= _SMALL_SET]
@@ -171,7 +172,7 @@ class TorchRows:
         return torch.as_tensor(np.ascontiguousarray(numbers, dtype=np.int64), device=self._logits.device)
 
     def _to_host(self, parts: Sequence[torch.Tensor]) -> list[FloatArray]:
-        """Return float64 vectors as arrays, copied in one transfer."""
+        """Return vectors as float64 arrays, copied to the host in one transfer."""
         flat = torch.cat([part.reshape(-1).double() for part in parts]).cpu().numpy()
         self._counter[0] += flat.nbytes
         return np.split(flat, np.cumsum([part.numel() for part in parts])[:-1])
@@ -187,16 +188,16 @@ class TorchRows:
         return torch.logsumexp(self._pairs(np.repeat(row, len(one.ids)), one.ids), 0, keepdim=True)
 
     def _rest(self, one: TokenSet) -> torch.Tensor:
-        """Return the log of the summed probability of all tokens but those of a set.
+        """Return the log of the summed probability of all tokens outside a set.
 
-        It is summed from positive terms, because 1 - sum rounds badly.
+        These are added up themselves, because 1 minus the sum of the set loses digits.
         """
         row = self._index[one.row]
         rest = self._logits[int(row)].double().index_fill(0, self._on_device(one.ids), -torch.inf)
         return torch.logsumexp(rest, 0, keepdim=True) - self._normaliser.of(np.array([row]))
 
     def _best(self) -> torch.Tensor:
-        """Return the first of the largest logits of each row, float64[n]."""
+        """Return the first token with the largest logit of each row, float64[n]."""
         return torch.argmax(self._logits[self._on_device(self._index)].float(), dim=1).double()
 
     def _tops(self, tops: Sequence[TopTokens]) -> list[tuple[IntArray, FloatArray]]:
@@ -209,7 +210,7 @@ class TorchRows:
         return [one for one in result if one is not None]
 
     def _tops_alike(self, tops: Sequence[TopTokens]) -> list[tuple[IntArray, FloatArray]]:
-        """Return the tops of several rows with one k and one allowed set."""
+        """Return the best tokens of several rows, for one k and one allowed set."""
         k, allowed = tops[0].k, tops[0].allowed
         ids = None
         if allowed is not None:
@@ -227,7 +228,7 @@ class TorchRows:
         found = []
         for i, (row_logits, row_ids) in enumerate(zip(logits.reshape(-1, n), numbers.reshape(-1, n), strict=True)):
             if n < values.shape[1] and row_logits[k - 1] == row_logits[-1] > -np.inf:
-                # A tie goes beyond what was looked at.
+                # More tokens may be tied than were fetched.
                 row_logits, row_ids = self._tied(values[i], float(row_logits[-1]), ids)  # noqa: PLW2901
             order = np.lexsort((row_ids, -row_logits))[:k]
             order = order[row_logits[order] > -np.inf]
@@ -285,7 +286,7 @@ class _Normaliser:
 
 
 def _alike(tops: Sequence[TopTokens]) -> Iterable[list[int]]:
-    """Return the numbers of the elements, grouped by equal k and allowed set."""
+    """Yield groups of elements, by their numbers, that have the same k and set."""
     groups: dict[tuple[int, bytes | None], list[int]] = {}
     for number, one in enumerate(tops):
         key = None if one.allowed is None else one.allowed.dtype.char.encode() + one.allowed.tobytes()

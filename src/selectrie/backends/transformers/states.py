@@ -1,7 +1,7 @@
 """Keep contexts of recurrent and hybrid models as states: copies of the model's cache.
 
 A state exists only at the end of what was evaluated. A node that may become a parent
-owns a copy, which is never evaluated on, so a failed call cannot spoil it.
+owns one. Calls continue from a copy of it, so a failed call cannot spoil it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from selectrie.errors import CapacityError, ModelError
 _MAX_STATES = 256
 _MAX_STATE_BYTES = 4 << 30
 _STATE_SHARE = 4
-"""States take at most this part of the free memory: a quarter."""
+"""States take at most one part in this many of the free memory."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +37,7 @@ class StateRows:
 
     Attributes:
         runs: The runs.
-        states: The state after each run that keeps one, once they are evaluated.
+        states: By the index of its run, each state to keep, once it is evaluated.
     """
 
     runs: list[Run]
@@ -45,7 +45,7 @@ class StateRows:
 
 
 class StateContexts(NodeStates[Any]):
-    """Knows the nodes that own a state, and evaluates runs from copies of states."""
+    """Keeps states of nodes, and evaluates runs that start from copies of states."""
 
     def __init__(
         self, tree: PrefixTree, prepared: PreparedModule, *, nodes: int, sequences: int, stop: threading.Event
@@ -98,7 +98,7 @@ class StateContexts(NodeStates[Any]):
         return Evaluated(torch.cat(logits) if logits else None, row_of, n_rows, 0, seconds, len(logits))
 
     def _parts(self, run: Run) -> Iterator[list[int]]:
-        """Yield the entries of a run as they are evaluated: at once, or one by one."""
+        """Yield the entries that are evaluated together: the whole run, or one each."""
         if run.base == ROOT or self._prepared.runs_below_states:
             yield run.entries
         else:
@@ -121,7 +121,7 @@ class StateContexts(NodeStates[Any]):
         return copy.deepcopy(state, {id(config): config for config in self._configs})
 
     def finish(self, _plan: CallPlan, rows: StateRows, nodes: list[int]) -> None:
-        """Keep the states after runs. `nodes` has the node of each entry."""
+        """Keep the states at the ends of runs. `nodes` has the node of each entry."""
         for i, state in rows.states.items():
             self._state.setdefault(nodes[rows.runs[i].entries[-1]], state)
 
@@ -136,7 +136,7 @@ class StateContexts(NodeStates[Any]):
 
 
 def sequences_for(prepared: PreparedModule, nodes: int) -> int:
-    """Return how many states fit, from the size of one at the full context.
+    """Return how many states of the full context's size fit in memory.
 
     Raises `ModelError` if there is no memory for two.
     """
@@ -163,13 +163,13 @@ def states_for(n_bytes: int, device: torch.device) -> int:
 
 
 def _free_bytes(device: torch.device) -> int:
-    """Return how much memory states may take."""
+    """Return how much memory states may take, in bytes."""
     if device.type == "cuda":
         free = int(torch.cuda.mem_get_info(device)[0])
     else:
         try:
             free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (ValueError, OSError):  # macOS does not say
+        except (ValueError, OSError):  # macOS has no such name
             free = _STATE_SHARE * _MAX_STATE_BYTES
     return min(_MAX_STATE_BYTES, free // _STATE_SHARE)
 

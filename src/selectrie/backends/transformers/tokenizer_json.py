@@ -19,9 +19,9 @@ Part = dict[str, Any]
 SIGN = "\u2581"
 """The character that SentencePiece writes for a space."""
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""What a token that strips white space takes along."""
+"""The characters that a token removes around it if it strips white space."""
 _UNMATCHABLE = "\U0010fffe"
-"""A noncharacter, which no text that is meant for people contains."""
+"""A noncharacter of Unicode, which no ordinary text contains."""
 _BYTE_TEXTS = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
 _MODELS = ("BPE", "Unigram")
 _SPACE_DECODERS = frozenset({"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"})
@@ -31,7 +31,7 @@ _LISTS = ("normalizers", "pretokenizers", "decoders", "processors")
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A token that is looked up in text before the text is split into words."""
+    """A token that is searched for in a text before the text is split into words."""
 
     id: int
     content: str
@@ -44,7 +44,7 @@ class AddedToken:
 
 @dataclass(frozen=True, eq=False)
 class TokenizerJson:
-    """A tokenizer's parts, and copies of the tokenizer with other parts.
+    """A tokenizer's parts, from which copies with other parts can be made.
 
     Attributes:
         name: The name of the model in errors.
@@ -58,8 +58,8 @@ class TokenizerJson:
     def of(cls, name: str, backend: Tokenizer) -> TokenizerJson:
         """Return the parts of a tokenizer.
 
-        Raises `UnsupportedModelError` for a tokenizer whose tokens have no fixed bytes,
-        and for one that is written in Python.
+        Raises `UnsupportedModelError` for a tokenizer with parts written in Python, and
+        for one whose tokens have no fixed bytes.
         """
         try:
             spec = json.loads(backend.to_str())
@@ -79,7 +79,7 @@ class TokenizerJson:
 
     @property
     def takes_words_whole(self) -> bool:
-        """Return whether a word that is a token is not merged from its parts."""
+        """Return whether a word that is a token is taken whole, without merges."""
         return bool(self.model.get("ignore_merges"))
 
     @cached_property
@@ -102,7 +102,7 @@ class TokenizerJson:
 
     @cached_property
     def unknown(self) -> int | None:
-        """Return the id of the token for what has no token, or None."""
+        """Return the id of the token for text that has no other, or None."""
         if self.is_unigram:
             token: int | None = self.model.get("unk_id")
             return token
@@ -122,8 +122,12 @@ class TokenizerJson:
     def meaning(self, text: str) -> bytes | None:
         """Return the bytes that a token of the model stands for.
 
-        The result is None for text that is not in the alphabet of bytes, if that is the
-        tokenizer's.
+        Args:
+            text: The token as it is written in `vocab`.
+
+        Returns:
+            The bytes. None if the tokenizer is byte-level and the text is not in the
+            alphabet of bytes.
         """
         if self.is_byte_level:
             try:
@@ -135,15 +139,15 @@ class TokenizerJson:
         return text.replace(SIGN, " ").encode()
 
     def copy(self, *, adds_space: bool) -> Tokenizer:
-        """Return a tokenizer that takes control tokens in text for plain text.
+        """Return a tokenizer that treats control tokens in a text as plain text.
 
-        With `adds_space` false, it adds no space before a text either.
+        If `adds_space` is false, it does not add a space before a text either.
         """
         spec = dict(self.spec)
         if self.is_unigram:
             special = {token.content for token in self.added if token.special and token.content in self.vocab}
             kept = [token for token in spec["added_tokens"] if token["content"] not in special]
-            spec["added_tokens"] = kept  # under another name they would get other ids
+            spec["added_tokens"] = kept  # with another text they would get other ids
             vocab = [[_UNMATCHABLE + text if text in special else text, score] for text, score in self.model["vocab"]]
             spec["model"] = {**self.model, "vocab": vocab}
         if not adds_space:
@@ -166,7 +170,7 @@ class TokenizerJson:
 
     @property
     def adds_space_once(self) -> bool:
-        """Return whether the space is added at the beginning of everything alone."""
+        """Return whether a space is added only at the very beginning of a text."""
         adding = [part for name in ("normalizer", "pre_tokenizer") for part in parts(self.spec[name]) if _adds(part)]
         return bool(adding) and all(part.get("prepend_scheme") == "first" for part in adding)
 
@@ -176,9 +180,9 @@ class TokenizerJson:
         return tuple(part["type"] for part in parts(self.spec["normalizer"]) if not _is_spacing(part))
 
     def normalizer(self) -> Normalizer | None:
-        """Return the normalizer without what it does to spaces.
+        """Return the normalizer without the parts that change spaces.
 
-        The result is None if it does nothing else.
+        The result is None if there are no other parts.
         """
         kept = [part for part in parts(self.spec["normalizer"]) if not _is_spacing(part)]
         return self._empty(normalizer={"type": "Sequence", "normalizers": kept}).normalizer if kept else None
@@ -227,7 +231,7 @@ class TokenizerJson:
             raise self._refusal("its tokenizer leaves out characters without a token, and has no token for the unknown")
 
     def _template_names(self) -> list[str]:
-        """Return the tokens that a template of the post-processor uses and lacks."""
+        """Return the tokens that the post-processor uses without defining them."""
         return [
             item["SpecialToken"]["id"]
             for part in parts(self.spec.get("post_processor"))
@@ -241,7 +245,7 @@ class TokenizerJson:
 
 
 def parts(part: Part | None) -> Iterator[Part]:
-    """Yield a tokenizer's part of one kind, or the parts of a sequence."""
+    """Yield a part of a tokenizer; of a sequence, the parts in it."""
     waiting = [part] if part else []
     while waiting:
         one = waiting.pop()
@@ -265,7 +269,7 @@ def _is_spacing(part: Part) -> bool:
 
 
 def _without_space(part: Part | None) -> Part | None:
-    """Return a part that adds no space before text."""
+    """Return the part, changed so that it adds no space before a text."""
     if part is None or part["type"] == "Prepend":
         return None
     inner = next((name for name in _LISTS if name in part), None)

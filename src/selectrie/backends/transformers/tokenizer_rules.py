@@ -1,7 +1,7 @@
 """Find out how a tokenizer of Transformers works: its kind, and what it alters.
 
-How text is split into words is tried out on texts of all kinds of characters, because a
-pre-tokenizer may be any pattern.
+A pre-tokenizer may be any pattern. How it splits text into words is therefore tried on
+many texts, with characters of all kinds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PARTS = (
 _CASELESS = ("日", "の", "한", "א", "ก", "م", "ー", "語")
 _RUNS = re.compile(r"(?<!['’A-Za-z])[A-Za-z]+")
 _BEGINNING = re.compile(r"[ \t]*[A-Za-z0-9]", re.DOTALL)
-"""What a settled position after a line end has to its right."""
+"""The beginning of a text that follows a line end at a settled position."""
 _N_TRIED = 4000
 """Number of texts that are cut at each kind of position."""
 _COMPOSED = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0x2F800, 0x30000))
@@ -73,7 +73,7 @@ def _rng(seed: int) -> random.Random:
 
 
 def _splitter(tokenizer: Tokenizer) -> Split:
-    """Return the function that splits text into words, as the model gets them."""
+    """Return the function that splits a normalised text into words."""
     normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
 
     def split(text: str) -> list[str]:
@@ -86,7 +86,7 @@ def _splitter(tokenizer: Tokenizer) -> Split:
 
 
 def _kind(json: TokenizerJson, split: Split) -> tuple[TokenizerKind, bool]:
-    """Return the kind, and whether words are split locally at settled positions."""
+    """Return the kind, and whether texts split independently at settled positions."""
     is_local = all(_is_apart(split, *texts) for texts in _cuts(_rng(1), _ends_word))
     has_context = any(token.single_word for token in json.added)
     if not is_local or json.is_unigram or json.takes_words_whole or has_context:
@@ -99,7 +99,7 @@ def _kind(json: TokenizerJson, split: Split) -> tuple[TokenizerKind, bool]:
 
 
 def _cuts(rng: random.Random, is_kept: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
-    """Yield texts cut at a position of a kind."""
+    """Yield pairs of texts: random texts, cut at each position that is kept."""
     n = 0
     while n < _N_TRIED:
         text = "".join(rng.choices(_PARTS, k=rng.randrange(2, 9)))
@@ -115,9 +115,9 @@ def _is_inside(_left: str, _right: str) -> bool:
 
 
 def _ends_word(left: str, right: str) -> bool:
-    """Return whether a settled position of a text split into words is here.
+    """Return whether a word ends between two texts.
 
-    These are the positions of `tokenization.settled_positions`, and more.
+    This is so at all positions of `tokenization.settled_positions`, and at some others.
     """
     last, first = left[-1], right[0]
     if last == "\n":
@@ -130,11 +130,11 @@ def _ends_word(left: str, right: str) -> bool:
 
 
 def _is_apart(split: Split, left: str, right: str) -> bool:
-    """Return whether two texts are split independently of each other.
+    """Return whether a text of two parts is split into words part by part.
 
-    The right one is split as it is alone. The left one is split as it is before the
-    first word of the right one, whatever comes after that. The last word of one and the
-    first of the other may be one word.
+    The right part has to be split as it is alone. The left part has to be split as it
+    is if only the beginning of the right part follows. The last word of the left part
+    and the first word of the right part may form one word.
     """
     least = _BEGINNING.match(right)
     beginning = right[:1] if least is None else least[0]
@@ -143,10 +143,10 @@ def _is_apart(split: Split, left: str, right: str) -> bool:
 
 
 def _before(words: list[str], last: list[str]) -> list[str] | None:
-    """Return the words before the last ones, or None if these are others.
+    """Return the words before those of `last`, or None if `words` ends otherwise.
 
-    The first of the last words may be the end of a longer word; what it has more is
-    returned too.
+    The first word of `last` may be the end of a longer one, whose beginning is then
+    returned as the last word.
     """
     n = len(words) - len(last)
     if not last or n < 0 or words[n + 1 :] != last[1:] or not words[n].endswith(last[0]):
@@ -193,10 +193,10 @@ def _altered(json: TokenizerJson, vocabulary: Vocabulary) -> frozenset[bytes] | 
 
 
 def _altered_bytes(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Yield what a byte-level tokenizer alters.
+    """Yield the texts that a byte-level tokenizer alters.
 
-    These are bytes without a token, and words or results of merges that are tokens with
-    other bytes or none.
+    These are bytes without a token, and texts that become a token with other bytes, or
+    with none.
     """
     yield from (bytes([byte]) for one, byte in BYTE_CHARACTERS.items() if one not in json.vocab)
     made = json.vocab if json.takes_words_whole or json.is_unigram else {*json.merge_results, *BYTE_CHARACTERS}
@@ -207,13 +207,13 @@ def _altered_bytes(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[byte
 
 
 def _altered_pieces(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Yield what a tokenizer that writes spaces as U+2581 alters."""
+    """Yield the texts that a tokenizer alters if it writes spaces as U+2581."""
     yield SIGN.encode()
     if SIGN not in json.vocab:
         yield b" "
     special = {token.content for token in json.added if token.special} if json.is_unigram else set()
     for text, token in json.vocab.items():
-        if text in special:  # `TokenizerJson.copy` keeps these out of text
+        if text in special:  # no text becomes one of these, see `TokenizerJson.copy`
             continue
         plain = text.replace(SIGN, " ").encode()
         is_made = json.is_unigram or json.takes_words_whole or len(text) == 1 or text in json.merge_results
@@ -222,9 +222,9 @@ def _altered_pieces(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[byt
 
 
 def _set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
-    """Yield texts of added tokens that alter the text around them.
+    """Yield the texts of added tokens that alter the text around them.
 
-    The text beside them loses its white space, or has a space put before it.
+    They remove white space beside them, or a space is added after them.
     """
     for token in json.added:
         text = token.content.encode()
@@ -240,11 +240,11 @@ def _set_apart(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[bytes]:
 
 @cache
 def composed_by_nfc() -> frozenset[bytes]:
-    """Return the characters without which every text is its own NFC form.
+    """Return characters such that NFC changes no text that has none of them.
 
-    These are the characters that NFC replaces, those that compose with what precedes
-    them, and combining ones, whose order NFC may change. The tables of the tokenizers
-    library count, which may be older than Python's.
+    These are the characters that NFC replaces, those that compose with the character
+    before them, and combining ones, whose order NFC may change. They are taken from the
+    tokenizers library, whose tables may be older than Python's.
     """
     nfc, nfd = normalizers.NFC(), normalizers.NFD()
     characters = [chr(code) for codes in _COMPOSED for code in codes]
@@ -255,7 +255,7 @@ def composed_by_nfc() -> frozenset[bytes]:
 
     replaced = {one for one, other in zip(characters, each(nfc, characters), strict=True) if one != other}
     composing = {one for text in each(nfd, characters) for one in text[1:]}
-    last = "\u0345"  # of the highest combining class, so that all others go before it
+    last = "\u0345"  # its combining class is the highest, so NFC puts all others before it
     after_last = [f"x{last}{one}" for one in characters]
     moved = {
         one for one, text, other in zip(characters, after_last, each(nfc, after_last), strict=True) if text != other

@@ -1,7 +1,7 @@
 """Read the vocabulary of a fast tokenizer of Transformers.
 
-The bytes of each token are read off the tokenizer's own parts (`tokenizer.json`), never
-off `decode`. The tokenizer itself is never called or written to, only copies of it.
+The bytes of each token are taken from the tokenizer's own parts (`tokenizer.json`), not
+from `decode`. The tokenizer itself is neither called nor changed; copies of it are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from selectrie.errors import TextError, UnsupportedModelError, clip
 
 _LETTERS = ("a", *map(chr, range(0x21, 0x7F)))
 _PROBES = ("a b", "the answer is 42", "yes, no.")
-"""Texts that a tokenizer must write unchanged to be of any use."""
+"""Texts that must be equal to the bytes of their tokens, for any tokenizer."""
 
 
 def open_tokenizer(folder: Path) -> Any:
@@ -54,7 +54,7 @@ def read_vocabulary(
 
     Args:
         tokenizer: A fast tokenizer of Transformers (`PreTrainedTokenizerFast`). It is
-            not written to.
+            not changed.
         n_tokens: Number of logits of the model, V. Ids that the tokenizer does not have
             are control tokens without a spelling.
         eos_token_ids: `eos_token_id` of the model's generation configuration. These
@@ -63,8 +63,8 @@ def read_vocabulary(
 
     Raises:
         UnsupportedModelError: The tokenizer is not a fast one; the bytes of its tokens
-            are not known; it does not write ordinary texts unchanged; or it has more
-            tokens than the model.
+            are not known; they are not those of the text, even for ordinary texts; or
+            it has more tokens than the model.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
@@ -117,8 +117,8 @@ def read_vocabulary(
 def _pieces(json: TokenizerJson, texts: list[str]) -> list[bytes]:
     """Return the bytes of every token.
 
-    They are b"" for special tokens, for the unknown one and for ids without a token.
-    Added tokens are spelled as they are, whatever the alphabet of the others.
+    They are b"" for special tokens, for the unknown token and for ids without a token.
+    Added tokens are never written in the alphabet of bytes.
     """
     added = {token.id: token for token in json.added}
     pieces = []
@@ -136,9 +136,9 @@ def _pieces(json: TokenizerJson, texts: list[str]) -> list[bytes]:
 
 
 def _piece_from_text(json: TokenizerJson, token: int, text: str, tokenize: Tokenize) -> bytes:
-    """Return the bytes of a special token that plain text produces too, or b"".
+    """Return the bytes of a special token that plain text can become too, or b"".
 
-    An example is a token of a model whose merges make it.
+    Such a token may be, for example, the result of a merge.
     """
     if token == json.unknown or text not in json.vocab:
         return b""
@@ -149,7 +149,7 @@ def _piece_from_text(json: TokenizerJson, token: int, text: str, tokenize: Token
 
 
 _Encode = Callable[[str], tuple[list[int], list[tuple[int, int]]]]
-"""From text to ids, and the positions in the text at which each begins and ends."""
+"""Returns the ids of a text, and the positions in it where each begins and ends."""
 
 
 def _encoder(copy: Tokenizer) -> _Encode:
@@ -163,8 +163,8 @@ def _encoder(copy: Tokenizer) -> _Encode:
 def _inner_encoder(json: TokenizerJson, starting: Tokenizer, inner: Tokenizer) -> _Encode:
     """Return the encoder of text that continues other text.
 
-    No space is added before it. If the tokenizer adds one after control tokens, it also
-    adds one after added tokens in the text.
+    It adds no space before the text. But a tokenizer that adds a space after control
+    tokens also adds one after added tokens within the text.
     """
     encode, begin = _encoder(inner), _encoder(starting)
     apart = frozenset() if json.adds_space_once else frozenset(token.id for token in json.added if not token.special)
@@ -185,10 +185,10 @@ def _inner_encoder(json: TokenizerJson, starting: Tokenizer, inner: Tokenizer) -
 
 
 def _tokenizer(json: TokenizerJson, encode: _Encode, unknown: int | None) -> Tokenize:
-    """Return the function from plain text to ids.
+    """Return the function that encodes plain text.
 
-    Bytes that are not UTF-8 are read as U+FFFD, so their tokens do not spell them.
-    Raises `TextError` for a character without a token.
+    Bytes that are not UTF-8 are read as U+FFFD, so their tokens have other bytes. The
+    function raises `TextError` for a character without a token.
     """
     missing = _missing_bytes(json)
 
@@ -206,7 +206,7 @@ def _tokenizer(json: TokenizerJson, encode: _Encode, unknown: int | None) -> Tok
 
 
 def _missing_bytes(json: TokenizerJson) -> frozenset[int]:
-    """Return the bytes without a token in the alphabet of bytes."""
+    """Return the bytes that have no token, if the tokenizer is byte-level."""
     if not json.is_byte_level:
         return frozenset()
     return frozenset(range(256)) - {data[0] for data in map(json.meaning, json.vocab) if data and len(data) == 1}
@@ -219,8 +219,8 @@ def _no_token(part: str) -> TextError:
 def _bos(name: str, copy: Tokenizer, tokenize: Tokenize, n_tokens: int) -> int | None:
     """Return the id that the post-processor puts before a text, or None.
 
-    The copy neither pads nor truncates, as the tokenizer itself may since its last
-    call: one token of padding on the left would be taken for BOS.
+    `copy` neither pads nor truncates. The tokenizer itself may do so, depending on its
+    last call, and one token of padding on the left would look like BOS.
     """
     plain = _tokens_of_a_letter(name, tokenize)
     letter = next(one for one in _LETTERS if _tokens(tokenize, one) == plain)
@@ -250,7 +250,7 @@ def _tokens_of_a_letter(name: str, tokenize: Tokenize) -> list[int]:
 
 
 def _spacing(json: TokenizerJson, begin: Tokenize, inside: Tokenize, pieces: list[bytes]) -> Spacing | None:
-    """Return where a space is added before text; None if none is."""
+    """Return where a space is added before a text; None if it never is."""
     letter = next(one.encode() for one in _LETTERS if _tokens(begin, one))
     if begin(letter) == inside(letter):
         return None
@@ -268,7 +268,7 @@ def _end_tokens(name: str, configured: int | Iterable[int] | None, eos: int | No
 
 
 def _check(name: str, vocabulary: Vocabulary) -> None:
-    """Refuse a tokenizer that does not write ordinary texts unchanged."""
+    """Raise `UnsupportedModelError` if tokens of ordinary texts have other bytes."""
     encoders: list[Callable[[bytes], list[int]]] = [vocabulary.tokenize]
     if vocabulary.spacing is not None:
         encoders.append(vocabulary.spacing.encode_inside)

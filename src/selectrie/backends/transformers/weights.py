@@ -1,4 +1,4 @@
-"""Open Transformers models: a checkpoint's folder, or a module of the caller."""
+"""Open Transformers models: the folder of a checkpoint, or a module in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_NAMES = 3
 _SAMPLES = 1024
-"""Numbers of each tensor that the digest of a module covers, beside the sum of all."""
+"""The digest of a module covers each tensor's sum, and this many of its numbers."""
 _NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)
 """Number of a layer, or of an expert, in the name of a tensor."""
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -38,17 +38,19 @@ _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64
 def open_model(source: Any, options: TransformersOptions | None = None) -> TransformersModel:
     """Open a checkpoint, or make a model of a module.
 
-    Nothing is downloaded, no code of a folder is run, and only safetensors are read.
+    Nothing is downloaded, no code of a folder is run, and weights are only read from
+    safetensors files.
 
     Args:
         source: The `Path` of a folder, or an `AutoModelForCausalLM`. A module is used
-            as it is until `close`, see `open_module`; `tokenizer` must be given.
+            as it is until `close`, see `open_module`; the option `tokenizer` is then
+            required.
         options: See `TransformersOptions`.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
-        UnsupportedModelError: The model or its tokenizer is of a kind that does not
-            work.
+        UnsupportedModelError: The model or its tokenizer is of a kind that is not
+            supported.
         OptionError: An option is invalid or does not fit the model.
         ModelError: There is no memory for the model.
     """
@@ -95,8 +97,8 @@ def read_config(found: Checkpoint) -> Any:
 
     Raises:
         ModelFileError: If it is damaged.
-        UnsupportedModelError: If Transformers has no such model. Code that comes with
-            the model is never run.
+        UnsupportedModelError: If Transformers has no such model. Code that is part of
+            the checkpoint is never run.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -123,14 +125,14 @@ def read_config(found: Checkpoint) -> Any:
         raise UnsupportedModelError(
             str(found.folder), f"Transformers has no causal language model of the kind {kind!r}; pass one that has"
         )
-    config._attn_implementation = None  # the one that the file asks for may not be here
+    config._attn_implementation = None  # the one in the file may not be installed
     return config
 
 
 def find_device(name: str | int | None) -> torch.device:
-    """Return the device with a name, a GPU if there is one for None.
+    """Return the device with a name. None means a GPU if there is one.
 
-    Raises `OptionError` if it is not there.
+    Raises `OptionError` if there is no such device.
     """
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -148,7 +150,7 @@ def find_device(name: str | int | None) -> torch.device:
 
 
 def dtype_for(options: TransformersOptions) -> str:
-    """Return the type that weights are loaded in; "auto" for the checkpoint's own."""
+    """Return the type that weights are loaded in; "auto" is the checkpoint's own."""
     if options.dtype is not None:
         return options.dtype
     return "float32" if options.precision is Precision.EXACT else "auto"
@@ -197,7 +199,7 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
             dtype=dtype_for(options),
             device_map={"": device} if getattr(config, "quantization_config", None) is not None else None,
             use_safetensors=True,
-            ignore_mismatched_sizes=True,  # they are then reported, and refused below
+            ignore_mismatched_sizes=True,  # mismatches are then reported, and refused below
             local_files_only=True,
             trust_remote_code=False,
             output_loading_info=True,
@@ -224,14 +226,15 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
 def _require_all_layers(found: Checkpoint, module: Any, unused: Iterable[str]) -> None:
     """Raise `ModelFileError` if the files have layers that the module does not have.
 
-    Transformers leaves their tensors out with a warning. Layers that predict further
-    tokens (`num_nextn_predict_layers`) are counted beyond the others, and are left out.
+    Transformers ignores the tensors of such layers with a warning. A model that has
+    layers to predict further tokens (`num_nextn_predict_layers`) is not checked: these
+    are numbered after the others, and are not used.
     """
     if getattr(module.config.get_text_config(), "num_nextn_predict_layers", None):
         return
     base = f"{module.base_model_prefix}."
     lists = {name: len(part) for name, part in module.named_modules() if isinstance(part, nn.ModuleList)}
-    lists |= {name.removeprefix(base): n for name, n in lists.items()}  # as a model without a head is saved
+    lists |= {name.removeprefix(base): n for name, n in lists.items()}  # names in files of a model without a head
     more = sorted(
         name
         for name in unused
@@ -275,7 +278,8 @@ def _end_tokens(module: Any) -> Any:
 def _module_digest(module: Any) -> str:
     """Return the digest of a module.
 
-    It covers the configuration, and samples and the sum of each tensor's bits.
+    It covers the configuration, and of each tensor some numbers and the sum of all,
+    both read as integers.
     """
     state = blake2b(json.dumps(module.config.to_dict(), sort_keys=True, default=str).encode(), digest_size=16)
     with torch.no_grad():
@@ -287,20 +291,20 @@ def _module_digest(module: Any) -> str:
             numbers = numbers.view(_WHOLE_NUMBERS[numbers.element_size()])
             step = max(1, numbers.numel() // _SAMPLES)
             state.update(numbers[::step].contiguous().cpu().numpy().tobytes())
-            # Sums of whole numbers do not depend on their order.
+            # A sum of integers does not depend on their order.
             state.update(str(int(numbers.sum(dtype=torch.int64))).encode())
     return f"blake2b-sampled:{state.hexdigest()}"
 
 
 def _said(error: Exception) -> str:
-    """Return the first lines of a foreign error, as one."""
+    """Return the type and message of another package's error, in one line."""
     text = " ".join(str(error).split())
     return clip(f"{type(error).__name__}: {text}", 300)
 
 
 @contextmanager
 def quiet(options: TransformersOptions) -> Iterator[None]:
-    """Keep Transformers' warnings and progress bars back, unless they are asked for."""
+    """Suppress Transformers' warnings and progress bars, unless `verbose` is set."""
     if options.verbose:
         yield
         return
