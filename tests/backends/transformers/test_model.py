@@ -254,9 +254,9 @@ def test_states_are_as_many_as_memory_holds(monkeypatch):
         run(model, ROOT, range(5, 36))
         (state,) = model._contexts._state.values()
         run(model, model.match_prefix(ints(*range(5, 36)))[0], range(5, 36))
-        size = max(map(states._bytes_of, model._contexts._state.values()))
-        assert size > states._bytes_of(state)
-        full = size + (size - states._bytes_of(state)) * 34 // 31
+        size = max(map(states.bytes_of, model._contexts._state.values()))
+        assert size > states.bytes_of(state)
+        full = size + (size - states.bytes_of(state)) * 34 // 31
     monkeypatch.setattr(states, "_free_bytes", lambda _device: 3 * full + 8)
     with opened(tiny, n_ctx=96) as model:
         assert model.limits.sequences == 3

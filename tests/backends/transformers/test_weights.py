@@ -20,7 +20,7 @@ from selectrie.backends.table import backend_of
 from selectrie.backends.transformers import TransformersOptions, open_model
 from selectrie.backends.transformers.checkpoint import digest, read_checkpoint
 from selectrie.backends.transformers.memory import memory_needed, memory_needs
-from selectrie.backends.transformers.states import _bytes_of
+from selectrie.backends.transformers.states import bytes_of
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 from tests.support import checkpoints
 from tests.support.fast_tokenizers import made
@@ -297,14 +297,18 @@ def test_damaged_headers_are_one_clear_error(folder):
         refused(folder, ModelFileError, "is damaged or truncated")
 
 
-def test_a_tensor_that_is_missing_is_named(folder):
-    """Transformers would fill it with random numbers and say so in a warning only."""
+def change_tensors(folder, change) -> None:
+    """Write the weights of a folder again, as `change` returns them."""
     from safetensors.torch import load_file, save_file
 
     path = folder / "model.safetensors"
-    tensors = load_file(path)
-    moved = tensors.pop("model.layers.1.mlp.up_proj.weight")
-    save_file({**tensors, "model.other": moved}, path, metadata={"format": "pt"})
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+def test_a_tensor_that_is_missing_is_named(folder):
+    """Transformers would fill it with random numbers and say so in a warning only."""
+    name = "model.layers.1.mlp.up_proj.weight"
+    change_tensors(folder, lambda all_: {("model.other" if key == name else key): one for key, one in all_.items()})
     with pytest.raises(
         ModelFileError, match=r"lack tensors of the model, .*: model\.layers\.1\.mlp\.up_proj\.weight; get"
     ):
@@ -313,12 +317,8 @@ def test_a_tensor_that_is_missing_is_named(folder):
 
 def test_a_tensor_of_another_shape_is_an_error(folder):
     """As many numbers in all, in other places."""
-    from safetensors.torch import load_file, save_file
-
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
     name = "model.layers.1.mlp.up_proj.weight"
-    save_file({**tensors, name: tensors[name].T.contiguous()}, path, metadata={"format": "pt"})
+    change_tensors(folder, lambda all_: {**all_, name: all_[name].T.contiguous()})
     with pytest.raises(ModelFileError, match=r"in another shape: model\.layers\.1\.mlp\.up_proj\.weight; get"):
         opened(folder)
 
@@ -336,15 +336,11 @@ def test_layers_that_the_configuration_does_not_have_are_an_error(folder, n_laye
 
 def test_tensors_that_are_of_no_layer_may_be_left_out(folder):
     """Such as buffers of older versions; layers that predict further tokens are left out too."""
-    from safetensors.torch import load_file, save_file
-
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
     buffer = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
-    save_file({**tensors, **buffer}, path, metadata={"format": "pt"})
+    change_tensors(folder, lambda all_: {**all_, **buffer})
     opened(folder).close()
-    further = {"model.layers.2.mlp.up_proj.weight": tensors["model.layers.1.mlp.up_proj.weight"].clone()}
-    save_file({**tensors, **further}, path, metadata={"format": "pt"})
+    name = "model.layers.{}.mlp.up_proj.weight"
+    change_tensors(folder, lambda all_: {**all_, name.format(2): all_[name.format(1)].clone()})
     with pytest.raises(ModelFileError, match="describes fewer layers"):
         opened(folder)
     config = folder / "config.json"
@@ -463,10 +459,10 @@ def test_memory_is_what_tensors_take(tmp_path, architecture, precision, is_middl
                     input_ids=ids, use_cache=True, **({} if state is None else {model._prepared._cache_name: state})
                 )
                 state = getattr(result, model._prepared._cache_name)
-            assert needs.contexts >= model.limits.sequences * _bytes_of(state)
+            assert needs.contexts >= model.limits.sequences * bytes_of(state)
             measured = needs.contexts
         else:
-            measured = _bytes_of(contexts._cache) + contexts._visible.nbytes
+            measured = bytes_of(contexts._cache) + contexts._visible.nbytes
     assert abs(needs.weights - weights) <= 0.1 * weights
     assert abs(needs.contexts - measured) <= 0.1 * measured
     assert needs.call >= 32 * model.vocabulary.n_tokens * 4
@@ -480,3 +476,11 @@ def test_reading_the_headers_reads_no_weights(folder):
         name: tuple(tensor.shape) for name, tensor in module.state_dict().items()
     }
     assert {entry.dtype for entry in found.tensors.values()} == {"F32"}
+
+
+def test_tensors_of_one_memory_count_once():
+    """A view and its base are the same bytes, and so is an object that is met twice; on `meta`, each tensor counts."""
+    base = torch.zeros(4)
+    assert bytes_of({"a": base, "b": [base.view(2, 2), base], "c": (torch.zeros(3, dtype=torch.int64),)}) == 16 + 24
+    one, other = torch.zeros(4, device="meta"), torch.zeros(5, device="meta")
+    assert bytes_of([one, {"a": (one, other)}]) == 16 + 20

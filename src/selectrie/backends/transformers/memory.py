@@ -8,18 +8,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import DummyLayer, DynamicLayer
 
 from selectrie.backends.transformers import checkpoint
 from selectrie.backends.transformers.cells import cells_for
 from selectrie.backends.transformers.checkpoint import Checkpoint
 from selectrie.backends.transformers.model import nodes_and_rows
-from selectrie.backends.transformers.module import max_positions_of
+from selectrie.backends.transformers.module import caches_in, max_positions_of, may_have_cells
 from selectrie.backends.transformers.options import TransformersOptions
-from selectrie.backends.transformers.states import states_for
+from selectrie.backends.transformers.states import bytes_of, states_for
 from selectrie.backends.transformers.weights import dtype_for, find_device, quiet, read_config, skeleton
 
-_CACHES = ("past_key_values", "cache_params", "state")
 _TYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
@@ -118,42 +116,19 @@ def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
             for n_tokens in (2, 4):
                 ids = torch.zeros((1, n_tokens), dtype=torch.long, device="meta")
                 result = module(input_ids=ids, use_cache=True)
-                cache = next(one for name in _CACHES if (one := getattr(result, name, None)) is not None)
-                sizes.append(_bytes_of(cache))
+                cache = getattr(result, caches_in(result)[0])
+                sizes.append(bytes_of(cache))
                 n_vocabulary = int(result.logits.shape[-1])
     except Exception:  # noqa: BLE001 - a model's own code may raise anything without data
         text = module.config.get_text_config()
         cell = 2 * dtype.itemsize * int(text.num_hidden_layers) * int(text.hidden_size)
         return _Shapes(is_cells=True, cell_bytes=cell, state_bytes=0, n_vocabulary=0)
-    layers: list[Any] = getattr(cache, "layers", None) or []
-    is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
     cell = (sizes[1] - sizes[0]) // 2
-    is_cells = is_plain and not getattr(module, "_is_stateful", False)
-    return _Shapes(is_cells, cell, sizes[0] - 2 * cell, n_vocabulary)
+    return _Shapes(may_have_cells(module, cache), cell, sizes[0] - 2 * cell, n_vocabulary)
 
 
 def _unchanged(hidden: Tensor, *_args: Any, **_kwargs: Any) -> Tensor:
     return hidden
-
-
-def _bytes_of(cache: Any) -> int:
-    """Return the size of the tensors in a cache on the meta device."""
-    found: dict[int, int] = {}
-    stack, visited = [cache], set()
-    while stack:
-        value = stack.pop()
-        if id(value) in visited:
-            continue
-        visited.add(id(value))
-        if isinstance(value, Tensor):
-            found[id(value)] = value.numel() * value.element_size()
-        elif isinstance(value, (list, tuple)):
-            stack += value
-        elif isinstance(value, dict):
-            stack += value.values()
-        elif hasattr(value, "__dict__") and not hasattr(value, "to_dict"):
-            stack += vars(value).values()
-    return sum(found.values())
 
 
 def _dtype(found: Checkpoint, config: Any, options: TransformersOptions) -> torch.dtype:

@@ -343,21 +343,20 @@ class PreparedModule:
                 self.name, f"cannot be called with token ids alone ({type(error).__name__}: {error})"
             ) from error
         self.n_vocabulary = int(result.logits.shape[-1])
-        names = [name for name in _CACHES if getattr(result, name, None) is not None]
+        names = caches_in(result)
         if not names:
             raise UnsupportedModelError(self.name, "returns no cache, so its contexts cannot be kept")
         self._cache_name = names[0]
         self.max_positions = max_positions_of(self.config)
-        layers: list[Any] = getattr(getattr(result, names[0]), "layers", None) or []
-        is_plain = layers and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
-        if is_plain and not getattr(self.module, "_is_stateful", False) and self._lead():
+        cache = getattr(result, names[0])
+        if may_have_cells(self.module, cache) and self._lead():
             # On these routes, layers apply no window but `sliding_window`.
             bounds = [self.max_positions, *_other_windows(self.config)]
             self.max_positions = min((bound for bound in bounds if bound is not None), default=None)
             return
         self.route = Route.STATES
         self.runs_below_states = self.config.model_type not in _ONE_BY_ONE
-        is_hybrid = any(isinstance(layer, DynamicLayer) for layer in layers)
+        is_hybrid = any(isinstance(layer, DynamicLayer) for layer in _layers_of(cache))
         self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
 
     def _lead(self) -> bool:
@@ -481,6 +480,22 @@ def _require_supported(module: Any, name: str) -> None:
         raise UnsupportedModelError(name, "has weights that are offloaded; load all of it on its devices")
     if any(p.device.type == "meta" for p in module.parameters()):
         raise UnsupportedModelError(name, "has weights that are not in memory (meta device); load all of it")
+
+
+def caches_in(result: Any) -> list[str]:
+    """Return the names under which a model's output has a cache; [] if it has none."""
+    return [name for name in _CACHES if getattr(result, name, None) is not None]
+
+
+def may_have_cells(module: Any, cache: Any) -> bool:
+    """Return whether a model's cache has only keys and values, one for each token."""
+    layers = _layers_of(cache)
+    is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
+    return is_plain and not getattr(module, "_is_stateful", False)
+
+
+def _layers_of(cache: Any) -> list[Any]:
+    return getattr(cache, "layers", None) or []
 
 
 def max_positions_of(config: Any) -> int | None:

@@ -146,7 +146,7 @@ def sequences_for(prepared: PreparedModule, nodes: int) -> int:
     for _ in range(2):
         for at in index:
             _, state = prepared.forward_run(call, at[None], at[None] + 2 * len(sizes), index[:1] * 0, state)
-        sizes.append(_bytes_of(state))
+        sizes.append(bytes_of(state))
     largest = sizes[0] + (sizes[1] - sizes[0]) // 2 * max(0, nodes - 2)
     n_states = states_for(largest, prepared.device)
     if n_states < 2:
@@ -174,14 +174,17 @@ def _free_bytes(device: torch.device) -> int:
     return min(_MAX_STATE_BYTES, free // _STATE_SHARE)
 
 
-def _bytes_of(state: Any) -> int:
-    """Return the size of the tensors in a state."""
+def bytes_of(cache: Any) -> int:
+    """Return the size of the tensors in a model's cache, each counted once, in bytes.
+
+    Tensors on the `meta` device count as if they had memory.
+    """
     sizes: dict[int, int] = {}
-    stack, visited = [state], set()
+    stack, visited = [cache], set()
     while stack:
         value = stack.pop()
         if isinstance(value, Tensor):
-            sizes[value.data_ptr()] = value.numel() * value.element_size()
+            sizes[value.data_ptr() or id(value)] = value.numel() * value.element_size()
         elif id(value) not in visited:
             visited.add(id(value))
             if isinstance(value, (list, tuple)):
