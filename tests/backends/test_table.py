@@ -14,7 +14,7 @@ import llama_cpp
 import pytest
 
 from selectrie.backends import table
-from selectrie.backends.entry import Backend, read_options, require_packages, versions_of
+from selectrie.backends.entry import Backend, is_instance_of, read_options, require_packages, versions_of
 from selectrie.backends.llama_cpp import LlamaOptions, part_names
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.backends.transformers.options import TransformersOptions
@@ -71,6 +71,15 @@ def test_an_open_llama_is_known_by_its_class(tiny_model):
     for source in (42, b"model.gguf", ["model.gguf"], type("Llama", (), {})(), llama_cpp.Llama):
         with pytest.raises(OptionError, match=r"^model=.*expected what a back end opens: a GGUF file or an open"):
             table.backend_of(source)
+
+
+def test_a_class_is_looked_up_where_it_was_imported():
+    """A module that is not imported, a name that it lacks and one that is no class have no instances."""
+    assert is_instance_of(Path(), "pathlib", "Path")
+    assert not is_instance_of("a", "pathlib", "Path")
+    assert "this_is_not_imported" not in sys.modules
+    for module, name in (("this_is_not_imported", "Path"), ("pathlib", "Nothing"), ("pathlib", "os")):
+        assert not is_instance_of(Path(), module, name)
 
 
 def test_a_back_end_is_named_as_in_the_table():

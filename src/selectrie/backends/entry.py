@@ -5,6 +5,7 @@ A function here reads keywords as the options of a back end.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
@@ -105,6 +106,20 @@ def require_packages(backend: Backend) -> None:
     """Raise `MissingExtraError` if a package of the back end's extra is missing."""
     if backend.extra is not None and any(find_spec(name) is None for name in backend.packages):
         raise MissingExtraError(f"the back end {backend.name}", backend.extra)
+
+
+def is_instance_of(source: object, module: str, name: str) -> bool:
+    """Return whether a source is an instance of a class, without importing anything.
+
+    A source cannot be one if the module of the class has not been imported.
+
+    Args:
+        source: Any object.
+        module: Name of the module that has the class.
+        name: Name of the class in that module.
+    """
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(source, kind)
 
 
 def self_check_key(model: Model, detail: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend, FileTrial, self_check_key
+from selectrie.backends.entry import Backend, FileTrial, is_instance_of, self_check_key
 from selectrie.core.model import Model
 from selectrie.core.types import Precision
 from selectrie.errors import ModelFileError
@@ -30,9 +29,7 @@ def _recognises(source: object) -> bool:
                 return file.read(len(_MAGIC)) == _MAGIC
         except OSError:
             return False
-    # If llama_cpp has not been imported, the source cannot be a `Llama`.
-    llama = getattr(sys.modules.get("llama_cpp"), "Llama", None)
-    return llama is not None and isinstance(source, llama)
+    return is_instance_of(source, "llama_cpp", "Llama")
 
 
 def _options_type() -> type[LlamaOptions]:

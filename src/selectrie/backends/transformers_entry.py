@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from selectrie.backends.entry import Backend, self_check_key
+from selectrie.backends.entry import Backend, is_instance_of, self_check_key
 from selectrie.core.model import Model
 
 if TYPE_CHECKING:
@@ -27,9 +26,7 @@ def _recognises(source: object) -> bool:
             return is_checkpoint(names_in(source))
         except (OSError, ValueError):
             return False
-    # If torch has not been imported, the source cannot be a module of torch.
-    module = getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", None)
-    return module is not None and isinstance(source, module)
+    return is_instance_of(source, "torch.nn", "Module")
 
 
 def _options_type() -> type[TransformersOptions]:
