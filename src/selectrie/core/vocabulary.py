@@ -142,6 +142,8 @@ class Vocabulary:
             token, and its tokenizer has no other form.
         normalize: What the tokenizer does to a text before it looks for tokens, apart
             from spaces; None if it changes nothing.
+        declared_bos: Id of a BOS token that the tokenizer names and does not put before
+            a text, or None.
         bos_in_chats: Whether BOS goes before a rendered chat that does not begin with
             it.
         chat_template: The model's own chat template, or None.
@@ -164,6 +166,7 @@ class Vocabulary:
     tokenize: Tokenize = field(repr=False)
     spacing: Spacing | None = None
     normalize: Callable[[str], str] | None = field(default=None, repr=False)
+    declared_bos: int | None = None
     bos_in_chats: bool = True
     chat_template: ChatTemplate | None = field(default=None, repr=False)
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
@@ -177,6 +180,15 @@ class Vocabulary:
     def n_tokens(self) -> int:
         """Return V, the number of ids."""
         return len(self.pieces)
+
+    @property
+    def start(self) -> int | None:
+        """Return the id that stands for an empty context, or None if there is none.
+
+        That is BOS, also one that is not put before texts, or else EOS: the rule of
+        lm-evaluation-harness.
+        """
+        return next((one for one in (self.bos, self.declared_bos, self.eos) if one is not None), None)
 
     @property
     def tokenizing(self) -> Tokenizing:
@@ -205,6 +217,8 @@ class Vocabulary:
             state.update(b"".join(self.pieces))
             state.update("\0".join(self.texts).encode("utf-8", "surrogatepass"))
             state.update(repr((self.bos, self.eos, self.space_prefix)).encode())
+            if self.declared_bos is not None:
+                state.update(f"declared {self.declared_bos}".encode())
             if self.spacing is not None:
                 state.update(repr((self.spacing.after_control, self.spacing.before_space)).encode())
             for ids in (self.eog, self.control, self.strips_left, self.strips_right):

@@ -69,9 +69,8 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         """Load a model.
 
         Args:
-            path: A source that `load` takes, except an open model: a GGUF file,
-                `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M`, or None for the
-                embedded model.
+            path: A source that `load` takes, except an open model: a GGUF file, the
+                folder of a checkpoint, an `hf:` source, or None for the embedded model.
             max_length: Maximum number of tokens of a sequence; at most the model's
                 context.
             max_gen_toks: Maximum number of generated tokens if a task gives none.
@@ -124,8 +123,9 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
 
     @property
     def prefix_token_id(self) -> int:
-        """Return the token before an empty context: BOS, or EOS if there is no BOS."""
-        return self.eot_token_id if self.vocabulary.bos is None else int(self.vocabulary.bos)
+        """Return the token that stands for an empty context, see `Vocabulary.start`."""
+        start = self.vocabulary.start
+        return self.eot_token_id if start is None else int(start)
 
     @property
     def max_length(self) -> int:

@@ -174,7 +174,7 @@ class _Encoder:
         self._vocabulary, self._task, self._baselines = vocabulary, task, baseline_needs(named(task.metrics))
         # The last token of a sequence is read, not evaluated.
         self._max_length = limits.nodes + 1
-        start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
+        start = vocabulary.start
         if start is None:
             raise PromptError("this model has neither BOS nor EOS, so an empty context has no token")
         self._start = np.array([start], dtype=np.int32)

@@ -224,9 +224,13 @@ def test_special_ids_of_every_source():
     for configured, expected in ((None, [2]), (4, [2, 4]), ([4, 2], [2, 4]), ((), [2])):
         own = read_vocabulary(tokenizer, n_tokens=1200, eos_token_ids=configured)
         assert own.eog.tolist() == expected
-    assert (own.bos, own.eos) == (1, 2)
-    assert made("qwen-2").bos_token_id is not None
-    assert vocabulary("qwen-2").bos is None  # its post-processor puts nothing before a text
+    assert (own.bos, own.declared_bos, own.eos, own.start) == (1, None, 2, 1)
+    named = made("qwen-2").bos_token_id
+    assert named is not None
+    other = vocabulary("qwen-2")
+    assert (other.bos, other.declared_bos, other.start) == (None, named, named)  # it puts nothing before a text
+    assert replace(other, declared_bos=None).start == other.eos
+    assert replace(other, declared_bos=None).digest != other.digest
     with pytest.raises(UnsupportedModelError, match=r"eos_token_id = \[2, 1200\]: the model has 1200 tokens"):
         read_vocabulary(tokenizer, n_tokens=1200, eos_token_ids=1200)
 

@@ -87,7 +87,7 @@ def read_vocabulary(
         pieces[token] = _piece_from_text(json, token, texts[token], begin)
     control = [token for token, (text, piece) in enumerate(zip(texts, pieces, strict=True)) if not (text and piece)]
     bos = _bos(name, starting, begin, n_tokens)
-    eos = tokenizer.eos_token_id
+    eos, declared = tokenizer.eos_token_id, tokenizer.bos_token_id
     spacing = _spacing(json, begin, inside, pieces)
     user_defined = [token.id for token in json.added if not token.special]
     normalizer = json.normalizer()
@@ -102,6 +102,7 @@ def read_vocabulary(
         tokenize=begin,
         spacing=spacing,
         normalize=None if normalizer is None else normalizer.normalize_str,
+        declared_bos=declared if bos is None and declared is not None and 0 <= declared < n_tokens else None,
         bos_in_chats=False,
         chat_template=chat_template_of(tokenizer),
         strips_left=_ids([token.id for token in json.added if token.lstrip]),

@@ -288,7 +288,7 @@ def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams
         return tuple(encode_prompt(vocabulary, read_prompt(vocabulary, text, plain)) for text in rule.content_free)
     if rule.premise is not None:
         return (encode_prompt(vocabulary, read_prompt(vocabulary, rule.premise, plain)),)
-    start = vocabulary.bos if vocabulary.bos is not None else vocabulary.eos
+    start = vocabulary.start
     if start is None:
         raise OptionError("premise", None, "a premise text for rule 'pmi': this model has neither BOS nor EOS")
     return (np.array([start], dtype=np.int32),)
