@@ -45,6 +45,11 @@ class Context:
     """A `llama_context` with its memory, a batch over numpy arrays, and a stop flag.
 
     Sequence ids are 0..size.sequences-1; positions count from 0. `n_vocabulary` is V.
+
+    Attributes:
+        is_spoiled: Whether a row was NaN since the last `clear`. Its cells hold NaN
+            then, also once they are free. Without flash attention they spoil all other
+            rows, because hidden cells are read with weight 0, and 0 times NaN is NaN.
     """
 
     def __init__(self, weights: Weights, options: LlamaOptions, size: Size, stop: StopFlag | None = None) -> None:
@@ -67,6 +72,7 @@ class Context:
             raise
         self._callback = self.stop.attach(self._pointer)
         self._batch = Batch(size.rows)
+        self.is_spoiled = False
 
     def _apply_adapters(self) -> None:
         borrowed = self.weights.borrowed
@@ -135,8 +141,12 @@ class Context:
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
 
     def clear(self) -> None:
-        """Free every cell, so that the next decode starts at the first one."""
-        llama_cpp.llama_memory_clear(self._memory, False)  # noqa: FBT003  positional by ctypes
+        """Free every cell, so that the next decode starts at the first one.
+
+        If memory is spoiled, it is filled with zeros too.
+        """
+        llama_cpp.llama_memory_clear(self._memory, self.is_spoiled)
+        self.is_spoiled = False
 
     def decode(self, rows: BatchRows, *, batch_multiple: int, padding_sequence: int) -> Decoded:
         """Evaluate rows in one `llama_decode`.
@@ -169,6 +179,8 @@ class Context:
         if n_outputs:
             pointer = llama_cpp.llama_get_logits(self._pointer)
             matrix = np.ctypeslib.as_array(pointer, shape=(n_outputs, self.n_vocabulary))
+            # A state that is not finite makes all logits of its row NaN.
+            self.is_spoiled |= bool(np.isnan(matrix[:, 0]).any())
         return Decoded(matrix, self._batch.output_index(n), padding, seconds)
 
 

@@ -204,6 +204,8 @@ class LlamaModel:
     def release(self, nodes: IntArray, *, forget: bool = False) -> None:
         self._require_open()
         self._sequences.release(nodes, forget=forget)
+        if self._context.is_spoiled and not self._tree.n_held:
+            self._sequences.trim(0)
 
     def capacity(self) -> Capacity:
         self._require_open()
