@@ -253,6 +253,36 @@ def test_adapters_are_refused(folder):
     refused(folder, UnsupportedModelError, "holds an adapter")
 
 
+@pytest.mark.parametrize("value", [0, -1, True, 2.5, 2048.0, "512", [1], 2**31, 10**30, float("inf"), float("nan")])
+@pytest.mark.parametrize("n_ctx", [None, 128])
+def test_a_number_of_positions_that_is_none_is_refused(folder, value, n_ctx):
+    """By its name and value, before the weights are read; with `n_ctx` too, which says how many are to be held."""
+    (folder / "model.safetensors").write_bytes(b"")
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
+        before = (folder / "config.json").read_text()
+        checkpoints.change_config(folder, **{name: value})
+        with pytest.raises(ModelFileError) as caught:
+            opened(folder, n_ctx=n_ctx)
+        assert f"{name} is {value!r}: expected a whole number from 1 to 2147483647" in str(caught.value)
+        (folder / "config.json").write_text(before)
+
+
+@pytest.mark.parametrize("part", ["rope_parameters", "text_config"])
+def test_a_number_of_positions_in_a_part_of_the_configuration_is_refused(folder, part):
+    """Those that a rotary embedding was trained with, and those of the text model of several."""
+    checkpoints.change_config(folder, **{part: {"original_max_position_embeddings": -4}})
+    with pytest.raises(ModelFileError, match="original_max_position_embeddings is -4: expected a whole number"):
+        opened(folder)
+
+
+def test_a_number_of_positions_may_be_large_or_left_out(folder):
+    """The largest that is taken, and none, which is Transformers' own: all are more than are held if nothing is said."""
+    for value in (2**31 - 1, None):
+        checkpoints.change_config(folder, max_position_embeddings=value)
+        with opened(folder, n_ctx=None) as model:
+            assert model.limits.nodes == (2048 if value is None else 8192)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"model_type": NaN}'])
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
 def test_damaged_json_is_one_clear_error(folder, name, content):

@@ -43,6 +43,11 @@ _BESIDE = (
     "chat_template.jinja",
     "chat_template.json",
 )
+_LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "original_max_position_embeddings")
+"""Entries of a configuration that are numbers of positions."""
+_ROPES = ("rope_parameters", "rope_scaling")
+"""Parts of a configuration in which there may be such numbers too."""
+_MAX_POSITIONS = 2**31 - 1
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors", re.ASCII)
 _MAX_JSON_BYTES = 64 << 20
 _MAX_NAMES = 3
@@ -138,6 +143,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         if _GENERATION in names:
             read_json(folder / _GENERATION)
         _require_plain(folder, config, names)
+        _require_lengths(folder / CONFIG, config)
         files = _weight_files(folder, names)
         tensors: dict[str, TensorEntry] = {}
         for path in files:
@@ -218,6 +224,23 @@ def _require_plain(folder: Path, config: Mapping[str, Any], names: Collection[st
             raise UnsupportedModelError(
                 str(folder), f"{CONFIG} asks for code of the hub ({name}={clip(repr(value), 60)}); remove that entry"
             )
+
+
+def _require_lengths(path: Path, config: Mapping[str, Any]) -> None:
+    """Raise `ModelFileError` for a number of positions that no model has.
+
+    None is one that is not said.
+    """
+    text = config.get("text_config")
+    parts = [config, text, *(one.get(name) for one in (config, text) if isinstance(one, dict) for name in _ROPES)]
+    for part in (one for one in parts if isinstance(one, dict)):
+        for name in _LENGTHS:
+            value = part.get(name)
+            if value is not None and not (type(value) is int and 1 <= value <= _MAX_POSITIONS):
+                reason = (
+                    f"{name} is {clip(repr(value), 60)}: expected a whole number from 1 to {_MAX_POSITIONS}, or null"
+                )
+                raise ModelFileError(str(path), f"{reason}; {_GET_AGAIN}, or correct it as the model's page says")
 
 
 def _weight_files(folder: Path, names: Collection[str]) -> list[Path]:
