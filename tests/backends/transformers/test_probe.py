@@ -179,12 +179,41 @@ def test_what_rounding_explains_follows_the_arithmetic(dtype):
         assert (allowed < (1e-3 if dtype is torch.float32 else 1.0)).all(), seen
 
 
-def test_a_row_that_is_not_a_number_is_no_agreement():
-    """A model whose weights hold NaN is refused, not found equal to itself."""
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_named(value):
+    """A model whose weights hold NaN or an infinite number is refused with their names, three of them."""
     tiny = make_module("llama")
     with torch.no_grad():
-        tiny.model.layers[1].mlp.down_proj.weight[3, 4] = float("nan")
-    with pytest.raises(UnsupportedModelError):
+        tiny.model.layers[1].mlp.down_proj.weight[3, 4] = value
+    reason = (
+        "tiny: it computes NaN, as weights are NaN or infinite: model.layers.1.mlp.down_proj.weight; "
+        "get the model's files again, or take others"
+    )
+    with pytest.raises(UnsupportedModelError) as caught:
+        opened(tiny)
+    assert str(caught.value) == reason
+    with torch.no_grad():
+        for weight in tiny.model.layers[0].parameters():
+            weight.fill_(value)
+    with pytest.raises(
+        UnsupportedModelError, match=r"infinite: model\.layers\.0\.[^,;]*, [^,;]*, [^,;]* and 7 more; get"
+    ):
+        opened(tiny)
+
+
+def test_numbers_that_overflow_are_not_taken_for_damaged_weights():
+    """Finite weights that give NaN are said to be finite; in float16 the remedy is float32."""
+    tiny = make_module("llama")
+    with torch.no_grad():
+        tiny.model.layers[1].mlp.down_proj.weight.fill_(6e4)
+    opened(tiny).close()
+    with pytest.raises(
+        UnsupportedModelError, match="weights are finite; numbers may be too large for float16: load it"
+    ):
+        opened(tiny.half(), precision="fast")
+    with torch.no_grad():
+        tiny.float().model.layers[1].mlp.down_proj.weight.fill_(3e38)
+    with pytest.raises(UnsupportedModelError, match="weights are finite; get the model's files again"):
         opened(tiny)
 
 

@@ -44,6 +44,8 @@ difference was 1.7 times that movement in float32 and 0.6 times in bfloat16, on 
 x86-64. With runs that ignore their state it was 36 000 times in float32, but only 1.7
 to 7 times in bfloat16.
 """
+_MAX_NAMES = 3
+"""Maximum number of names that an error lists."""
 _ATTEMPTS = 3
 """Number of trees tried.
 
@@ -78,7 +80,7 @@ def probe(prepared: PreparedModule) -> None:
 
     Raises:
         UnsupportedModelError: The rows over a tree are not those of the module's own
-            forward pass.
+            forward pass, or they are NaN. The weights that are not finite are named.
     """
     with full_precision(), _narrow_windows(prepared) as has_narrowed:
         failure = ""
@@ -107,10 +109,30 @@ def _tree(prepared: PreparedModule, seed: int) -> _Tree:
     texts[1, : _PROMPT + 2] = texts[0, : _PROMPT + 2]
     texts[3, : _PROMPT - 2] = texts[0, : _PROMPT - 2]
     rows = _own_rows(prepared, texts)
+    if np.isnan(rows).any():
+        raise UnsupportedModelError(prepared.name, _why_not_finite(prepared))
     with _rounding(prepared.module, seed):
         moved = np.abs(_own_rows(prepared, texts) - rows)
     n_terms = int(prepared.config.hidden_size) if prepared.dtype == torch.float32 else 1
     return _Tree(texts, rows, _MARGIN * n_terms**0.5 * float(moved.max()))
+
+
+def _why_not_finite(prepared: PreparedModule) -> str:
+    """Return what the error says about a model that computes NaN by itself."""
+    names = [
+        name
+        for name, weight in prepared.module.named_parameters()
+        if weight.is_floating_point() and not bool(weight.detach().isfinite().all())
+    ]
+    if names:
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        where = ", ".join(names[:_MAX_NAMES]) + more
+        return f"it computes NaN, as weights are NaN or infinite: {where}; get the model's files again, or take others"
+    dtype = str(prepared.dtype).removeprefix("torch.")
+    remedy = "get the model's files again, or take others"
+    if prepared.dtype != torch.float32:
+        remedy = f"numbers may be too large for {dtype}: load it with dtype='float32'"
+    return f"it computes NaN although its weights are finite; {remedy}"
 
 
 def _own_rows(prepared: PreparedModule, texts: Any) -> FloatArray:
