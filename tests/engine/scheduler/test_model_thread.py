@@ -23,7 +23,8 @@ from selectrie import Engine, SearchParams, Selection, load
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.backends.llama_cpp.context import Context
 from selectrie.engine.precision_check import SelfCheck
-from selectrie.engine.scheduler.model_thread import _AGAIN_S, _LOOK_AGAIN_S, ModelThread, _Call
+from selectrie.engine.scheduler.model_thread import _INTERRUPT_AGAIN_S, ModelThread, _Call
+from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S
 from selectrie.errors import CancelledError, ClosedError, OptionError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
@@ -355,11 +356,11 @@ def test_closing_waits_for_a_decode_that_cannot_be_interrupted(monkeypatch):
         with pytest.raises(ClosedError, match="engine is closed"):
             waiting.result(LONG_S)
     assert not thread.is_alive()
-    assert set(looks) == {_LOOK_AGAIN_S}
+    assert set(looks) == {LOOK_AGAIN_S}
     assert (engine._model_thread.scheduler.n_interrupted, model.calls) == (0, 1)
 
 
-@pytest.mark.parametrize(("can_interrupt", "wait_s"), [(True, _AGAIN_S), (False, _LOOK_AGAIN_S)])
+@pytest.mark.parametrize(("can_interrupt", "wait_s"), [(True, _INTERRUPT_AGAIN_S), (False, LOOK_AGAIN_S)])
 def test_running_calls_are_looked_after_as_often_as_it_helps(monkeypatch, can_interrupt, wait_s):
     """Interrupts may have to be repeated soon; where they have no effect, the wait for the end takes longer."""
     owner = ModelThread(HashModel(1, limits=replace(WIDE, can_interrupt=can_interrupt)))

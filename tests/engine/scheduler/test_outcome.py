@@ -35,7 +35,7 @@ def can_be_set(outcome) -> bool:
 
 def test_ctrl_c_at_any_instruction_of_a_wait_leaves_the_result_to_be_set(monkeypatch):
     """An unset result waits in steps, so every instruction comes."""
-    monkeypatch.setattr("selectrie.engine.scheduler.outcome._LOOK_AGAIN_S", 1e-4)
+    monkeypatch.setattr("selectrie.engine.scheduler.outcome.LOOK_AGAIN_S", 1e-4)
     for n in range(160):
         outcome: Outcome[int] = Outcome()
         assert interrupted(outcome, n)

@@ -21,7 +21,7 @@ from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job
-from selectrie.engine.scheduler.outcome import Outcome
+from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S, Outcome
 from selectrie.engine.scheduler.scheduler import Load, Scheduler
 from selectrie.errors import (
     CancelledError,
@@ -35,16 +35,10 @@ from selectrie.options import at_least
 
 R = TypeVar("R")
 
-_AGAIN_S = 0.005
+_INTERRUPT_AGAIN_S = 0.005
 """Seconds between two interrupts of running work.
 
 A model forgets an interrupt that comes between two of its decodes.
-"""
-
-_LOOK_AGAIN_S = 0.1
-"""Seconds between two looks at running work that cannot be interrupted.
-
-It ends by itself. The wait ends now and then so that the main thread notices Ctrl-C.
 """
 
 _LEAVING_S = 0.2
@@ -180,7 +174,8 @@ class ModelThread:
         self._free_slots = [True] * (max_waiting or 0)  # one for each task that may still be queued
         self.scheduler = Scheduler(model, clock=clock)
         self._model = model
-        self._again_s = _AGAIN_S if model.limits.can_interrupt else _LOOK_AGAIN_S
+        # Work that cannot be interrupted ends by itself.
+        self._again_s = _INTERRUPT_AGAIN_S if model.limits.can_interrupt else LOOK_AGAIN_S
         self._inbox: SimpleQueue[_Call | tuple[Job, ...] | None] = SimpleQueue()
         self._arriving: set[int] = set()  # `id` of each job in the inbox, which keeps none alive
         self._running: _Call | Scheduler | None = None

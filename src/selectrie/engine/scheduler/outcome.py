@@ -15,8 +15,8 @@ R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S = 0.1
-"""Maximum seconds of one wait of the main thread.
+LOOK_AGAIN_S = 0.1
+"""Maximum seconds of one wait of the main thread for another thread.
 
 A signal that comes just before the system call does not interrupt it. Python then runs
 the signal's handler only after the wait. No handler runs in the other threads: 1000 of
@@ -71,7 +71,7 @@ class Outcome(Generic[R]):
         """Wait up to `timeout_s` seconds for the outcome; return whether it is set."""
         until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         is_main = threading.current_thread() is threading.main_thread()
-        most_s = _LOOK_AGAIN_S if is_main else threading.TIMEOUT_MAX
+        most_s = LOOK_AGAIN_S if is_main else threading.TIMEOUT_MAX
         is_waiting = threading.Lock()
         is_waiting.acquire()
         self.add_done_callback(is_waiting.release)
