@@ -129,6 +129,16 @@ def scores_spec(*, scheme: str | None = "prepend", **parts: Any) -> dict[str, An
     return spec_of(model, specials, **{**usual, **own, **parts})
 
 
+def with_listed_bytes(spec: dict[str, Any], *, special: bool) -> dict[str, Any]:
+    """The same tokenizer with its byte tokens among the added ones, as a trainer lists them that was given them as special."""
+    first = len(SPECIAL)
+    return {
+        **spec,
+        "added_tokens": spec["added_tokens"]
+        + [added(first + i, text, special=special) for i, text in enumerate(BYTES)],
+    }
+
+
 def unigram_spec(*, byte_fallback: bool, scheme: str = "always", **parts: Any) -> dict[str, Any]:
     """Pieces with scores, of which the best sum wins."""
     pieces, _ = _pieces()
@@ -165,10 +175,13 @@ SPECS = {
     "starcoder": lambda: byte_level_spec(pre=sequence_of({"type": "Digits", "individual_digits": True}, GPT_2)),
     "byte-prefix": lambda: byte_level_spec(pre={**GPT_2, "add_prefix_space": True}),
     "prepend": scores_spec,
+    "prepend-special-bytes": lambda: with_listed_bytes(scores_spec(), special=True),
+    "prepend-added-bytes": lambda: with_listed_bytes(scores_spec(), special=False),
     "always": lambda: scores_spec(scheme="always"),
     "first": lambda: scores_spec(scheme="first"),
     "never": lambda: scores_spec(scheme="never"),
     "unigram": lambda: unigram_spec(byte_fallback=True),
+    "unigram-special-bytes": lambda: with_listed_bytes(unigram_spec(byte_fallback=True), special=True),
     "unigram-first": lambda: unigram_spec(byte_fallback=True, scheme="first"),
     "unigram-nfkc": lambda: unigram_spec(byte_fallback=True, normalizer={"type": "NFKC"}),
     "unigram-unknown": lambda: unigram_spec(byte_fallback=False),

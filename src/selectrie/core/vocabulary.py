@@ -153,6 +153,9 @@ class Vocabulary:
         white_space: The characters that these swallow.
         user_defined: int32[], ids that are looked up in any text before it is split
             into words.
+        ambiguous: Spellings of special tokens that are no reliable control tokens: the
+            tokenizer finds them only in some places of a text, or makes the same token
+            of other text. Where control tokens are recognised, they are refused.
         examine: Returns how the tokenizer works; called on first use.
     """
 
@@ -173,6 +176,7 @@ class Vocabulary:
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
     white_space: str = field(default=_WHITE_SPACE, repr=False)
     user_defined: IntArray = field(default_factory=_NONE.copy, repr=False)
+    ambiguous: frozenset[bytes] = field(default=frozenset(), repr=False)
     examine: Callable[[Vocabulary], Tokenizing] = field(default=lambda _: Tokenizing(), repr=False)
     _tables: _Tables = field(default_factory=_Tables, init=False, repr=False)
 
@@ -247,11 +251,16 @@ class Vocabulary:
         `spans` are consecutive pairs (text, whether control tokens are recognised in
         it). Adjacent plain text is encoded jointly. Control tokens swallow white space
         as `strips_left` and `strips_right` say, like llama.cpp's partition of the text.
+
+        Raises `TextError` for a spelling of `ambiguous` where control tokens are
+        recognised.
         """
         pattern, control_ids = self._control_tokens()
         tokens: list[int] = []
         run, last = b"", None
         for text, has_control in spans:
+            if has_control:
+                self._refuse_ambiguous(text)
             start = 0
             for match in pattern.finditer(text) if has_control and control_ids else ():
                 control = control_ids[match[0]]
@@ -262,6 +271,15 @@ class Vocabulary:
                 run, last, start = b"", control, match.end()
             run += text[start:]
         return np.asarray(tokens, dtype=np.int32), self._stripped(run, after=last, before=None)
+
+    def _refuse_ambiguous(self, text: bytes) -> None:
+        one = min((spelling for spelling in self.ambiguous if spelling in text), default=None)
+        if one is not None:
+            raise TextError(
+                "prompt",
+                f"it has the special token {one.decode()!r}, which this tokenizer also makes of other text, or does "
+                "not find everywhere; give token ids, or text without it",
+            )
 
     def encode_run(self, run: bytes, *, after: int | None) -> list[int]:
         """Return the tokens of plain text after a control token.

@@ -30,9 +30,9 @@ _TEXTS_AT_ONCE = 256
 """Number of short texts encoded in one call; more gain nothing."""
 _FIND_WORDS = re.compile(rb" +[^ ]+").findall
 _NO_WORD_ENDS = (b"", _SPACE)
-_SPACE_SIGN = "\u2581"
+SPACE_SIGN = "\u2581"
 """The sign for a space in SentencePiece's vocabulary."""
-_SPACE_WITHIN = re.compile(f"[^{_SPACE_SIGN} ][{_SPACE_SIGN} ]")
+_SPACE_WITHIN = re.compile(f"[^{SPACE_SIGN} ][{SPACE_SIGN} ]")
 _MAX_TRIED = 8
 """Positions tried before the whole text is encoded before every rest."""
 
@@ -255,7 +255,7 @@ def _encode_by_words(vocabulary: Vocabulary, texts: list[bytes]) -> list[list[in
 def _is_plain(text: bytes) -> bool:
     """Return whether the text is UTF-8 without U+2581, which is merged like a space."""
     try:
-        return _SPACE_SIGN not in text.decode()
+        return SPACE_SIGN not in text.decode()
     except UnicodeDecodeError:
         return False
 

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
-from selectrie.tokenization.encoding import is_spanned, separator_of
+from selectrie.tokenization.encoding import SPACE_SIGN, is_spanned, separator_of
 
 _SPACE = " "
 _LINE_END = "\n"
@@ -58,10 +58,15 @@ def settled_positions(vocabulary: Vocabulary, text: bytes, min_behind: int = 1) 
         first += 1
     characters = text[first:].decode("utf-8", "surrogateescape")
     certain_to = _user_defined_from(vocabulary, text)
+    last = _first_beginning(text, vocabulary.derived(_other_beginnings))
     position = size
     for i in range(len(characters) - 1, 0, -1):
         position -= len(characters[i].encode("utf-8", "surrogateescape"))
-        if size - position < min_behind or not _ends_word(vocabulary.kind, characters, i, certain_to - position):
+        if (
+            position > last
+            or size - position < min_behind
+            or not _ends_word(vocabulary.kind, characters, i, certain_to - position)
+        ):
             continue
         if not is_spanned(vocabulary, text, position) and _begins_apart(vocabulary, text[position:]):
             yield position
@@ -105,7 +110,14 @@ def _user_defined_from(vocabulary: Vocabulary, text: bytes) -> int:
 
     User-defined tokens are looked up before the text is split into words.
     """
-    beginnings = vocabulary.derived(_beginnings)
+    return _first_beginning(text, vocabulary.derived(_beginnings))
+
+
+def _first_beginning(text: bytes, beginnings: frozenset[bytes]) -> int:
+    """Return the first position from which the text is one of `beginnings`.
+
+    The length of the text is returned if there is none.
+    """
     longest = max(map(len, beginnings), default=0)
     positions = range(max(0, len(text) - longest), len(text))
     return next((position for position in positions if text[position:] in beginnings), len(text))
@@ -115,6 +127,20 @@ def _beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
     """Return the proper prefixes of user-defined tokens."""
     pieces = [vocabulary.pieces[token] for token in vocabulary.user_defined.tolist()]
     return frozenset(piece[:n] for piece in pieces for n in range(1, len(piece)))
+
+
+def _other_beginnings(vocabulary: Vocabulary) -> frozenset[bytes]:
+    """Return the beginnings of user-defined tokens that text names otherwise.
+
+    These are looked up by a name that is not what they spell, as `<0x0A>` where a byte
+    token is listed among the added tokens. Their bytes do not show which positions they
+    span.
+    """
+    tokens = vocabulary.user_defined.tolist()
+    names = (
+        (vocabulary.texts[token].replace(SPACE_SIGN, _SPACE).encode(), vocabulary.pieces[token]) for token in tokens
+    )
+    return frozenset(name[:n] for name, piece in names if name != piece for n in range(1, len(name)))
 
 
 def _is_broken(character: str) -> bool:

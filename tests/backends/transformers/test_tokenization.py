@@ -18,6 +18,7 @@ from selectrie.backends.transformers.vocabulary import read_vocabulary
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import TextError
 from selectrie.testing.fakes import HashModel
+from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import read_prompt
@@ -103,6 +104,20 @@ def test_choices_are_encoded_with_the_prompt(name, prompt, choices):
     for place, choice in enumerate(choices):
         path = encoded.tokens[encoded.offsets[place] : encoded.offsets[place + 1]]
         assert [*encoded.context, *path] == made(name)(prompt + choice).input_ids
+
+
+@pytest.mark.parametrize(
+    ("start", "rest"), [("It was a<0x0", "A>"), ("the cat <0x0A", "> b"), ("It was a<", "0x0A> b")]
+)
+def test_the_name_of_an_added_byte_token_is_not_cut(start, rest):
+    """No position within a name that the tokenizer looks up is settled, although the token spells something else."""
+    own, tokenizer = vocabulary("prepend-added-bytes"), made("prepend-added-bytes")
+    whole = tokenizer(start + rest).input_ids
+    opened = open_prompt(own, read_prompt(own, start, PromptParams()))
+    assert own.texts.index("<0x0A>") in whole
+    assert whole[: len(opened.context)] == opened.context.tolist()
+    assert opened.healed.endswith(start[start.index("<") :].encode())
+    assert not opened.paths.writes(rest.encode())
 
 
 @pytest.mark.parametrize("name", ["always", "first", "byte-prefix", "unigram"])

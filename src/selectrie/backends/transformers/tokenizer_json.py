@@ -59,7 +59,7 @@ class TokenizerJson:
         """Return the parts of a tokenizer.
 
         Raises `UnsupportedModelError` for a tokenizer with parts written in Python, and
-        for one whose tokens have no fixed bytes.
+        for one whose tokens have no fixed bytes or spellings.
         """
         try:
             spec = json.loads(backend.to_str())
@@ -67,6 +67,7 @@ class TokenizerJson:
             raise UnsupportedModelError(name, f"its tokenizer cannot be written as tokenizer.json: {error}") from error
         made = cls(name, {**spec, "truncation": None, "padding": None})
         made._check()
+        made._check_texts(backend)
         return made
 
     @property
@@ -134,9 +135,17 @@ class TokenizerJson:
                 return bytes([BYTE_CHARACTERS[character] for character in text])
             except KeyError:
                 return None
-        if text in _BYTE_TEXTS and self.model.get("byte_fallback"):
-            return _BYTE_TEXTS[text]
-        return text.replace(SIGN, " ").encode()
+        return self.fallback(text) or text.replace(SIGN, " ").encode()
+
+    def fallback(self, text: str) -> bytes:
+        """Return the byte that a token of the byte fallback stands for, or b"".
+
+        The model makes such a token of plain text, and the decoder reads it as its
+        byte, even if the token is listed among the added ones.
+        """
+        byte = _BYTE_TEXTS.get(text, b"")
+        is_made = byte and not self.is_byte_level and self.model.get("byte_fallback") and text in self.vocab
+        return byte if is_made else b""
 
     def copy(self, *, adds_space: bool) -> Tokenizer:
         """Return a tokenizer that treats control tokens in a text as plain text.
@@ -145,7 +154,7 @@ class TokenizerJson:
         """
         spec = dict(self.spec)
         if self.is_unigram:
-            special = {token.content for token in self.added if token.special and token.content in self.vocab}
+            special = self.hidden
             kept = [token for token in spec["added_tokens"] if token["content"] not in special]
             spec["added_tokens"] = kept  # with another text they would get other ids
             vocab = [[_UNMATCHABLE + text if text in special else text, score] for text, score in self.model["vocab"]]
@@ -173,6 +182,17 @@ class TokenizerJson:
         """Return whether a space is added only at the very beginning of a text."""
         adding = [part for name in ("normalizer", "pre_tokenizer") for part in parts(self.spec[name]) if _adds(part)]
         return bool(adding) and all(part.get("prepend_scheme") == "first" for part in adding)
+
+    @cached_property
+    def hidden(self) -> frozenset[str]:
+        """Return the special tokens that a Unigram model would find in plain text.
+
+        Tokens of the byte fallback are not included, because text needs them.
+        """
+        if not self.is_unigram:
+            return frozenset()
+        special = (token.content for token in self.added if token.special)
+        return frozenset(text for text in special if text in self.vocab and not self.fallback(text))
 
     @cached_property
     def changes(self) -> tuple[str, ...]:
@@ -229,6 +249,13 @@ class TokenizerJson:
         can_drop = not self.is_byte_level and not self.is_unigram and not self.has_every_byte
         if can_drop and self.unknown is None:
             raise self._refusal("its tokenizer leaves out characters without a token, and has no token for the unknown")
+
+    def _check_texts(self, backend: Tokenizer) -> None:
+        """Refuse a vocabulary with two texts of one id; `spec` has one of them."""
+        for text, token in backend.get_vocab(with_added_tokens=False).items():
+            if text not in self.vocab:
+                other = backend.id_to_token(token)
+                raise self._refusal(f"its vocabulary has two tokens of id {token}, {other!r} and {text!r}")
 
     def _template_names(self) -> list[str]:
         """Return the tokens that the post-processor uses without defining them."""

@@ -211,9 +211,8 @@ def _altered_pieces(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[byt
     yield SIGN.encode()
     if SIGN not in json.vocab:
         yield b" "
-    special = {token.content for token in json.added if token.special} if json.is_unigram else set()
     for text, token in json.vocab.items():
-        if text in special:  # no text becomes one of these, see `TokenizerJson.copy`
+        if text in json.hidden:  # no text becomes one of these, see `TokenizerJson.copy`
             continue
         plain = text.replace(SIGN, " ").encode()
         is_made = json.is_unigram or json.takes_words_whole or len(text) == 1 or text in json.merge_results

@@ -82,9 +82,15 @@ def read_vocabulary(
     begin = inside = _tokenizer(json, _encoder(starting), unknown)
     if json.may_add_space:
         inside = _tokenizer(json, _inner_encoder(json, starting, json.copy(adds_space=False)), unknown)
-    special = [token.id for token in json.added if token.special]
+    special = {token.id: token.content for token in json.added if token.special}
     for token in special:
         pieces[token] = _piece_from_text(json, token, texts[token], begin)
+    ambiguous = [
+        content.encode()
+        for token, content in special.items()
+        if texts[token] != content
+        or (pieces[token] and (pieces[token] != content.encode() or _tokens(inside, content) != [token]))
+    ]
     control = [token for token, (text, piece) in enumerate(zip(texts, pieces, strict=True)) if not (text and piece)]
     bos = _bos(name, starting, begin, n_tokens)
     eos, declared = tokenizer.eos_token_id, tokenizer.bos_token_id
@@ -109,6 +115,7 @@ def read_vocabulary(
         strips_right=_ids([token.id for token in json.added if token.rstrip]),
         white_space=WHITE_SPACE,
         user_defined=_ids(user_defined),
+        ambiguous=frozenset(ambiguous),
         examine=examiner(json),
     )
     _check(name, vocabulary)
@@ -119,13 +126,16 @@ def _pieces(json: TokenizerJson, texts: list[str]) -> list[bytes]:
     """Return the bytes of every token.
 
     They are b"" for special tokens, for the unknown token and for ids without a token.
-    Added tokens are never written in the alphabet of bytes.
+    Added tokens are never written in the alphabet of bytes, except those of the byte
+    fallback.
     """
     added = {token.id: token for token in json.added}
     pieces = []
     for token, text in enumerate(texts):
         if token == json.unknown:
             piece = b""
+        elif byte := json.fallback(text):
+            piece = byte
         elif token in added:
             plain = text if json.is_byte_level else text.replace(SIGN, " ")
             piece = b"" if added[token].special else plain.encode()
@@ -139,13 +149,18 @@ def _pieces(json: TokenizerJson, texts: list[str]) -> list[bytes]:
 def _piece_from_text(json: TokenizerJson, token: int, text: str, tokenize: Tokenize) -> bytes:
     """Return the bytes of a special token that plain text can become too, or b"".
 
-    Such a token may be, for example, the result of a merge.
+    Such a token may be the result of a merge, or belong to the byte fallback.
     """
     if token == json.unknown or text not in json.vocab:
         return b""
-    with suppress(TextError):
-        if token in tokenize(text.encode()):
-            return json.meaning(text) or b""
+    data = json.meaning(text) or b""
+    is_byte = json.is_byte_level and not json.is_unigram and len(data) == 1
+    if is_byte or json.fallback(text):  # a byte may be no text alone
+        return data
+    for plain in {text.encode(), data} - {b""}:
+        with suppress(TextError):
+            if token in tokenize(plain):
+                return data
     return b""
 
 
