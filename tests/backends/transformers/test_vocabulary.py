@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from dataclasses import replace
 from functools import cache
@@ -502,6 +503,50 @@ def folder_of(folder: Path, spec: dict[str, object], tokenizer_class: str) -> Pa
     (folder / "tokenizer.json").write_text(json.dumps(spec))
     (folder / "tokenizer_config.json").write_text(json.dumps(said))
     return folder
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_tokenizer_that_is_its_file_is_opened_without_a_word(name, tmp_path, caplog):
+    """Transformers' plain class takes every part from the file."""
+    open_tokenizer(folder_of(tmp_path, SPECS[name](), "PreTrainedTokenizerFast"))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("prepend", r"encodes ' a' as \['<s>', '▁a'\]; its tokenizer.json says \['<s>', '▁', '▁a'\]"),
+    ("always", r"encodes 'a<unk>b' as \['<s>', '▁a', '<unk>', 'b'\]; .* says \['<s>', '▁a', '<unk>', '▁b'\]"),
+    ("first", ""),
+])  # fmt: skip
+def test_a_tokenizer_that_differs_from_its_file_is_named(name, shown, tmp_path, caplog):
+    """Llama's class adds spaces in its own way: its tokens are used, as Transformers' are, and a warning shows both."""
+    folder = folder_of(tmp_path, SPECS[name](), "LlamaTokenizer")
+    tokenizer = open_tokenizer(folder)
+    assert bool(caplog.messages) == bool(shown)
+    for message in caplog.messages:
+        assert re.search(
+            f"{re.escape(str(folder))}: Transformers opens the tokenizer as LlamaTokenizer, which {shown}", message
+        )
+    own = read_vocabulary(tokenizer, n_tokens=len(tokenizer))
+    for text in HARD:
+        assert (
+            own.tokenize(text.encode())
+            == tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+        )
+
+
+@pytest.mark.parametrize("tokenizer_class", ["PreTrainedTokenizerFast", "LlamaTokenizer"])
+def test_an_added_token_with_the_id_of_another_is_refused(tokenizer_class, tmp_path):
+    """The tokenizer keeps the model's text for the id, both ways, and moves the added token to a new one."""
+    spec = SPECS["prepend"]()
+    token = spec["model"]["vocab"]["at"]
+    spec["added_tokens"].append(added(token, "BAR", special=False))
+    moved = tokenizer_of(spec).backend_tokenizer
+    assert (moved.id_to_token(token), moved.decode([token])) == ("at", "at")
+    assert moved.token_to_id("BAR") == len(spec["model"]["vocab"])
+    with pytest.raises(
+        UnsupportedModelError, match=rf"added token 'BAR' the id {token}, which 'at' has .* uses id 996 instead"
+    ):
+        open_tokenizer(folder_of(tmp_path, spec, tokenizer_class))
 
 
 def test_two_texts_of_one_id_are_refused(tmp_path):

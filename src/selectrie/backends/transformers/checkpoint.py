@@ -27,11 +27,11 @@ SAFETENSORS = ".safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 """Suffixes of weights that are pickles. Reading a pickle may run code that is in it."""
 _GENERATION = "generation_config.json"
-_TOKENIZER = "tokenizer.json"
+TOKENIZER = "tokenizer.json"
 _ADAPTER = "adapter_config.json"
 _BESIDE = (
     _GENERATION,
-    _TOKENIZER,
+    TOKENIZER,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -169,8 +169,8 @@ def check_tokenizer(folder: Path) -> None:
         for name in _BESIDE:
             if name in names and name.endswith(".json"):
                 read_json(folder / name)
-    if _TOKENIZER not in names:
-        reason = f"has no {_TOKENIZER}; {_GET_AGAIN}, or pass tokenizer= with a tokenizer or its folder"
+    if TOKENIZER not in names:
+        reason = f"has no {TOKENIZER}; {_GET_AGAIN}, or pass tokenizer= with a tokenizer or its folder"
         raise ModelFileError(str(folder), reason)
 
 

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from selectrie.backends.transformers.chat_templates import chat_template_of
 from selectrie.backends.transformers.checkpoint import check_tokenizer
+from selectrie.backends.transformers.tokenizer_file import compare_with_file
 from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
 from selectrie.backends.transformers.tokenizer_rules import examiner
 from selectrie.core.types import IntArray
@@ -30,21 +31,26 @@ _PROBES = ("a b", "the answer is 42", "yes, no.")
 def open_tokenizer(folder: Path) -> Any:
     """Return the tokenizer of a model's folder.
 
-    No code of the folder is run, and nothing is downloaded.
+    It is the one that `AutoTokenizer` opens. A warning is logged if it gives other
+    tokens than the folder's `tokenizer.json` (see `compare_with_file`). No code of the
+    folder is run, and nothing is downloaded.
 
     Raises:
         ModelFileError: If its files are missing or damaged.
-        UnsupportedModelError: If Transformers cannot read them.
+        UnsupportedModelError: If Transformers cannot read them, or if it moves the id
+            of an added token.
     """
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except Exception as error:
         check_tokenizer(folder)
         said = clip(" ".join(str(error).split()), 300)
         reason = f"Transformers cannot read its tokenizer: {type(error).__name__}: {said}; get tokenizer.json again"
         raise UnsupportedModelError(str(folder), reason) from error
+    compare_with_file(folder, tokenizer)
+    return tokenizer
 
 
 def read_vocabulary(
