@@ -34,14 +34,14 @@ from selectrie.errors import DecodeError, DecodeInterrupted, ModelError, Selectr
 logger = logging.getLogger(__name__)
 
 _CACHES = ("past_key_values", "cache_params", "state")
-"""The name of the cache among a model's arguments and in its output."""
+"""The possible names of the cache, among a model's arguments and in its output."""
 _ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
 """Models that ignore the state they are given if they evaluate several tokens at once.
 
 `probe` would find them too, but not in bfloat16, whose rows are too coarse.
 """
 _BOUNDED_ROPE = ("dynamic", "longrope")
-"""Rotary embeddings of which the greatest position of a call changes all its rows."""
+"""Rotary embeddings that depend, for all rows of a call, on its greatest position."""
 
 
 class Route(Enum):
@@ -488,7 +488,7 @@ def caches_in(result: Any) -> list[str]:
 
 
 def may_have_cells(module: Any, cache: Any) -> bool:
-    """Return whether a model's cache has only keys and values, one for each token."""
+    """Return whether a model's cache has only keys and values, one pair a token."""
     layers = _layers_of(cache)
     is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
     return is_plain and not getattr(module, "_is_stateful", False)
