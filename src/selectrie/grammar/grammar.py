@@ -17,14 +17,13 @@ from threading import RLock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, final
 
-from selectrie.core.automaton import Automaton
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import GrammarError, InputFileError, OptionError
 from selectrie.grammar.automaton_cache import Automata, SharedAutomaton
 from selectrie.grammar.library import installed_grammar
 from selectrie.grammar.rules.expressions import RuleSet, TokenSet
 from selectrie.grammar.rules.text_list import TextList
-from selectrie.grammar.tokens.protocols import LedAutomaton
+from selectrie.grammar.tokens.protocols import LedAutomaton, WalkedAutomaton
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as check_text
 
@@ -289,7 +288,7 @@ class Grammar:
         states = 0 if program is None else len(program.edges)
         return states * STATE_BYTES + (0 if machine is None else machine.n_bytes)
 
-    def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"") -> Automaton:
+    def automaton(self, vocabulary: Vocabulary, *, prefix: bytes = b"", shares_space: bool = False) -> WalkedAutomaton:
         """Return the automaton over a vocabulary's tokens, made on first use.
 
         Any thread may use it.
@@ -298,11 +297,17 @@ class Grammar:
             vocabulary: The tokens.
             prefix: Bytes that token paths must spell before the text: healed bytes of a
                 prompt.
+            shares_space: Whether token paths must spell a space before each text that
+                does not begin with one. `prefix` is not used then.
         """
         with self._lock:
             if isinstance(self._source, RuleSet | TextList):
                 self._machine("automaton")
             inner = self._automata.get(vocabulary)
+            if shares_space:
+                from selectrie.grammar.tokens.leading_space import LeadingSpaceAutomaton
+
+                return SharedAutomaton(LeadingSpaceAutomaton(inner, vocabulary), self._lock)
             if not prefix:
                 return SharedAutomaton(inner, self._lock)
             from selectrie.grammar.tokens.prefixed import PrefixedAutomaton

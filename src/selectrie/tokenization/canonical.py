@@ -21,6 +21,8 @@ from selectrie.tokenization.settled_positions import MAX_HEALED_BYTES, settled_p
 
 _SPACE = b" "
 _LETTER = b"a"
+_NOTHING_ADDED = (b"", _SPACE)
+"""What follows the first space of a path if the tokenizer did not add that space."""
 _WORD_PART = re.compile(rb" \Z| ?(?!(?:[sStTdDmMeElL]|[rR][eE]|[vV][eE]|[lL][lL])\Z)[A-Za-z]+\Z")
 """A space, or ASCII letters after at most one space, that do not end a contraction.
 
@@ -213,6 +215,7 @@ class CanonicalPaths:
             prefix: Bytes that paths spell before the text.
         """
         self._vocabulary, self._prompt, self._prefix = vocabulary, prompt, prefix
+        self._shares_space = bool(prefix) and not opened.healed and vocabulary.begun(_SPACE) == _SPACE
         self._context, self._prompt_tokens = opened.context, opened.prompt_tokens
         self._kept = opened.context[len(prompt.prefix) :].tolist()
         self._last_tokens = {int(self._context[-1]), int(self._prompt_tokens[-1])}
@@ -236,7 +239,7 @@ class CanonicalPaths:
 
         Otherwise no path after the context is its joint encoding.
         """
-        whole = self._prefix + text
+        whole = text if self._shares_space and text[:1] == _SPACE else self._prefix + text
         encoded = self._encoded(whole)
         return encoded is not None and self._vocabulary.decode(encoded) == whole
 
@@ -350,7 +353,10 @@ class CanonicalPaths:
         first (`prefix`).
         """
         prompt, n = self._prompt, len(self._kept)
-        tokens = encode_text(self._vocabulary, prompt, text[len(self._prefix) :])
+        rest = text[len(self._prefix) :]
+        if self._shares_space and rest[:1] in _NOTHING_ADDED:
+            rest = text
+        tokens = encode_text(self._vocabulary, prompt, rest)
         return tokens[n:] if tokens[:n] == self._kept else None
 
 

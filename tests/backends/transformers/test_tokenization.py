@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Sequence
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -120,19 +123,114 @@ def test_the_name_of_an_added_byte_token_is_not_cut(start, rest):
     assert not opened.paths.writes(rest.encode())
 
 
+CUT_ANYWHERE = (
+    "",
+    "a\n",
+    "<|im_start|>\n",
+    "the ca",
+    " ",
+    "<|im_end|>",
+    "\n",
+    "\n\n b\n",
+    "x  ",
+    "日",
+    "é\n",
+    "<|im_start|>the\n",
+)
+"""Prompts that end within and after what tokenizers treat each in its own way."""
+ALTERNATIVES = ((" cat", "cats", ".", "the", " dog"), ("\ncat", " b", "  x"), ("日本", " 日", "é", "\n"))
+
+
+def searches_that_differ_from_lists(name: str, prompts: Sequence[str]) -> tuple[list[object], int]:
+    """Answers of searched requests that differ from those of the list, or whose tokens are not the tokenizer's; and the proofs.
+
+    The tokens of a text are those that Transformers makes of prompt and text together.
+    """
+    own, tokenizer, reads = vocabulary(name), made(name), PromptParams(parse_special=True)
+    different: list[object] = []
+    n_proved = 0
+    with engine_on(model_of(name)) as engine:
+        for prompt, texts in product(prompts, ALTERNATIVES):
+            if not prompt and own.bos is None:
+                continue
+            grammar = Grammar.from_choices(texts)
+            listed = engine.select(prompt, list(texts), terminator="none", prompting=reads)
+            logp = {one.text: one.logp for one in listed.choices}
+            order = sorted(texts, key=lambda text: -logp[text])
+            context = open_prompt(own, read_prompt(own, prompt, reads)).context.tolist()
+            for exact in (True, False):
+                beam = BeamSearchParams(width=64, n=len(texts), exact=exact, terminator="none")
+                found = engine.beam_search(prompt, grammar, beam=beam, prompting=reads)
+                n_proved += found.certificate.proved
+                moved = [one.logp - found.logp - logp[one.text] + logp[found.text] for one in found]
+                if list(found.texts) != order or not np.allclose(moved, 0, atol=1e-6):
+                    different.append((prompt, texts, exact, found.texts, order))
+                for one in found:
+                    path = [*context, *(token.id for token in one.tokens)]
+                    if path != tokenizer(prompt + one.text).input_ids:
+                        different.append((prompt, one.text, [own.texts[token] for token in path]))
+            searched = engine.select(
+                prompt, grammar=Grammar.from_regex(alternation(texts)), terminator="none", prompting=reads
+            )
+            drawn = engine.sample(prompt, grammar, n=4, seed=1, terminator="none", prompting=reads)
+            paths = [[*context, *(token.id for token in one.tokens)] for one in drawn]
+            if searched.text != order[0] or paths != [tokenizer(prompt + one.text).input_ids for one in drawn]:
+                different.append((prompt, texts, searched.text, order[0], [one.text for one in drawn]))
+    return different, n_proved
+
+
+def alternation(texts: tuple[str, ...]) -> str:
+    """A pattern of these texts, and of far more that no model of the suite prefers: too many to list."""
+    return "|".join([*map(re.escape, texts), "~[0-9]{40}"])
+
+
+@pytest.mark.parametrize("name", ["byte-prefix", "prepend-special-bytes", "always", "unigram-special-bytes"])
+def test_searched_texts_have_the_tokens_and_scores_of_the_list(name):
+    """Behind prompts cut anywhere: order, log-probabilities, and the tokenizer's own tokens of prompt and text, proved."""
+    different, n_proved = searches_that_differ_from_lists(name, CUT_ANYWHERE[:4])
+    assert different == []
+    assert n_proved >= 12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name in WRITING if name != "unigram-nfkc"])
+def test_all_searched_texts_have_the_tokens_and_scores_of_the_list(name):
+    """The law for every tokenizer behind every prompt."""
+    different, n_proved = searches_that_differ_from_lists(name, CUT_ANYWHERE)
+    assert different == []
+    assert n_proved >= 30
+
+
 @pytest.mark.parametrize("name", ["always", "first", "byte-prefix", "unigram"])
 def test_texts_that_begin_with_a_space_after_nothing(name):
-    """A tokenizer that adds no space before one writes ` a` and `a` alike: a grammar of both is answered, without a proof."""
-    grammar = Grammar.from_choices([" a cat", "a dog"])
+    """A tokenizer that adds no space before one writes ` a` and `a` alike: with both in a grammar nothing is proved."""
+    spaced, plain, neither = [" a cat", " a dog"], ["a cat", "a dog"], ["the", "b"]
+    proofs = []
     with engine_on(model_of(name)) as engine:
-        found = engine.beam_search("", grammar, beam=BeamSearchParams(exact=True, n=2, terminator="none"))
-        assert set(found.texts) == {" a cat", "a dog"}
-        assert not found.certificate.proved
-        assert "does not write ' a cat' unchanged" in found.certificate.reason
-        proved = engine.beam_search(
-            "", Grammar.from_choices(["a cat", "a dog"]), beam=BeamSearchParams(exact=True, n=2, terminator="none")
+        for texts in (spaced, plain, [*spaced, *neither], [*spaced, plain[0]], [" ", "b"]):
+            grammar = Grammar.from_choices(texts)
+            logp = {one.text: one.logp for one in engine.select("", texts, terminator="none").choices}
+            found = engine.beam_search("", grammar, beam=BeamSearchParams(exact=True, n=4, terminator="none"))
+            proofs.append(found.certificate.proved)
+            assert [one.logp for one in found] == pytest.approx([logp[one.text] for one in found])
+            if plain[0] in texts and spaced[0] in texts:
+                assert set(found.texts) == {"a cat", " a dog"}
+                assert found.certificate.reason == "the tokenizer writes ' a cat' and 'a cat' alike"
+            else:
+                assert list(found.texts) == sorted(texts, key=lambda text: -logp[text])
+        many = engine.beam_search(
+            "", Grammar.from_regex("[ a-c]{1,30}"), beam=BeamSearchParams(exact=False, max_tokens=8)
         )
-        assert proved.certificate.proved
+        assert many.certificate.reason == "the tokenizer writes a text alike with and without a space before it"
+        delimited = engine.beam_search(
+            "",
+            Grammar.from_choices(["a", "b"]),
+            prompting=PromptParams(delimiter=" "),
+            beam=BeamSearchParams(exact=True, terminator="none"),
+        )
+        assert delimited.certificate.proved
+        assert delimited.logp == pytest.approx(max(engine.score("", text).logp for text in (" a", " b")))
+    assert proofs == [True, True, True, False, True]
 
 
 # Normalised text

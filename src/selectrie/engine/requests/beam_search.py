@@ -245,7 +245,7 @@ def _hypothesis(constrained: ConstrainedPrompt, path: BeamPath, unfinished: str 
 
     `unfinished` says what broke the path off; "" for a finished path.
     """
-    data = path.data[len(constrained.delimiter) :]
+    data = constrained.read(path.data[len(constrained.delimiter) :])
     return Hypothesis(
         text=shown(data),
         data=data,

@@ -51,6 +51,9 @@ class ConstrainedPrompt:
         canonicity: Tells which paths after the prompt are canonical.
         doubt: Why texts may be missing (`PromptBoundary.doubt`), or "".
         notes: Notes of the answer.
+        shares_space: Whether the space of `delimiter` is the first one of a text that
+            begins with a space. What paths spell after it is then the rest of such a
+            text.
     """
 
     vocabulary: Vocabulary
@@ -64,6 +67,7 @@ class ConstrainedPrompt:
     canonicity: CanonicalPaths
     doubt: str = ""
     notes: tuple[str, ...] = ()
+    shares_space: bool = False
 
     @property
     def ended_by(self) -> str:
@@ -108,7 +112,27 @@ class ConstrainedPrompt:
 
     def text_of(self, tokens: IntArray) -> bytes:
         """Return the bytes of the text that a path spells, without those before it."""
+        return self.read(self.data_of(tokens))
+
+    def data_of(self, tokens: IntArray) -> bytes:
+        """Return the bytes of a path after those that every path spells first."""
         return self.vocabulary.decode(tokens)[len(self.healed) + len(self.delimiter) :]
+
+    def read(self, data: bytes) -> bytes:
+        """Return the text, or its beginning, of a path with this `data_of`.
+
+        Of two texts that differ by a space at their beginning, the one without it is
+        returned.
+        """
+        if not self.shares_space:
+            return data
+        whole = _SPACE + data
+        if data[:1] in (b"", _SPACE):
+            return whole
+        grammar = self.grammar.automaton(self.vocabulary)
+        states = {text: grammar.walk(grammar.start(), text) for text in (data, whole)}
+        complete = (text for text, state in states.items() if state >= 0 and grammar.can_end(state))
+        return next(complete, data if states[data] >= 0 else whole)
 
     def reason(self, heal_gap: float) -> str:
         """Return why even a finished search proves nothing; "" if it does prove."""
@@ -124,9 +148,10 @@ class ConstrainedPrompt:
         Its log-probability is that of its best token path, not the sum over all of its
         paths.
         """
+        data = self.read(path.data)
         return Hypothesis(
-            text=shown(path.data),
-            data=path.data,
+            text=shown(data),
+            data=data,
             tokens=TokenScore.along(self.vocabulary, path.tokens, path.token_logp),
             logp=path.logp_path,
             logp_path=path.logp_path,
@@ -206,19 +231,24 @@ def constrain(
     read = read_prompt(vocabulary, prompt, prompting)
     opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
-    delimiter = opened.space_prefix + before
+    takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
+    shares_space = takes_space and not before
+    delimiter = before if takes_space and before[:1] == _SPACE else opened.space_prefix + before
     return ConstrainedPrompt(
         vocabulary=vocabulary,
         grammar=grammar,
         prompt=opened.context,
-        automaton=grammar.automaton(vocabulary, prefix=opened.healed + delimiter),
+        automaton=grammar.automaton(vocabulary, prefix=opened.healed + delimiter, shares_space=shares_space),
         healed=opened.healed,
         delimiter=delimiter,
         boundary="heal" if opened.healed else "split",
         terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
         canonicity=opened.paths,
-        doubt=opened.doubt or _unwritten(vocabulary, grammar, opened, before),
+        doubt=opened.doubt
+        or _unwritten(vocabulary, grammar, opened, before)
+        or (_alike(vocabulary, grammar) if shares_space else ""),
         notes=prompt_notes(is_normalized=read.is_normalized),
+        shares_space=shares_space,
     )
 
 
@@ -230,23 +260,16 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
     Raises `TextError` for one that it would normalise.
     """
     start, used = opened.healed + before, _bytes_used(vocabulary, grammar)
-    takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
-    begins_spaced = takes_space and (before[:1] == _SPACE if before else _SPACE[0] in used)
     if opened.is_changed:
         reason = "the tokenizer does not write the prompt unchanged"
-    elif begins_spaced:
-        reason = "the tokenizer adds no space before a text that begins with one"
     else:
         reason = may_alter(vocabulary, start, used)
     if not reason:
         return ""
-    try:
-        texts = grammar.listed(_MAX_ENCODED)
-    except GrammarError:  # llguidance reads it
-        texts = None
-    if texts is not None and len(texts) <= _MAX_ENCODED:
+    texts = _listed(grammar)
+    if texts is not None:
         altered = vocabulary.tokenizing.altered
-        all_may = altered is None or opened.is_changed or begins_spaced
+        all_may = altered is None or opened.is_changed
         for text in texts:
             data = text.encode()
             require_normalized(vocabulary, before + data, f"text {text!r} of the grammar")
@@ -255,6 +278,36 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
                 return f"the tokenizer does not write {text!r} unchanged"
         return ""
     return reason
+
+
+def _listed(grammar: Grammar) -> list[str] | None:
+    """Return the texts of a grammar; None if they are many, or not known."""
+    try:
+        texts = grammar.listed(_MAX_ENCODED)
+    except GrammarError:  # llguidance reads it
+        return None
+    return list(texts) if texts is not None and len(texts) <= _MAX_ENCODED else None
+
+
+def _alike(vocabulary: Vocabulary, grammar: Grammar) -> str:
+    """Return why two texts of the grammar may have the same tokens; "" if none have.
+
+    It is about a tokenizer that adds a space before a text unless the text begins with
+    one.
+    """
+    automaton = grammar.automaton(vocabulary)
+    start = automaton.start()
+    begins = {byte for byte in range(256) if automaton.walk(start, bytes([byte])) >= 0}
+    if not automaton.can_end(start) and (_SPACE[0] not in begins or len(begins) == 1):
+        return ""
+    texts = _listed(grammar)
+    if texts is None:
+        return "the tokenizer writes a text alike with and without a space before it"
+    others = frozenset(texts)
+    pair = next((text for text in texts if text[:1] == " " != text[1:2] and text[1:] in others), None)
+    if pair is not None:
+        return f"the tokenizer writes {pair!r} and {pair[1:]!r} alike"
+    return "the tokenizer writes no token for the empty text" if "" in others else ""
 
 
 def _bytes_used(vocabulary: Vocabulary, grammar: Grammar) -> frozenset[int]:

@@ -195,7 +195,7 @@ def _nested(constrained: ConstrainedPrompt) -> str:
 def _hypothesis(constrained: ConstrainedPrompt, sampled: Sampled) -> Hypothesis:
     n = len(sampled.tokens) - (sampled.ended_by is not None)
     end, joint = float(sampled.logp[n:].sum()), float(sampled.logp.sum())
-    data = constrained.text_of(sampled.tokens[:n])
+    data = constrained.data_of(sampled.tokens[:n])
     path = FinishedPath(data, sampled.tokens[:n], sampled.logp[:n], end, logp=joint, logp_path=joint, score=joint)
     hypothesis = constrained.hypothesis(path)
     ended_by = {"eog": "eog", "automaton": "grammar"}.get(sampled.finish, "length")

@@ -129,7 +129,7 @@ class PreparedGrammarSelect:
         logp = np.array([path.logp_path for path in texts])
         high = decision.probability_high if outcome.strings else _highest(scores, decision, outcome.best_open)
         table = ChoiceTable(
-            texts=tuple(shown(path.data) for path in texts),
+            texts=tuple(shown(constrained.read(path.data)) for path in texts),
             trie=trie,
             edge_logp=_edges(trie, texts),
             pieces=constrained.vocabulary.pieces,
@@ -177,7 +177,7 @@ class PreparedGrammarSelect:
         The text may have been found in other tokens. None if it was not found.
         """
         greedy = self.constrained.text_of(outcome.greedy)
-        found = (i for i, path in enumerate(outcome.paths) if path.data == greedy)
+        found = (i for i, path in enumerate(outcome.paths) if self.constrained.read(path.data) == greedy)
         return next(found, None) if outcome.greedy_ended else None
 
 
