@@ -161,13 +161,23 @@ class PromptError(RequestError, ValueError):
 
 
 class PromptTooLongError(RequestError):
-    """Prompt and choices do not fit the context."""
+    """Prompt and choices do not fit the context.
+
+    Attributes:
+        required_tokens: Number of tokens that they take.
+        available_tokens: Number of tokens that the context holds, without its prefix.
+        prefix_tokens: Number of tokens of the prefix.
+        remedy: Advice on what to change.
+    """
 
     code = "prompt_too_long"
 
-    def __init__(self, *, required_tokens: int, available_tokens: int, remedy: str) -> None:
+    def __init__(self, *, required_tokens: int, available_tokens: int, remedy: str, prefix_tokens: int = 0) -> None:
         self.required_tokens, self.available_tokens, self.remedy = required_tokens, available_tokens, remedy
-        super().__init__(f"needs {required_tokens} tokens, the context holds {available_tokens}; {remedy}")
+        self.prefix_tokens = prefix_tokens
+        holds = f"the context holds {available_tokens}"
+        behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
+        super().__init__(f"needs {required_tokens} tokens, {holds}{behind}; {remedy}")
 
 
 class TokenRangeError(RequestError, ValueError):

@@ -225,6 +225,8 @@ class Limits:
         can_interrupt: Whether `interrupt` can end a call that is running. Otherwise
             `interrupt` has no effect: a cancelled request and `close` wait for the end
             of the call.
+        prefix_tokens: Number of tokens of the context that a prefix takes. They are not
+            among `nodes`.
     """
 
     nodes: int
@@ -235,6 +237,7 @@ class Limits:
     batch_sizes: BatchSizes = BatchSizes()
     call_cost: CallCost = CallCost()
     can_interrupt: bool = True
+    prefix_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +293,8 @@ class ModelIdentity:
 
     Attributes:
         name: Name of the model.
-        digest: Digest of the weights file. Large files are sampled; the prefix names
-            the method.
+        digest: Digest of the weights file. Large files are sampled; what stands before
+            ":" names the method. That of a prefix of keys and values follows.
         tokenizer_digest: Digest of the vocabulary.
         backend: Name of the back end.
         build: Back end and version.

@@ -161,6 +161,7 @@ def check_fits(paths: ProductPaths, limits: Limits) -> None:
         raise PromptTooLongError(
             required_tokens=required,
             available_tokens=limits.nodes,
+            prefix_tokens=limits.prefix_tokens,
             remedy="shorten the page before the block, or load with a larger n_ctx",
         )
 

@@ -258,6 +258,7 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
+                prefix_tokens=error.prefix_tokens,
                 remedy=remedy + "or load with a larger n_ctx",
             ) from error
 

@@ -372,6 +372,7 @@ def _fitting(
         raise PromptTooLongError(
             required_tokens=max_context_tokens(opened) + max_tokens,
             available_tokens=limits.nodes,
+            prefix_tokens=limits.prefix_tokens,
             remedy=f"{shorter}lower max_tokens ({max_tokens}), or load with a larger n_ctx",
         )
     return opened

@@ -222,6 +222,7 @@ def _fitting(model: Model, read: PromptText, request: GenerateRequest) -> tuple[
         raise PromptTooLongError(
             required_tokens=len(spec.prompt) + _n_more(spec),
             available_tokens=n_nodes,
+            prefix_tokens=model.limits.prefix_tokens,
             remedy=f"{shorter}lower max_tokens ({spec.stopping.max_tokens}), or load with a larger n_ctx",
         )
     return spec, n_prompt

@@ -272,7 +272,10 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
             is_long_choice = longest > len(context)
             remedy = "shorten the longest choice" if is_long_choice else "shorten the prompt, set truncate='left'"
             raise PromptTooLongError(
-                required_tokens=n_nodes, available_tokens=limits.nodes, remedy=f"{remedy}, or load with a larger n_ctx"
+                required_tokens=n_nodes,
+                available_tokens=limits.nodes,
+                prefix_tokens=limits.prefix_tokens,
+                remedy=f"{remedy}, or load with a larger n_ctx",
             )
 
 
