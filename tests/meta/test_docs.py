@@ -92,6 +92,15 @@ def workplace(tmp_path, monkeypatch, embedded):
     return tmp_path
 
 
+def write_checkpoint(folder):
+    """Save a Transformers model of random weights with a tokenizer; the rest of a page is skipped without its packages."""
+    for name in ("torch", "transformers"):
+        pytest.importorskip(name)
+    from tests.support import checkpoints
+
+    checkpoints.write(folder)
+
+
 @pytest.mark.parametrize("page", pages_with("python"), ids=label)
 def test_python_snippets_run(page, workplace):
     """The Python blocks of a page run from top to bottom, in one namespace, as a reader would paste them, and print
@@ -99,6 +108,8 @@ def test_python_snippets_run(page, workplace):
     namespace: dict[str, object] = {"__name__": "snippet"}
     outputs = printed(page.read_text())
     for line, block in snippets(page.read_text(), "python"):
+        if '"checkpoint/"' in block:
+            write_checkpoint(workplace / "checkpoint")
         source = "\n" * (line - 1) + block
         got = io.StringIO()
         with redirect_stdout(got):

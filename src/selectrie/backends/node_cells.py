@@ -63,7 +63,7 @@ class NodeCells:
         sequences: Maximum number of branches, as many as nodes.
     """
 
-    def __init__(self, tree: PrefixTree, *, nodes: int, n_cells: int, read_multiple: int) -> None:
+    def __init__(self, tree: PrefixTree, *, nodes: int, n_cells: int, read_multiple: int, n_prefix: int = 0) -> None:
         """Start without nodes.
 
         Args:
@@ -73,14 +73,18 @@ class NodeCells:
                 of its rows, also for those of existing nodes and of padding.
             read_multiple: A call reads a multiple of this many cells, the first ones of
                 the pool. `n_cells` means that it reads all.
+            n_prefix: Number of tokens that stand before all contexts. They have the
+                first cells, which every row may see, and the first positions.
         """
         self._tree, self._nodes, self._read_multiple = tree, nodes, read_multiple
         self.sequences = nodes
         self._cell: dict[int, int] = {}
-        self._is_used = np.zeros(n_cells, dtype=np.bool_)
-        self._position = np.zeros(n_cells, dtype=np.int64)
-        # The last row belongs to the root: it sees nothing.
+        self._n_prefix = n_prefix
+        self._is_used: BoolArray = np.arange(n_cells) < n_prefix
+        self._position = np.where(self._is_used, np.arange(n_cells), 0)
+        # The last row belongs to the root: it sees the prefix and nothing else.
         self._visible = np.zeros((n_cells + 1, n_cells // 8), dtype=np.uint8)
+        self._visible[n_cells] = np.packbits(self._is_used, bitorder="little")
 
     @property
     def free_sequences(self) -> int:
@@ -138,7 +142,7 @@ class NodeCells:
             visible[cell, cell >> 3] = 1 << (cell & 7)
         tokens, positions = np.zeros(n_rows, dtype=np.int64), np.zeros(n_rows, dtype=np.int64)
         tokens[: len(entries)] = [plan.token[e] for e in entries]
-        positions[: len(entries)] = [plan.depth[e] - 1 for e in entries]
+        positions[: len(entries)] = [self._n_prefix + plan.depth[e] - 1 for e in entries]
         self._position[free] = positions
         seen = np.unpackbits(visible[free, : n_read // 8], axis=1, bitorder="little").view(np.bool_)
         rows.cells = free[: len(entries)]
@@ -160,7 +164,7 @@ class NodeCells:
         """Forget the cells of nodes that are not in the tree, after a failed call."""
         references = self._tree.references
         self._cell = {node: cell for node, cell in self._cell.items() if references[node] >= 0}
-        self._is_used[:] = False
+        self._is_used[self._n_prefix :] = False
         self._is_used[list(self._cell.values())] = True
 
     # Dropping

@@ -61,8 +61,9 @@ class Extension:
 class Model(Protocol):
     """A causal language model that holds evaluated contexts as one tree.
 
-    Node 0 is the empty context. Only `interrupt` is thread-safe; everything else must
-    be called from the one thread that owns the model (`model_thread.ModelThread`).
+    Node 0 is the empty context; a prefix, if the model has one, stands before it. Only
+    `interrupt` is thread-safe; everything else must be called from the one thread that
+    owns the model (`model_thread.ModelThread`).
     """
 
     @property

@@ -46,6 +46,10 @@ def load(
       the checkpoint's own for "fast".
     - tokenizer: A loaded fast tokenizer, or a folder with one; needed for an open
       model.
+    - prefix: Keys and values that stand before every context, computed
+      (`past_key_values`) or learned by prefix tuning. They are copied here. If they
+      begin with BOS, prompts go on without another; if not, prompts begin with BOS as
+      the tokenizer puts it. Not for recurrent and hybrid models.
 
     Args:
         source: A GGUF file; the folder of a Transformers checkpoint;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,9 @@ for _name in ("torch", "transformers"):
 import torch
 
 from selectrie.backends.transformers import attention, module, probe
+from selectrie.backends.transformers.prefix import Prefix
+from selectrie.core.model import chain
+from selectrie.core.types import ROOT
 from selectrie.errors import UnsupportedModelError
 from selectrie.testing import check_model
 from tests.support.transformers_models import ARCHITECTURES, N_TOKENS, make_module, opened, worst_of_random_tree
@@ -228,3 +233,79 @@ def test_every_architecture_of_the_sweep_is_led_by_the_expected_route():
     assert routes.pop(module.Route.MASK) == {"falcon", "gptj"}
     assert routes.pop(module.Route.ALIBI) == {"bloom", "mpt"}
     assert set(routes) == {module.Route.FUNCTION}
+
+
+# Behind a prefix
+
+
+def remembered(tiny):
+    """What the model itself remembers of 20 tokens."""
+    with torch.no_grad():
+        return tiny(input_ids=torch.arange(5, 25)[None], use_cache=True).past_key_values
+
+
+@pytest.mark.parametrize(("name", "changes"), [("mistral", {"num_hidden_layers": 1}), ("bloom", {})])
+def test_a_prefix_that_is_not_read_is_noticed(monkeypatch, name, changes):
+    """Also where the prompt's first rows alone see it through a window. Where it is read, the model is taken."""
+    tiny = make_module(name, **changes)
+    opened(tiny, prefix=remembered(tiny)).close()
+    monkeypatch.setattr(Prefix, "write", lambda *_: None)
+    with pytest.raises(UnsupportedModelError, match="tiny: behind the prefix, its rows over a tree"):
+        opened(tiny, prefix=remembered(tiny))
+    assert tiny.config._attn_implementation != attention.ATTENTION
+
+
+def test_positions_that_do_not_begin_behind_the_prefix_are_noticed(monkeypatch):
+    """Rotations of keys show it."""
+    tiny = make_module("llama")
+    prefix, right = remembered(tiny), module.PreparedModule.forward_tree
+    monkeypatch.setattr(
+        module.PreparedModule, "forward_tree", lambda self, call, ids, at, *rest: right(self, call, ids, at % 20, *rest)
+    )
+    with pytest.raises(UnsupportedModelError, match="tiny: behind the prefix, its rows over a tree"):
+        opened(tiny, prefix=prefix)
+
+
+def test_a_prefix_near_the_last_position_is_tried_with_fewer_tokens():
+    """A GPT-2 of 28 positions has 8 left behind 20 tokens."""
+    tiny = make_module("gpt2", n_positions=28)
+    with opened(tiny, prefix=remembered(tiny), n_ctx=28) as model:
+        assert model.limits.nodes == 8
+
+
+def test_other_models_of_the_module_wait_for_the_probe(monkeypatch):
+    """One that is at work on another thread has no call running meanwhile, and keeps its rows."""
+    tiny = make_module("mistral")
+    prefix = remembered(tiny)
+    tokens = np.arange(30, 45, dtype=np.int32)
+    rows, errors, callers, is_done = [], [], [], threading.Event()
+    difference = probe._difference
+
+    def observed(prepared, tree):
+        callers.append(set(prepared._callers))
+        failure = difference(prepared, tree)
+        callers.append(set(prepared._callers))
+        return failure
+
+    def work():
+        try:
+            while not (is_done.is_set() and rows):
+                extension = model.extend(chain(ROOT, 15), tokens, tokens == tokens[-1], tokens > 0)
+                rows.append(extension.rows.logits(0).copy())
+                model.release(extension.nodes, forget=True)
+        except BaseException as error:  # noqa: BLE001 - it is looked at below
+            errors.append(error)
+
+    with opened(tiny) as model:
+        monkeypatch.setattr(probe, "_difference", observed)
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            for _ in range(3):
+                opened(tiny, prefix=prefix).close()
+        finally:
+            is_done.set()
+            thread.join()
+    assert not errors
+    assert callers == [set()] * 6
+    np.testing.assert_allclose(rows, rows[:1] * len(rows), rtol=0, atol=1e-4)

@@ -14,6 +14,7 @@ from selectrie.backends.node_cells import CellRows, NodeCells
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import CELL_MULTIPLE, TreeCall
 from selectrie.backends.transformers.module import PreparedModule, Route, pad_outputs
+from selectrie.backends.transformers.prefix import Prefix
 from selectrie.core.types import IntArray
 
 
@@ -88,17 +89,32 @@ def cells_for(nodes: int, rows: int) -> int:
 
 
 class CellContexts(NodeCells):
-    """Keeps keys and values in cells, and evaluates calls over them."""
+    """Keeps keys and values in cells, and evaluates calls over them.
+
+    A prefix has the first cells for good.
+    """
 
     def __init__(
-        self, tree: PrefixTree, prepared: PreparedModule, *, nodes: int, rows: int, stop: threading.Event, solo: bool
+        self,
+        tree: PrefixTree,
+        prepared: PreparedModule,
+        *,
+        nodes: int,
+        rows: int,
+        stop: threading.Event,
+        solo: bool,
+        prefix: Prefix | None = None,
     ) -> None:
-        n_cells = cells_for(nodes, rows)
+        n_prefix = 0 if prefix is None else prefix.length
+        n_cells = cells_for(n_prefix + nodes, rows)
         reads_all = solo and prepared.route is not Route.FUNCTION
-        super().__init__(tree, nodes=nodes, n_cells=n_cells, read_multiple=n_cells if reads_all else CELL_MULTIPLE)
+        multiple = n_cells if reads_all else CELL_MULTIPLE
+        super().__init__(tree, nodes=nodes, n_cells=n_cells, read_multiple=multiple, n_prefix=n_prefix)
         self._prepared, self._stop = prepared, stop
         self._in_path_order = solo and prepared.route is Route.FUNCTION
         self._cache = prepared.new_cache(n_cells)
+        if prefix is not None:
+            prefix.write(self._cache)
 
     def evaluate(self, plan: CallPlan, rows: CellRows, batch_multiple: int) -> Evaluated:
         """Evaluate a call in free cells."""

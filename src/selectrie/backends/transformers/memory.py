@@ -15,6 +15,7 @@ from selectrie.backends.transformers.checkpoint import Checkpoint
 from selectrie.backends.transformers.model import nodes_and_rows
 from selectrie.backends.transformers.module import caches_in, max_positions_of, may_have_cells
 from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers.prefix import length_of
 from selectrie.backends.transformers.states import bytes_of, states_for
 from selectrie.backends.transformers.weights import dtype_for, find_device, quiet, read_config, skeleton
 
@@ -27,8 +28,8 @@ class MemoryNeeds:
 
     Attributes:
         weights: The weights, in the type that they are loaded in.
-        contexts: The cells, and the bits that say which cells each row may see; or all
-            states that may be kept.
+        contexts: The cells, also those of a prefix, and the bits that say which cells
+            each row may see; or all states that may be kept.
         call: The logits of a call with all rows, twice, as the model's own and as a
             copy.
     """
@@ -77,7 +78,8 @@ def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
         nodes, rows = nodes_and_rows(options, text, n_vocabulary, max_positions_of(text))
         if shapes.is_cells:
             n_cells = cells_for(nodes, rows)
-            contexts = n_cells * shapes.cell_bytes + (n_cells + 1) * (n_cells // 8)
+            n_prefix = 0 if options.prefix is None else length_of(options.prefix)  # those of `nodes` are copies
+            contexts = (n_cells + n_prefix) * shapes.cell_bytes + (n_cells + 1) * (n_cells // 8)
         else:
             state = shapes.state_bytes + shapes.cell_bytes * nodes
             contexts = state * states_for(state, device)

@@ -6,7 +6,7 @@ import platform
 import threading
 import weakref
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, final
 
@@ -25,7 +25,8 @@ from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import CellContexts, Contexts, Evaluated
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare, threads
 from selectrie.backends.transformers.options import TransformersOptions
-from selectrie.backends.transformers.probe import probe
+from selectrie.backends.transformers.prefix import MIN_NODES, Prefix, begins_with, read_prefix
+from selectrie.backends.transformers.probe import probe, probe_behind
 from selectrie.backends.transformers.rows import rows_of
 from selectrie.backends.transformers.states import StateContexts, sequences_for
 from selectrie.core.model import SOLO_SEQUENCES, Extension
@@ -63,6 +64,7 @@ class _Source:
         options: The options it was opened with.
         digest: Digest of the weights.
         stop: Set to interrupt a running call.
+        prefix: What stands before node 0 of every context, or None.
     """
 
     prepared: PreparedModule
@@ -70,6 +72,12 @@ class _Source:
     options: TransformersOptions
     digest: str
     stop: threading.Event
+    prefix: Prefix | None
+
+    @property
+    def n_prefix(self) -> int:
+        """Return the number of tokens of the prefix."""
+        return 0 if self.prefix is None else self.prefix.length
 
 
 def open_module(
@@ -104,8 +112,17 @@ def open_module(
                 name, f"predicts {prepared.n_vocabulary} tokens, its vocabulary has {vocabulary.n_tokens}"
             )
         _require_fit(prepared, options)
-        source = _Source(prepared, vocabulary, options, digest, threading.Event())
-        return TransformersModel(source, _fit(source), solo=False)
+        prefix = None if options.prefix is None else read_prefix(options.prefix, prepared)
+        options = replace(options, prefix=None)  # it has been copied
+        if prefix is not None:
+            digest = f"{digest}+prefix-{prefix.digest}"
+            if vocabulary.bos is not None and begins_with(prefix, prepared, vocabulary.bos):
+                vocabulary = replace(vocabulary, bos=None)  # it stands there already
+        source = _Source(prepared, vocabulary, options, digest, threading.Event(), prefix)
+        size = _fit(source)
+        if prefix is not None:
+            probe_behind(prepared, prefix)
+        return TransformersModel(source, size, solo=False)
     finally:
         # By now the model itself counts as a user.
         prepared.release()
@@ -125,8 +142,21 @@ def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None
 def _fit(source: _Source) -> _Size:
     prepared = source.prepared
     nodes, rows = nodes_and_rows(source.options, prepared.config, prepared.n_vocabulary, prepared.max_positions)
+    if source.prefix is not None:
+        _require_room(source, nodes)
+        nodes -= source.n_prefix
     sequences = sequences_for(prepared, nodes) if prepared.route is Route.STATES else nodes
     return _Size(nodes, rows, sequences)
+
+
+def _require_room(source: _Source, nodes: int) -> None:
+    """Raise `OptionError` if too few of `nodes` tokens are left behind the prefix."""
+    n_prefix, bound = source.n_prefix, source.prepared.max_positions
+    is_bound = bound is not None and bound <= nodes
+    most = (bound if bound is not None and is_bound else nodes) - MIN_NODES
+    if n_prefix > most:
+        remedy = f"as {source.prepared.name} has {bound} positions" if is_bound else "or load with a larger n_ctx"
+        raise OptionError("prefix", f"{n_prefix} tokens", f"at most {most}, so that {MIN_NODES} fit behind, {remedy}")
 
 
 def nodes_and_rows(
@@ -175,7 +205,13 @@ class TransformersModel:
             )
         else:
             self._contexts = CellContexts(
-                self._tree, self._prepared, nodes=size.nodes, rows=size.rows, stop=source.stop, solo=solo and is_exact
+                self._tree,
+                self._prepared,
+                nodes=size.nodes,
+                rows=size.rows,
+                stop=source.stop,
+                solo=solo and is_exact,
+                prefix=source.prefix,
             )
         self._prepared.acquire()
         self._release = weakref.finalize(self, self._prepared.release)
@@ -202,6 +238,7 @@ class TransformersModel:
                     width=int(prepared.config.hidden_size),
                 ),
                 batch_sizes=BatchSizes(self._batch_multiple),
+                prefix_tokens=self._source.n_prefix,
             )
         return self._limits
 
@@ -318,9 +355,9 @@ class TransformersModel:
             raise ClosedError(f"the model {self._prepared.name}")
 
     def _require_positions(self, plan: CallPlan) -> None:
-        bound = self._prepared.max_positions
-        if bound is not None and plan.depth and max(plan.depth) > bound:
-            raise CapacityError("positions", required=max(plan.depth), available=bound)
+        bound, required = self._prepared.max_positions, self._source.n_prefix + max(plan.depth, default=0)
+        if bound is not None and required > bound:
+            raise CapacityError("positions", required=required, available=bound)
 
 
 def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:

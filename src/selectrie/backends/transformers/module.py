@@ -83,6 +83,8 @@ class PreparedModule:
             state. Some recurrent models get them wrong without an error.
         max_positions: Number of positions up to which a row depends on its path alone;
             None if there is no bound.
+        cache_windows: The size of the sliding window of each layer of the model's own
+            cache, or None.
     """
 
     module: Any
@@ -92,6 +94,7 @@ class PreparedModule:
     kind: ModelKind = ModelKind.ATTENTION
     runs_below_states: bool = True
     max_positions: int | None = None
+    cache_windows: list[int | None] = field(default_factory=list)
     _cache_name: str = _CACHES[0]
     _n_users: int = 0
     _stored: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
@@ -99,6 +102,10 @@ class PreparedModule:
     _trained: list[nn.Module] = field(default_factory=list)
     _configs: list[tuple[Any, Any]] = field(default_factory=list)
     _own: list[tuple[Any, Any]] = field(default_factory=list)
+    _idle: threading.Condition = field(default_factory=threading.Condition)
+    _callers: set[int] = field(default_factory=set)
+    _n_waiting: int = 0
+    _alone: int | None = None
 
     def __post_init__(self) -> None:
         self.config = self.module.config.get_text_config()
@@ -134,7 +141,26 @@ class PreparedModule:
         found = {id(m.config): m.config for m in self.module.modules() if hasattr(m, "config")}
         return list(found.values())
 
+    @property
+    def cache_like(self) -> list[tuple[Tensor, Tensor] | None]:
+        """Return keys and values of two tokens in each layer; None if it keeps none."""
+        return list(self._stored)
+
     # Use
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait for calls of other threads to end, and let none begin meanwhile."""
+        with self._idle:
+            try:
+                self._n_waiting += 1
+                self._idle.wait_for(lambda: not self._callers)
+                self._alone = threading.get_ident()
+                yield
+            finally:
+                self._alone = None
+                self._n_waiting -= 1
+                self._idle.notify_all()
 
     def new_cache(self, n_cells: int) -> CellCache:
         """Return cells for all layers.
@@ -194,13 +220,25 @@ class PreparedModule:
         result = self._forward(call, ids, positions, outputs, **given)
         return self._logits(result, outputs), getattr(result, self._cache_name)
 
-    def forward_plain(self, ids: Tensor) -> Tensor:
-        """Evaluate texts without any cache, by the model's own attention.
+    def forward_plain(self, ids: Tensor, cache: Any = None) -> Tensor:
+        """Evaluate texts by the model's own attention.
 
-        `ids` is int64[B, T]; the logits are [B, T, V].
+        Args:
+            ids: int64[B, T].
+            cache: The model's own cache with what stands before the texts, which is
+                changed; None for texts alone, which are evaluated without any cache.
+
+        Returns:
+            The logits, [B, T, V].
         """
+        given: dict[str, Any] = {"use_cache": False}
+        if cache is not None:
+            given = {"use_cache": True, "past_key_values": cache}
+            if "position_ids" in self._arguments:
+                at = torch.arange(ids.shape[1], device=self.device) + cache.get_seq_length()
+                given["position_ids"] = at.expand(len(ids), -1)
         with torch.no_grad(), self._own_attention():
-            logits: Tensor = self.module(input_ids=ids.to(self.device), use_cache=False).logits
+            logits: Tensor = self.module(input_ids=ids.to(self.device), **given).logits
             return logits
 
     def _forward(self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, **given: Any) -> Any:
@@ -208,7 +246,7 @@ class PreparedModule:
             given["position_ids"] = positions[None]
         if "logits_to_keep" in self._arguments:
             given["logits_to_keep"] = outputs
-        with torch.inference_mode(), running(call):
+        with torch.inference_mode(), self._noted(), running(call):
             try:
                 return self.module(input_ids=ids[None], use_cache=True, **given)
             except SelectrieError:
@@ -217,6 +255,20 @@ class PreparedModule:
                 raise DecodeError(f"{self.name}: out of memory; ask for a smaller n_ctx or n_batch") from error
             except Exception as error:
                 raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note this thread as a caller meanwhile, after those that want to be alone."""
+        caller = threading.get_ident()
+        try:
+            with self._idle:
+                self._idle.wait_for(lambda: self._alone == caller or not self._n_waiting)
+                self._callers.add(caller)
+            yield
+        finally:
+            with self._idle:
+                self._callers.discard(caller)
+                self._idle.notify_all()
 
     def _logits(self, result: Any, outputs: Tensor) -> Tensor:
         logits: Tensor = result.logits[0]
@@ -349,6 +401,9 @@ class PreparedModule:
         self._cache_name = names[0]
         self.max_positions = max_positions_of(self.config)
         cache = getattr(result, names[0])
+        layers: list[Any] = getattr(cache, "layers", None) or []
+        self.cache_windows = [getattr(layer, "sliding_window", None) for layer in layers]
+        self.cache_windows += [None] * (self.n_layers - len(layers))
         if may_have_cells(self.module, cache) and self._lead():
             # On these routes, layers apply no window but `sliding_window`.
             bounds = [self.max_positions, *_other_windows(self.config)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.core.types import Precision
@@ -13,6 +14,8 @@ DTYPES = ("float32", "bfloat16", "float16")
 """Types that weights can be converted to."""
 DEVICES = ("cpu", "cuda", "cuda:0")
 """Examples of devices, for errors."""
+PREFIXES = "a DynamicCache of Transformers for one text, or a (key, value) of each layer"
+"""What a prefix can be, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class TransformersOptions:
             `DTYPES`. None: float32 for `exact`, the checkpoint's for `fast`.
         tokenizer: A loaded fast tokenizer of Transformers, or the path of a folder with
             one. None: the checkpoint's own.
+        prefix: Keys and values that stand before every context: a `DynamicCache` of
+            Transformers for one text, or a sequence with a (key, value) of each layer.
+            They are copied when the model is opened. None: nothing.
         verbose: Whether Transformers shows its warnings and progress bars.
     """
 
@@ -45,6 +51,7 @@ class TransformersOptions:
     device: str | int | None = None
     dtype: str | None = None
     tokenizer: Any = None
+    prefix: Any = field(default=None, repr=False)
     verbose: bool = False
 
     def __post_init__(self) -> None:
@@ -60,6 +67,14 @@ class TransformersOptions:
             raise OptionError("device", self.device, f"a device as {', '.join(map(repr, DEVICES))}, or None")
         if self.dtype is not None:
             self._check_dtype()
+        is_text = isinstance(self.prefix, str | bytes)
+        if self.prefix is not None and (is_text or not (isinstance(self.prefix, Sequence) or self._is_cache)):
+            raise OptionError("prefix", self.prefix if is_text else type(self.prefix).__name__, PREFIXES)
+
+    @property
+    def _is_cache(self) -> bool:
+        """Return whether the prefix may be a cache; torch is not needed to tell."""
+        return hasattr(self.prefix, "layers")
 
     def _check_dtype(self) -> None:
         name = str(self.dtype).removeprefix("torch.")

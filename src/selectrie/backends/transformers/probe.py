@@ -22,6 +22,7 @@ from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
 from selectrie.backends.transformers.cells import CellContexts, Contexts
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision
+from selectrie.backends.transformers.prefix import Prefix
 from selectrie.backends.transformers.states import StateContexts
 from selectrie.core.types import ROOT, FloatArray, ModelKind
 from selectrie.errors import DecodeError, UnsupportedModelError
@@ -30,7 +31,10 @@ logger = logging.getLogger(__name__)
 
 _PROMPT = 12
 _TAIL = 4
-"""Tokens of the shared prompt, and of each text below it."""
+"""Tokens of the shared prompt, and of each text below it.
+
+The prompt is shorter where positions are few, and has at least 4 tokens.
+"""
 _NARROW_WINDOW = 5
 _WIDE_WINDOW = 8
 """For the check, windows wider than `_WIDE_WINDOW` are set to `_NARROW_WINDOW`."""
@@ -64,11 +68,13 @@ class _Tree:
             prompt.
         rows: float64[4, T, V], the log-probabilities of the own forward pass.
         allowed_nats: The difference from these that is allowed.
+        prefix: What stands before the texts, or None.
     """
 
     texts: Any
     rows: FloatArray
     allowed_nats: float
+    prefix: Prefix | None = None
 
 
 def probe(prepared: PreparedModule) -> None:
@@ -86,7 +92,7 @@ def probe(prepared: PreparedModule) -> None:
         failure = ""
         for seed in range(_ATTEMPTS):
             tree = _tree(prepared, seed)
-            failure = _difference(prepared, tree)
+            failure = _why_not_finite(prepared) if np.isnan(tree.rows).any() else _difference(prepared, tree)
             if not failure:
                 break
         else:
@@ -101,20 +107,45 @@ def probe(prepared: PreparedModule) -> None:
             logger.debug("%s: positions are limited to %d", prepared.name, prepared.max_positions)
 
 
-def _tree(prepared: PreparedModule, seed: int) -> _Tree:
+def probe_behind(prepared: PreparedModule, prefix: Prefix) -> None:
+    """Check a module that was probed, behind a prefix.
+
+    It is compared with the model's own forward on the model's own cache, which begins
+    with the prefix. Models of other threads wait meanwhile.
+
+    Raises:
+        UnsupportedModelError: Rows over a tree are not those of the model itself.
+    """
+    failure = ""
+    with prepared.alone(), full_precision(), _narrow_windows(prepared):
+        for seed in range(_ATTEMPTS):
+            try:
+                failure = _difference(prepared, _tree(prepared, seed, prefix))
+            except DecodeError:
+                raise
+            except Exception as error:
+                reason = f"cannot be called with a prefix of keys and values ({type(error).__name__}: {error})"
+                raise UnsupportedModelError(prepared.name, reason) from error
+            if not failure:
+                return
+    raise UnsupportedModelError(prepared.name, f"behind the prefix, {failure}")
+
+
+def _tree(prepared: PreparedModule, seed: int, prefix: Prefix | None = None) -> _Tree:
+    n_prompt = _PROMPT
+    if prefix is not None and prepared.max_positions is not None:
+        n_prompt = min(_PROMPT, prepared.max_positions - prefix.length - _TAIL)
     rng = np.random.default_rng(seed)
     n_embeddings = prepared.module.get_input_embeddings().weight.shape[0]
-    texts = rng.integers(0, min(n_embeddings, prepared.n_vocabulary), size=(4, _PROMPT + _TAIL))
-    texts[1:3, :_PROMPT] = texts[0, :_PROMPT]
-    texts[1, : _PROMPT + 2] = texts[0, : _PROMPT + 2]
-    texts[3, : _PROMPT - 2] = texts[0, : _PROMPT - 2]
-    rows = _own_rows(prepared, texts)
-    if np.isnan(rows).any():
-        raise UnsupportedModelError(prepared.name, _why_not_finite(prepared))
+    texts = rng.integers(0, min(n_embeddings, prepared.n_vocabulary), size=(4, n_prompt + _TAIL))
+    texts[1:3, :n_prompt] = texts[0, :n_prompt]
+    texts[1, : n_prompt + 2] = texts[0, : n_prompt + 2]
+    texts[3, : n_prompt - 2] = texts[0, : n_prompt - 2]
+    rows = _own_rows(prepared, texts, prefix)
     with _rounding(prepared.module, seed):
-        moved = np.abs(_own_rows(prepared, texts) - rows)
+        moved = np.abs(_own_rows(prepared, texts, prefix) - rows)
     n_terms = int(prepared.config.hidden_size) if prepared.dtype == torch.float32 else 1
-    return _Tree(texts, rows, _MARGIN * n_terms**0.5 * float(moved.max()))
+    return _Tree(texts, rows, _MARGIN * n_terms**0.5 * float(moved.max()), prefix)
 
 
 def _why_not_finite(prepared: PreparedModule) -> str:
@@ -135,9 +166,10 @@ def _why_not_finite(prepared: PreparedModule) -> str:
     return f"it computes NaN although its weights are finite; {remedy}"
 
 
-def _own_rows(prepared: PreparedModule, texts: Any) -> FloatArray:
+def _own_rows(prepared: PreparedModule, texts: Any, prefix: Prefix | None = None) -> FloatArray:
     """Return the log-probabilities of the own forward pass, float64[4, T, V]."""
-    return _logp(prepared.forward_plain(torch.from_numpy(texts)))
+    cache = None if prefix is None else prefix.own_cache(prepared.module.config, len(texts))
+    return _logp(prepared.forward_plain(torch.from_numpy(texts), cache))
 
 
 def _logp(logits: Tensor) -> FloatArray:
@@ -203,25 +235,27 @@ def _worst(prepared: PreparedModule, tree: _Tree, *, solo: bool) -> float:
 
     Another context is evaluated first and then dropped, so that its cells are used
     again, out of order. Every call has one round. Below states, runs of one token and
-    of several tokens are tried, because models have separate code for these.
+    of several tokens are tried, because models have separate code for these. Behind a
+    prefix, the prompt is compared too: with a window, only its rows see the prefix.
     """
     walk = _Walk(prepared, tree, solo=solo)
     a, b, c, d = tree.texts
+    n_prompt = len(a) - _TAIL
     foreign = walk.run(ROOT, 0, d[::-1][:5])
-    stem = walk.run(ROOT, 0, a[: _PROMPT - 2])
+    stem = walk.run(ROOT, 0, a[: n_prompt - 2], text=None if tree.prefix is None else 0)
     walk.forget(foreign)
-    end = walk.run(stem, _PROMPT - 2, a[_PROMPT - 2 : _PROMPT])
-    fork = walk.run(end, _PROMPT, a[_PROMPT : _PROMPT + 2], text=0)
-    single = walk.run(end, _PROMPT, c[_PROMPT : _PROMPT + 1], text=2)
+    end = walk.run(stem, n_prompt - 2, a[n_prompt - 2 : n_prompt])
+    fork = walk.run(end, n_prompt, a[n_prompt : n_prompt + 2], text=0)
+    single = walk.run(end, n_prompt, c[n_prompt : n_prompt + 1], text=2)
     walk.runs(
         [
-            (fork, _PROMPT + 2, a[_PROMPT + 2 :], 0),
-            (fork, _PROMPT + 2, b[_PROMPT + 2 :], 1),
-            (single, _PROMPT + 1, c[_PROMPT + 1 :], 2),
-            (stem, _PROMPT - 2, d[_PROMPT - 2 :], 3),
+            (fork, n_prompt + 2, a[n_prompt + 2 :], 0),
+            (fork, n_prompt + 2, b[n_prompt + 2 :], 1),
+            (single, n_prompt + 1, c[n_prompt + 1 :], 2),
+            (stem, n_prompt - 2, d[n_prompt - 2 :], 3),
         ]
     )
-    walk.run(end, _PROMPT, a[_PROMPT : _PROMPT + 2], text=0)
+    walk.run(end, n_prompt, a[n_prompt : n_prompt + 2], text=0)
     return walk.worst
 
 
@@ -237,7 +271,9 @@ class _Walk:
         if prepared.route is Route.STATES:
             self._contexts = StateContexts(self._tree, prepared, nodes=size, sequences=size, stop=stop)
         else:
-            self._contexts = CellContexts(self._tree, prepared, nodes=size, rows=size, stop=stop, solo=solo)
+            self._contexts = CellContexts(
+                self._tree, prepared, nodes=size, rows=size, stop=stop, solo=solo, prefix=tree.prefix
+            )
         self.worst = 0.0
 
     def run(self, base: int, depth: int, tokens: Any, text: int | None = None) -> int:
