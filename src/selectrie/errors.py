@@ -168,16 +168,26 @@ class PromptTooLongError(RequestError):
         available_tokens: Number of tokens that the context holds, without its prefix.
         prefix_tokens: Number of tokens of the prefix.
         remedy: Advice on what to change.
+        larger_context: Advice on how to get a larger context, as in `Limits`; "" if
+            there is none.
     """
 
     code = "prompt_too_long"
 
-    def __init__(self, *, required_tokens: int, available_tokens: int, remedy: str, prefix_tokens: int = 0) -> None:
-        self.required_tokens, self.available_tokens, self.remedy = required_tokens, available_tokens, remedy
-        self.prefix_tokens = prefix_tokens
-        holds = f"the context holds {available_tokens}"
+    def __init__(
+        self,
+        *,
+        required_tokens: int,
+        available_tokens: int,
+        remedy: str,
+        larger_context: str = "",
+        prefix_tokens: int = 0,
+    ) -> None:
+        self.required_tokens, self.available_tokens = required_tokens, available_tokens
+        self.remedy, self.larger_context, self.prefix_tokens = remedy, larger_context, prefix_tokens
+        advice = f"{remedy}, or {larger_context}" if larger_context else remedy
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
-        super().__init__(f"needs {required_tokens} tokens, {holds}{behind}; {remedy}")
+        super().__init__(f"needs {required_tokens} tokens, the context holds {available_tokens}{behind}; {advice}")
 
 
 class TokenRangeError(RequestError, ValueError):
@@ -405,6 +415,7 @@ class MemoryBudgetError(CapacityError):
         held: Number of bytes of each model in use, by its name.
         required_fast: Number of bytes that it takes with `precision="fast"`, if it was
             to be opened as `exact` and that would be enough less; else None.
+        less_memory: Advice on how its back end takes less memory; "" if there is none.
     """
 
     code = "memory_budget"
@@ -418,14 +429,17 @@ class MemoryBudgetError(CapacityError):
         budget: int,
         held: Mapping[str, int],
         required_fast: int | None = None,
+        less_memory: str = "",
     ) -> None:
         super().__init__("bytes of memory", required=required, available=available)
         self.name, self.budget, self.held, self.required_fast = name, budget, dict(held), required_fast
+        self.less_memory = less_memory
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
-            fast = "" if required_fast is None else f"load it with precision='fast' ({_mib(required_fast)}), "
-            reason = f"that is more than all of it; {fast}raise the budget, or lower n_ctx or n_batch"
+            fast = "" if required_fast is None else f"load it with precision='fast' ({_mib(required_fast)})"
+            ways = [fast, "raise the budget", less_memory]
+            reason = f"that is more than all of it; {_listed([way for way in ways if way])}"
         self.args = (f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: {reason}",)
 
 
@@ -567,6 +581,12 @@ def _one_wide(character: str) -> str:
     if character in "\t\r\n\v\f":
         return " "
     return "\ufffd" if "\ud800" <= character <= "\udfff" else character
+
+
+def _listed(ways: Sequence[str]) -> str:
+    """Return alternatives as a list in words: "a, b, or c"."""
+    *before, last = ways
+    return f"{', '.join(before)}, or {last}" if before else last
 
 
 def _mib(n_bytes: int) -> str:

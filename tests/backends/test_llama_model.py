@@ -409,3 +409,9 @@ def test_memory_stays_flat(model_of, kind):
 
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_the_way_to_a_larger_context_is_an_option(tiny_model):
+    """It is for errors about prompts that are too long."""
+    with opened(tiny_model("f32")) as model:
+        assert model.limits.larger_context == "load with a larger n_ctx"

@@ -9,13 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from selectrie import Grammar
 from selectrie.cli.report.summaries import selection_facts
+from selectrie.core.types import Limits, ModelKind
 from selectrie.engine import load
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import BATCH_MULTIPLES, MARGIN, SelfCheck, self_check
 from selectrie.engine.requests.selection import SPLIT_NOTE
-from selectrie.errors import CapacityError, OptionError
-from selectrie.options import PromptParams, SearchParams
+from selectrie.errors import CapacityError, OptionError, PromptTooLongError
+from selectrie.options import PromptParams, SearchParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import FakeModel
 
@@ -226,3 +228,25 @@ def test_a_signature_states_what_the_tolerance_rests_on():
     assert (signature.rows_compared, signature.support) == (check.n_rows, 0.05 ** (1 / check.n_rows))
     assert check.n_rows >= 800
     assert [told[name] for name in ("largest_move", "rows_compared", "support")] == [0.0, check.n_rows, check.support]
+
+
+def test_a_prompt_that_is_too_long_is_told_how_the_model_gets_a_larger_context():
+    """In the words of the model's limits, whatever the request is."""
+    limits = Limits(
+        nodes=20,
+        sequences=8,
+        rows_per_call=8,
+        kind=ModelKind.ATTENTION,
+        max_idle_rows=99,
+        larger_context="open a larger fake",
+    )
+    prompt = "a b c s " * 20
+    with Engine(HashModel(1, limits=limits), check=SelfCheck(1, 0.0, 0.0)) as engine:
+        for request in (
+            lambda: engine.select(prompt, ["at", "s"]),
+            lambda: engine.sample(prompt, Grammar.from_regex("[abc]{1,3}"), n=1, seed=1),
+            lambda: engine.generate(prompt, stopping=StopParams(max_tokens=3)),
+        ):
+            with pytest.raises(PromptTooLongError, match=r", or open a larger fake$") as caught:
+                request()
+            assert caught.value.larger_context == "open a larger fake"

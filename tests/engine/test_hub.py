@@ -451,3 +451,16 @@ def test_the_hubs_own_client_gives_the_same(tmp_path):
 def test_the_branch_is_that_of_the_list():
     """What `models` lists under a source of the hub is what that source loads."""
     assert (hub.PREFIX, hub.MAIN) == ("hf:", "main")
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["model.safetensors", "part/model-00001-of-00002.SAFETENSORS", "model.safetensors.index.json", "config.json"],
+)
+def test_a_part_of_a_checkpoint_is_refused_before_anything_is_downloaded(monkeypatch, file):
+    """With the source that opens the checkpoint; the hub's client is not even imported."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(OptionError) as caught:
+        download(f"hf:owner/repo/{file}")
+    expected = "expected hf:owner/repo, as a checkpoint is opened with all its files"
+    assert str(caught.value) == f"model={f'hf:owner/repo/{file}'!r}: {expected}"

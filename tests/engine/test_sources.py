@@ -17,6 +17,7 @@ from selectrie.core.types import Precision
 from selectrie.engine import bundled_model, hub
 from selectrie.engine.sources import OpenableSource, check_names, resolve
 from selectrie.errors import (
+    MemoryBudgetError,
     MissingExtraError,
     ModelFileError,
     OptionError,
@@ -169,6 +170,17 @@ def test_a_pool_holds_models_of_both(toy, tiny_model):
         ModelPool(sources, device="cpu")
     with pytest.raises(OptionError, match="backend='gguf'"):
         ModelPool(sources, backend="gguf")
+
+
+def test_a_budget_that_is_too_small_is_told_by_the_back_end_of_the_model(toy, tiny_model):
+    """Each says how its models take less memory."""
+    sources = {"toy": toy, "gguf": tiny_model("f32")}
+    for name, remedy in (("toy", "open a smaller toy"), ("gguf", "lower n_ctx or n_batch")):
+        with ModelPool(sources, budget_bytes=1, precision="fast") as models:
+            with pytest.raises(MemoryBudgetError) as caught, models.use(name):
+                pass
+            assert str(caught.value).endswith(f"more than all of it; raise the budget, or {remedy}")
+            assert caught.value.less_memory == remedy
 
 
 def test_files_of_the_second_back_end_are_not_tried_in_a_child(toy, monkeypatch):

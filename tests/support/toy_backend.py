@@ -67,6 +67,7 @@ TOY = Backend(
     digest=lambda path: f"toy:{path.stat().st_size}",
     parts=lambda name: [name],
     folder_files=lambda _name, _names: [],
+    less_memory="open a smaller toy",
     trial=None,
 )
 TABLE = (LLAMA_CPP, TOY)

@@ -67,6 +67,8 @@ class Backend:
             the folder is opened; none if they do not. The arguments are the folder's
             name for errors and the names in it. Raises `UnsupportedModelError` if they
             are a model of the kind that it opens, but one that it cannot open.
+        less_memory: Advice on how a model takes less memory, by the names of its
+            options; it goes on a sentence.
         trial: The `FileTrial` by which files are first opened in a child process; None
             if they are not.
     """
@@ -84,6 +86,7 @@ class Backend:
     digest: Callable[[Path], str]
     parts: Callable[[str], Sequence[str]]
     folder_files: Callable[[str, Collection[str]], Sequence[str]]
+    less_memory: str
     trial: FileTrial | None
 
 

@@ -99,6 +99,7 @@ LLAMA_CPP = Backend(
     digest=_digest,
     parts=_parts,
     folder_files=lambda _name, _names: [],
+    less_memory="lower n_ctx or n_batch",
     trial=FileTrial(
         identify=_identify,
         options=_trial_options,

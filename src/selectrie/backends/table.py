@@ -24,6 +24,8 @@ A file that none recognises is opened by the first, whose errors say what is wro
 
 CHECKPOINT = "config.json"
 """The file by which a folder or a repository is known as a Transformers checkpoint."""
+_PARTS_OF_CHECKPOINTS = (".safetensors", ".safetensors.index.json")
+"""How names of files end that are opened only with the other files of a checkpoint."""
 _MAX_NAMES = 50
 """Maximum number of names that an error lists."""
 
@@ -39,6 +41,11 @@ def backend_named(name: object) -> Backend:
 def backend_of_file_name(name: str) -> Backend | None:
     """Return the back end whose files end like this name, or None."""
     return next((one for one in BACKENDS if one.suffix is not None and name.lower().endswith(one.suffix)), None)
+
+
+def is_part_of_checkpoint(name: str) -> bool:
+    """Return whether a file of this name is opened only as a part of its checkpoint."""
+    return name.rpartition("/")[2] == CHECKPOINT or name.lower().endswith(_PARTS_OF_CHECKPOINTS)
 
 
 def backend_of(source: object) -> Backend:

@@ -82,5 +82,6 @@ TRANSFORMERS = Backend(
     digest=_digest,
     parts=lambda name: [name],
     folder_files=_folder_files,
+    less_memory="lower n_ctx or n_batch",
     trial=None,
 )

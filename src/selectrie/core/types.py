@@ -227,6 +227,8 @@ class Limits:
             of the call.
         prefix_tokens: Number of tokens of the context that a prefix takes. They are not
             among `nodes`.
+        larger_context: How to get a context of more nodes, in words that go on a
+            sentence: "load with a larger n_ctx".
     """
 
     nodes: int
@@ -238,6 +240,7 @@ class Limits:
     call_cost: CallCost = CallCost()
     can_interrupt: bool = True
     prefix_tokens: int = 0
+    larger_context: str = "use a model with a larger context"
 
 
 @dataclass(frozen=True, slots=True)

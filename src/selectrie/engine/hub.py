@@ -15,7 +15,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
 
 from selectrie.backends.entry import require_packages
-from selectrie.backends.table import backend_of_file_name, folder_model, names_in_words, what_is_opened
+from selectrie.backends.table import (
+    backend_of_file_name,
+    folder_model,
+    is_part_of_checkpoint,
+    names_in_words,
+    what_is_opened,
+)
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError
 
 PREFIX = "hf:"
@@ -49,12 +55,17 @@ class HubSource:
 
     @staticmethod
     def parse(text: str) -> HubSource:
-        """Return a source taken apart. Raises `OptionError` if it has another form."""
+        """Return a source taken apart.
+
+        Raises `OptionError` if it has another form, or names a part of a checkpoint.
+        """
         owner, _, rest = text.removeprefix(PREFIX).partition("/")
         name, slash, file = rest.partition("/")
         name, colon, quantisation = name.partition(":")
         if not (owner and name) or bool(slash) != bool(file) or bool(colon) != bool(quantisation) or (file and colon):
             raise OptionError("model", text, _FORMS)
+        if is_part_of_checkpoint(file):
+            raise OptionError("model", text, f"{PREFIX}{owner}/{name}, as a checkpoint is opened with all its files")
         return HubSource(text, f"{owner}/{name}", file or None, quantisation or None)
 
     def of(self, file: str) -> str:

@@ -240,7 +240,10 @@ class ModelPool:
             # This may download the file, so the lock is not held.
             n_bytes = memory_needed(entry.source, self._backend, self._options)
             if self._is_too_large(n_bytes):
-                raise self._refusal(entry, n_bytes, self._needed_fast(entry))
+                resolved = resolve(entry.source, self._backend, self._options)
+                raise self._refusal(
+                    entry, n_bytes, self._needed_fast(entry, resolved.options), resolved.backend.less_memory
+                )
             try:
                 idle = self._reserve(entry, use, n_bytes, until)
                 if idle is not None:
@@ -311,13 +314,12 @@ class ModelPool:
     def _is_too_large(self, required: int) -> bool:
         return self._budget is not None and required > self._budget
 
-    def _needed_fast(self, entry: _Entry) -> int | None:
+    def _needed_fast(self, entry: _Entry, options: Any) -> int | None:
         """Return what a model would take in `fast` precision, if that fits the budget.
 
-        None if it is that precision already.
+        None if `options`, with which it would be opened, are of that precision already.
         """
-        resolved = resolve(entry.source, self._backend, self._options)
-        if resolved.options.precision is not Precision.EXACT:
+        if options.precision is not Precision.EXACT:
             return None
         try:
             fast = memory_needed(entry.source, self._backend, {**self._options, "precision": "fast"})
@@ -325,7 +327,9 @@ class ModelPool:
             return None
         return None if self._is_too_large(fast) else fast
 
-    def _refusal(self, entry: _Entry, required: int, required_fast: int | None = None) -> MemoryBudgetError:
+    def _refusal(
+        self, entry: _Entry, required: int, required_fast: int | None = None, less_memory: str = ""
+    ) -> MemoryBudgetError:
         budget = self._budget or 0
         held = {one.name: one.reserved_bytes for one in self._entries.values() if one.uses or one.worker is not None}
         return MemoryBudgetError(
@@ -335,6 +339,7 @@ class ModelPool:
             budget=budget,
             held={} if self._is_too_large(required) else held,
             required_fast=required_fast,
+            less_memory=less_memory,
         )
 
     def _load(self, entry: _Entry, use: _Use, idle: list[_Entry]) -> Engine:

@@ -411,15 +411,22 @@ def test_a_mistake_that_only_the_page_shows_is_told_with_its_place(fake):
 
 def test_a_page_that_outgrows_the_context_names_the_slot():
     """The error keeps its class, its numbers and its remedy."""
-    limits = Limits(nodes=40, sequences=8, rows_per_call=8, kind=ModelKind.ATTENTION, max_idle_rows=4096)
+    limits = Limits(
+        nodes=40,
+        sequences=8,
+        rows_per_call=8,
+        kind=ModelKind.ATTENTION,
+        max_idle_rows=4096,
+        larger_context="open a larger fake",
+    )
     text = "<<#each items>>a b c.\n<</each>>cat <<select 'x' options=['a', 'b']>>"
     with Engine(HashModel(1, limits=limits), check=EXACT) as engine:
         assert render(engine, text, {"items": [1]}).text.startswith("a b c.\ncat")
         with pytest.raises(PromptTooLongError, match=r"^select 'x' at <template>:2:14: needs \d+ tokens") as caught:
             render(engine, text, {"items": list(range(30))})
         assert caught.value.available_tokens == 40
-        assert str(caught.value).endswith("; shorten the page before the slot, or load with a larger n_ctx")
-        with pytest.raises(PromptTooLongError, match="lower its max_tokens"):
+        assert str(caught.value).endswith("; shorten the page before the slot, or open a larger fake")
+        with pytest.raises(PromptTooLongError, match=r"slot, lower its max_tokens, or open a larger fake$"):
             render(engine, "a<<gen 'x' max_tokens=50>>")
         assert render(engine, text, {"items": [1]}).text.startswith("a b c.\ncat")
 

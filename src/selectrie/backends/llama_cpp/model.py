@@ -129,6 +129,7 @@ class LlamaModel:
             max_idle_rows=idle_rows,
             batch_sizes=BatchSizes(self._batch_multiple),
             call_cost=call_cost(self._batch_multiple, idle_rows),
+            larger_context="load with a larger n_ctx",
         )
 
     @property

@@ -239,6 +239,7 @@ class TransformersModel:
                 ),
                 batch_sizes=BatchSizes(self._batch_multiple),
                 prefix_tokens=self._source.n_prefix,
+                larger_context=_larger_context(self._size.nodes, prepared.max_positions),
             )
         return self._limits
 
@@ -358,6 +359,13 @@ class TransformersModel:
         bound, required = self._prepared.max_positions, self._source.n_prefix + max(plan.depth, default=0)
         if bound is not None and required > bound:
             raise CapacityError("positions", required=required, available=bound)
+
+
+def _larger_context(nodes: int, max_positions: int | None) -> str:
+    """Return how to get a context of more nodes, as in `Limits`."""
+    if max_positions is not None and nodes >= max_positions:
+        return f"use a model of more than {max_positions} positions"
+    return "load with a larger n_ctx"
 
 
 def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:

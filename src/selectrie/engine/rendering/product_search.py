@@ -162,7 +162,8 @@ def check_fits(paths: ProductPaths, limits: Limits) -> None:
             required_tokens=required,
             available_tokens=limits.nodes,
             prefix_tokens=limits.prefix_tokens,
-            remedy="shorten the page before the block, or load with a larger n_ctx",
+            remedy="shorten the page before the block",
+            larger_context=limits.larger_context,
         )
 
 

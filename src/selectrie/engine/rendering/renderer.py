@@ -254,12 +254,13 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
         try:
             yield
         except PromptTooLongError as error:
-            remedy = "shorten the page before the slot, " + ("lower its max_tokens, " if has_limit else "")
+            remedy = "shorten the page before the slot" + (", lower its max_tokens" if has_limit else "")
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
                 prefix_tokens=error.prefix_tokens,
-                remedy=remedy + "or load with a larger n_ctx",
+                remedy=remedy,
+                larger_context=error.larger_context,
             ) from error
 
 

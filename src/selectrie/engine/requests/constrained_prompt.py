@@ -373,7 +373,8 @@ def _fitting(
             required_tokens=max_context_tokens(opened) + max_tokens,
             available_tokens=limits.nodes,
             prefix_tokens=limits.prefix_tokens,
-            remedy=f"{shorter}lower max_tokens ({max_tokens}), or load with a larger n_ctx",
+            remedy=f"{shorter}lower max_tokens ({max_tokens})",
+            larger_context=limits.larger_context,
         )
     return opened
 

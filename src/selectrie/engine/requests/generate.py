@@ -223,7 +223,8 @@ def _fitting(model: Model, read: PromptText, request: GenerateRequest) -> tuple[
             required_tokens=len(spec.prompt) + _n_more(spec),
             available_tokens=n_nodes,
             prefix_tokens=model.limits.prefix_tokens,
-            remedy=f"{shorter}lower max_tokens ({spec.stopping.max_tokens}), or load with a larger n_ctx",
+            remedy=f"{shorter}lower max_tokens ({spec.stopping.max_tokens})",
+            larger_context=model.limits.larger_context,
         )
     return spec, n_prompt
 

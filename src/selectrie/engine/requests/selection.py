@@ -275,7 +275,8 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
                 required_tokens=n_nodes,
                 available_tokens=limits.nodes,
                 prefix_tokens=limits.prefix_tokens,
-                remedy=f"{remedy}, or load with a larger n_ctx",
+                remedy=remedy,
+                larger_context=limits.larger_context,
             )
 
 
