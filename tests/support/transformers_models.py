@@ -147,6 +147,17 @@ def fail_next(model: TransformersModel) -> None:
     hook = block.register_forward_pre_hook(fail)
 
 
+def interrupt_next(model: TransformersModel) -> None:
+    """Let the next forward be interrupted in its first block."""
+    block = model._prepared.blocks()[0]
+
+    def interrupt(*_args: Any) -> None:
+        hook.remove()
+        model.interrupt()
+
+    hook = block.register_forward_pre_hook(interrupt)
+
+
 def plain_logp(module: Any, path: Sequence[int]) -> Any:
     """The log-probabilities after a path by the model's own forward, float64[V]."""
     import torch

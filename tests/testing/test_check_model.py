@@ -10,10 +10,20 @@ import pytest
 
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import ROOT, BatchSizes, Limits, ModelKind
-from selectrie.errors import CapacityError, DecodeError, OptionError, ProtocolError
+from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, OptionError, ProtocolError
 from selectrie.testing import HashModel, LawBroken, TableModel, check_model, make_vocabulary
 from selectrie.testing.fakes import WIDE
 from tests.support.far_rows import FarModel, FarRows
+
+
+def interrupt_next(model):
+    """Interrupt the next call of a fake in its first program."""
+
+    def interrupt():
+        model.on_decode = None
+        model.interrupt()
+
+    model.on_decode = interrupt
 
 
 def tight(kind: ModelKind) -> Limits:
@@ -30,6 +40,7 @@ def test_fakes_keep_the_laws(kind, limits):
         seed=1,
         steps=150,
         fail_next=lambda model: model.fail_next(DecodeError("planned")),
+        interrupt_next=interrupt_next,
     )
     assert report.worst_nats == 0
     assert min(report.rows_compared, report.calls, report.refusals) > 20
@@ -48,6 +59,7 @@ def test_padded_fakes_keep_the_laws(kind, sizes):
         seed=1,
         steps=150,
         fail_next=lambda model: model.fail_next(DecodeError("planned")),
+        interrupt_next=interrupt_next,
     )
     assert report.worst_nats == 0
     assert min(report.rows_compared, report.calls, report.refusals) > 20
@@ -273,6 +285,64 @@ def test_wrong_values_of_fetched_rows_are_caught(wrong):
         check_model(planted, seed=1, steps=60)
     assert caught.value.law == 7
     assert caught.value.difference_nats > 1e-3
+
+
+@pytest.mark.parametrize("kind", tuple(ModelKind))
+def test_a_fake_that_cannot_be_interrupted_keeps_the_laws(kind):
+    """Its calls go on, and their rows are right."""
+    limits = replace(tight(kind), can_interrupt=False)
+    report = check_model(lambda: HashModel(3, limits=limits), seed=1, steps=150, interrupt_next=interrupt_next)
+    assert report.worst_nats == 0
+
+
+class Deaf(HashModel):
+    """Bug: says that it can be interrupted, and cannot."""
+
+    def interrupt(self):
+        pass
+
+
+class Touchy(HashModel):
+    """Bug: is interrupted, and says that it cannot be."""
+
+    def interrupt(self):
+        self._is_interrupted = self._is_decoding
+
+
+class Resentful(HashModel):
+    """Bug: an interrupt while no call runs ends the next one."""
+
+    def interrupt(self):
+        self._is_interrupted = True
+
+
+class HalfDone(HashModel):
+    """Bug: an interrupted call keeps its capacity."""
+
+    def extend(self, parents, tokens, wanted, keep):
+        try:
+            return super().extend(parents, tokens, wanted, keep)
+        except DecodeInterrupted:
+            super().extend(parents[:1], tokens[:1], wanted[:1], keep[:1])
+            raise
+
+
+@pytest.mark.parametrize(
+    ("planted", "can_interrupt", "law"),
+    [(Deaf, True, 8), (Touchy, False, 8), (Resentful, True, 8), (Resentful, False, 8), (HalfDone, True, 5)],
+)
+def test_wrong_interrupts_are_caught(planted, can_interrupt, law):
+    """A call that goes on, that ends, or that leaves something behind, against what the limits say."""
+    limits = replace(tight(ModelKind.ATTENTION), can_interrupt=can_interrupt)
+    with pytest.raises(LawBroken) as caught:
+        check_model(lambda: planted(3, limits=limits), seed=1, steps=100, interrupt_next=interrupt_next)
+    assert caught.value.law == law
+
+
+def test_an_interrupt_while_idle_is_tried_on_any_model():
+    """No hook of the back end is needed for it."""
+    with pytest.raises(LawBroken, match="an interrupt that must have no effect"):
+        check_model(lambda: Resentful(3, limits=tight(ModelKind.ATTENTION)), seed=1, steps=100)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ Laws (checked on every back end by `testing.check_model`):
    the tree is empty, unless sizes are fixed.
 7. `rows.fetch` gives every value that a `Reads` names, as the rows have it. It can be
    called again.
+8. `interrupt` ends the call that runs, which then has failed half-way, if the limits
+   say `can_interrupt`. Otherwise, and while no call runs, it has no effect.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from selectrie.decoding.task import extend_in_rounds
 from selectrie.errors import (
     CapacityError,
     DecodeError,
+    DecodeInterrupted,
     NodeError,
     OptionError,
     ProtocolError,
@@ -79,6 +80,7 @@ def check_model(
     tolerance_nats: float = 0.0,
     longest: int = 24,
     fail_next: Callable[[Model], None] | None = None,
+    interrupt_next: Callable[[Model], None] | None = None,
 ) -> ModelReport:
     """Check the laws of the model port with random calls to a model.
 
@@ -86,8 +88,9 @@ def check_model(
 
     Operations: new leaves, inner nodes, the prompt's nodes and its end extended again,
     nodes wanted again, kept or not, released, forgotten or trimmed, and calls that must
-    raise an error, a batch multiple that cannot be set among them. Calls of
-    recurrent-state models are cut by `model.rounds`. Both models are closed.
+    raise an error, a batch multiple that cannot be set among them, and interrupts
+    while no call runs. Calls of recurrent-state models are cut by `model.rounds`. Both
+    models are closed.
 
     Args:
         make_model: Returns a fresh, empty model. It is called twice; the second model
@@ -99,6 +102,9 @@ def check_model(
             should exceed the window.
         fail_next: Makes the next decode of a model fail with a `DecodeError`, if the
             back end supports that.
+        interrupt_next: Makes `interrupt` be called in the middle of the next decode of
+            a model, if the back end supports that. A call of a model that is
+            `limits.can_interrupt` must then fail, that of another one must not.
 
     Raises:
         LawBroken: If a row differs or a call breaks a law. Any other error of the model
@@ -113,6 +119,7 @@ def check_model(
             tolerance_nats=tolerance_nats,
             longest=longest,
             fail_next=fail_next,
+            interrupt_next=interrupt_next,
         )
         check.batch_sizes()
         solo_before = check.solo_rows()
@@ -137,10 +144,11 @@ class _Check:
         tolerance_nats: float,
         longest: int,
         fail_next: Callable[[Model], None] | None,
+        interrupt_next: Callable[[Model], None] | None,
     ) -> None:
         self._model, self._alone, self._rng = model, alone, rng
         self._tolerance, self._longest = tolerance_nats, longest
-        self._fail_next = fail_next
+        self._fail_next, self._interrupt_next = fail_next, interrupt_next
         n_vocabulary = len(model.vocabulary.pieces)
         bos = model.vocabulary.bos
         ids = rng.choice(n_vocabulary, size=min(_N_TOKENS, n_vocabulary), replace=False)
@@ -155,9 +163,11 @@ class _Check:
     def step(self) -> None:
         """Do one random operation."""
         operations = [self._grow, self._grow, self._grow, self._prompt, self._again, self._release, self._forget]
-        operations += [self._trim, self._refuse]
+        operations += [self._trim, self._refuse, self._interrupt_idle]
         if self._fail_next is not None:
             operations.append(self._fail)
+        if self._interrupt_next is not None:
+            operations.append(self._interrupt)
         operations[int(self._rng.integers(len(operations)))]()
 
     def finish(self, solo_before: FloatArray) -> None:
@@ -315,17 +325,51 @@ class _Check:
 
     def _fail(self) -> None:
         """Make a decode fail half-way, and check that the tree does not change."""
-        capacity = self._model.capacity()
-        if self._fail_next is not None and min(capacity.rows, capacity.nodes, capacity.sequences) >= 2:
-            leaves = np.array(self._tokens[:2], dtype=np.int32)
-            parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [
-                ROOT
-            ]
-            parent = parents[int(self._rng.integers(len(parents)))]
+        leaves = self._two_leaves()
+        if leaves is not None and self._fail_next is not None:
             self._fail_next(self._model)
-            self._must_raise(DecodeError, np.array([parent, ROOT], dtype=np.int32), leaves)
+            self._must_raise(DecodeError, *leaves)
 
-    def _must_raise(self, expected: type[SelectrieError], parents: IntArray, tokens: IntArray) -> None:
+    def _interrupt(self) -> None:
+        """Interrupt a decode half-way, and check that it ends then or goes on."""
+        leaves = self._two_leaves()
+        if leaves is None or self._interrupt_next is None:
+            return
+        self._interrupt_next(self._model)
+        if self._model.limits.can_interrupt:
+            self._must_raise(DecodeInterrupted, *leaves, law=8)
+        else:
+            self._must_go_on(*leaves)
+
+    def _interrupt_idle(self) -> None:
+        """Interrupt while no call runs, and check that the next call is made."""
+        leaves = self._two_leaves()
+        if leaves is not None:
+            self._model.interrupt()
+            self._must_go_on(*leaves)
+
+    def _two_leaves(self) -> tuple[IntArray, IntArray] | None:
+        """Return parents and tokens of a call of two nodes.
+
+        None if it need not fit.
+        """
+        capacity = self._model.capacity()
+        if min(capacity.rows, capacity.nodes, capacity.sequences) < 2:
+            return None
+        parents = [node for node, path, is_parent in self._held if is_parent and len(path) < self._longest] or [ROOT]
+        parent = parents[int(self._rng.integers(len(parents)))]
+        return np.array([parent, ROOT], dtype=np.int32), np.array(self._tokens[:2], dtype=np.int32)
+
+    def _must_go_on(self, parents: IntArray, tokens: IntArray) -> None:
+        """Make a call that an interrupt must not end, and give its nodes back."""
+        wanted = np.ones(len(parents), dtype=np.bool_)
+        try:
+            nodes = self._model.extend(parents, tokens, wanted, ~wanted).nodes
+        except DecodeInterrupted as error:
+            raise LawBroken(8, "a call was ended by an interrupt that must have no effect") from error
+        self._model.release(nodes)
+
+    def _must_raise(self, expected: type[SelectrieError], parents: IntArray, tokens: IntArray, *, law: int = 5) -> None:
         capacity, depths = self._model.capacity(), self._depths()
         n = len(parents)
         wanted, keep = np.ones(n, dtype=np.bool_), np.arange(n) == n - 1
@@ -334,7 +378,7 @@ class _Check:
         except expected:
             pass
         else:
-            raise LawBroken(5, f"a call of {n} rows that must raise {expected.__name__} was accepted")
+            raise LawBroken(law, f"a call of {n} rows that must raise {expected.__name__} was accepted")
         self.refusals += 1
         if self._model.capacity() != capacity:
             raise LawBroken(5, f"a refused call changed the capacity from {capacity} to {self._model.capacity()}")

@@ -12,6 +12,7 @@ from selectrie.testing import check_model
 from tests.support.transformers_models import (
     ARCHITECTURES,
     fail_next,
+    interrupt_next,
     make_module,
     opened,
     worst_of_random_tree,
@@ -39,7 +40,13 @@ def check(name: str, *, steps: int) -> int:
     with opened(module, n_ctx=300) as model:
         plain = worst_of_random_tree(model, make_module(name, attn_implementation="eager"), seed=1)
         report = check_model(
-            lambda: opened(module), seed=3, steps=steps, tolerance_nats=NATS, longest=24, fail_next=fail_next
+            lambda: opened(module),
+            seed=3,
+            steps=steps,
+            tolerance_nats=NATS,
+            longest=24,
+            fail_next=fail_next,
+            interrupt_next=interrupt_next,
         )
     assert report.rows_compared >= steps
     assert plain <= NATS

@@ -239,7 +239,7 @@ class TransformersModel:
                 ),
                 batch_sizes=BatchSizes(self._batch_multiple),
                 prefix_tokens=self._source.n_prefix,
-                larger_context=_larger_context(self._size.nodes, prepared.max_positions),
+                larger_context=_larger_context(self._source.n_prefix + self._size.nodes, prepared.max_positions),
             )
         return self._limits
 
@@ -362,7 +362,10 @@ class TransformersModel:
 
 
 def _larger_context(nodes: int, max_positions: int | None) -> str:
-    """Return how to get a context of more nodes, as in `Limits`."""
+    """Return how to get a context of more nodes, as in `Limits`.
+
+    `nodes` counts those of a prefix too.
+    """
     if max_positions is not None and nodes >= max_positions:
         return f"use a model of more than {max_positions} positions"
     return "load with a larger n_ctx"
