@@ -10,6 +10,7 @@ import pytest
 
 from selectrie.core.partial_rows import PartialRows
 from selectrie.core.reads import Reads
+from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Capacity
 from selectrie.decoding.automaton.best_first import AutomatonSearch
@@ -124,17 +125,27 @@ def beam_task(rng):
     return BeamTask(PROMPT, automaton_of(rng), spec)
 
 
+class Guesser:
+    """Guesses some tokens below the last one, most of them those of an earlier place."""
+
+    def propose(self, tokens, max_tokens):
+        guesses = np.array(tokens[: min(3, max_tokens)][::-1], dtype=np.int32)
+        return np.arange(-1, len(guesses) - 1, dtype=np.int32), guesses
+
+
 def sample_task(rng):
     healed = rng.choice(HEALED)
+    own = None if healed or rng.random() < 0.5 else automaton_of(rng)
     spec = SampleSpec(
         PROMPT,
         TINY.pieces,
         EOG,
         rng.randrange(99),
         rng.choice([SamplingParams(), SamplingParams.GREEDY, SamplingParams.UNCHANGED]),
-        StopParams(max_tokens=rng.randrange(1, 9)),
+        StopParams(max_tokens=rng.randrange(1, 9), ignore_eog=rng.random() < 0.3),
         n_alternatives=rng.choice([0, 3]),
-        automaton=HealedBytes(TINY, healed) if healed else None,
+        automaton=HealedBytes(TINY, healed) if healed else own,
+        drafter=rng.choice([None, Guesser()]),
         tolerance=rng.choice([0.0, 0.01]),
         healed=HealedBytes(TINY, healed) if healed else None,
     )
@@ -194,6 +205,65 @@ def check_cases(make, seeds):
         assert partial == outcome_of(make, seed, is_partial=False), seed
         n_results += not isinstance(partial[0], str)
     assert n_results > len(seeds) // 2
+
+
+@pytest.mark.parametrize(
+    ("sampling", "is_whole"),
+    [
+        (SamplingParams.GREEDY, False),
+        (SamplingParams(temperature=0, top_k=3, top_p=0.5, min_p=0.1), False),
+        (SamplingParams(temperature=0, typical_p=0.9), True),
+        (SamplingParams(temperature=0, repeat_penalty=1.1), True),
+        (SamplingParams(temperature=0, logit_bias={3: 1.0}), True),
+        (SamplingParams(temperature=1e-6), True),
+    ],
+)
+def test_a_greedy_sequence_reads_two_tokens_of_a_row(sampling, is_whole):
+    """And its alternatives; rows are read whole where a token is not simply the most probable one that is allowed."""
+    for n_alternatives in (0, 4):
+        task = SampleTask(
+            SampleSpec(PROMPT, TINY.pieces, EOG, 1, sampling, drafter=Guesser(), n_alternatives=n_alternatives)
+        )
+        task.tell(DenseRows(HashModel(3).row(tuple(PROMPT.tolist()))[None]))
+        n = len(task.ask(Capacity(5, 200, 5)).tokens)
+        reads = task.reads()
+        assert reads.n_rows == n > 1
+        assert len(reads.whole) == (n if is_whole else 0)
+        if not is_whole:
+            assert [one.k for one in reads.tops] == [2, 4][: 1 + bool(n_alternatives)] * n
+
+
+class Prophet:
+    """Guesses what is drawn."""
+
+    def __init__(self, truth):
+        self.truth = truth
+
+    def propose(self, tokens, max_tokens):
+        ahead = self.truth[len(tokens) - len(PROMPT) :][: min(3, max_tokens)]
+        return np.arange(-1, len(ahead) - 1, dtype=np.int32), ahead
+
+
+def test_a_greedy_sequence_whose_guesses_are_drawn_reads_what_it_says():
+    """Also where an automaton or healed bytes allow other tokens after each guess; 100 sequences of which most have guesses."""
+    n_accepted = 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        healed = rng.choice((b" c", b"ca", b"cat"))
+        of_healed = {"healed": HealedBytes(TINY, healed), "automaton": HealedBytes(TINY, healed)}
+        table = TableAutomaton(
+            [{token: rng.randrange(3) for token in rng.sample(range(2, 26), 4)} for _ in range(3)], {0}
+        )
+        limits = rng.choice([{"automaton": table}, of_healed, {}])
+        spec = SampleSpec(PROMPT, TINY.pieces, EOG, 1, SamplingParams.GREEDY, StopParams(max_tokens=6), **limits)
+        model = HashModel(seed)
+        expected = Driver(model, [Capacity(6, 30, 6)], may_repeat=True).run(SampleTask(spec))
+        drafted = replace(spec, drafter=Prophet(expected.tokens))
+        drawn = Driver(model, [Capacity(6, 30, 6)], is_partial=True, may_repeat=True).run(SampleTask(drafted))
+        assert (drawn.tokens.tolist(), drawn.logp.tolist()) == (expected.tokens.tolist(), expected.logp.tolist())
+        assert drawn.log_heal == expected.log_heal
+        n_accepted += drawn.n_accepted > 0
+    assert n_accepted > 50
 
 
 def test_a_task_that_reads_more_than_it_says_is_caught():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise, product
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from selectrie.core.numerics import softmax
 from selectrie.core.rows import DenseRows
 from selectrie.decoding.rng import uniform
-from selectrie.decoding.sampling.sampler import Sampler
-from selectrie.decoding.sampling.stability import Band, _mean_bounds
+from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
+from selectrie.decoding.sampling.sampler import Draw, Sampler
+from selectrie.decoding.sampling.stability import Band, _mean_bounds, could_change
+from selectrie.errors import DeadEndError, NonFiniteLogitsError
 from selectrie.options import SamplingParams
 from tests.decoding.sampling.test_sampler import as_row, chains, rows
 from tests.support.sampler_chain import candidates
@@ -196,3 +199,34 @@ def test_without_a_tolerance_nothing_is_close(logits, sampling):
     row = DenseRows(as_row([logits]))
     assert not sampler.draw(row, 0, 0.5, tolerance=0.0).close
     assert sampler.draw(row, 0, 0.5, tolerance=1e3).close
+
+
+@given(
+    st.lists(st.one_of(st.floats(-30, 30, width=32), st.sampled_from([-math.inf, 0.0, 0.5])), min_size=2, max_size=9),
+    st.sampled_from([0.0, 1e-5, 0.01, 0.25, 3.0, 200.0]),
+    st.data(),
+)
+@settings(max_examples=400)
+def test_a_greedy_draw_is_that_of_the_whole_chain(logits, tolerance, data):
+    """Two tokens of a row say which one is drawn and whether it is close, as the chain over all of them does."""
+    allowed = data.draw(st.one_of(st.none(), st.lists(st.booleans(), min_size=len(logits), max_size=len(logits))))
+    mask = None if allowed is None else np.array(allowed)
+    row = as_row([logits])
+    sampling, sampler = SamplingParams.GREEDY, Sampler(SamplingParams.GREEDY, [])
+    assert sampler.n_top == 2
+
+    def whole():
+        pool = Pool.of(row[0], Adjustments.of(sampling), mask)
+        token = int(distribution(pool, sampling)[0][0])
+        return Draw(token, tolerance > 0 and could_change(pool, token, 0.5, sampling, tolerance))
+
+    def outcome(draw):
+        try:
+            return draw()
+        except (DeadEndError, NonFiniteLogitsError) as error:
+            return type(error), str(error)
+
+    drawn = outcome(lambda: sampler.draw(DenseRows(row), 0, 0.5, allowed=mask, tolerance=tolerance))
+    assert drawn == outcome(whole)
+    if isinstance(drawn, Draw):
+        assert drawn.logp == DenseRows(row).logp(0, drawn.token)

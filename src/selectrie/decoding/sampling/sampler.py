@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from selectrie.core.rows import Rows
 from selectrie.core.types import BoolArray, IntArray
 from selectrie.decoding.sampling.chain import Adjustments, Pool, distribution
-from selectrie.decoding.sampling.stability import could_change
+from selectrie.decoding.sampling.stability import could_change, is_close_to_best
+from selectrie.errors import DeadEndError
 from selectrie.options import SamplingParams
 
 
@@ -27,10 +28,12 @@ class Draw:
         token: The token's id.
         close: Whether a change of every logit by at most the tolerance could change the
             token. It is never False where it could (see `stability`).
+        logp: The token's log-probability under the full softmax, if it was read.
     """
 
     token: int
     close: bool
+    logp: float | None = field(default=None, compare=False)
 
 
 class Sampler:
@@ -50,6 +53,17 @@ class Sampler:
             tokens = np.asarray(history, dtype=np.int64).tolist()
             for token in tokens if n < 0 else tokens[-n:]:
                 self.accept(token)
+
+    @property
+    def n_top(self) -> int:
+        """Return how many of the most probable allowed tokens a draw reads.
+
+        0 means that it reads the whole row. A greedy draw from unchanged logits reads
+        two tokens: the one it draws, and the one that may be close to it.
+        """
+        options = self._sampling
+        is_plain = not options.penalises and not options.logit_bias
+        return 2 if options.temperature == 0 and options.typical_p == 1 and is_plain else 0
 
     def accept(self, token: int) -> None:
         """Record a token that was drawn, for the penalties."""
@@ -86,6 +100,8 @@ class Sampler:
             NonFiniteLogitsError: If the largest logit is not finite.
             TokenRangeError: For a bias or count of a token that does not exist.
         """
+        if self.n_top:
+            return self._best(rows, i, allowed, tolerance)
         if self._adjustments is None:
             self._adjustments = Adjustments.of(self._sampling, self._counts)
         pool = Pool.of(rows.logits(i), self._adjustments, allowed, row=i)
@@ -97,3 +113,12 @@ class Sampler:
             index = int(np.searchsorted(cumulative, uniform, side="right"))
         token = int(ids[index])
         return Draw(token, tolerance > 0 and could_change(pool, token, uniform, self._sampling, tolerance))
+
+    def _best(self, rows: Rows, i: int, allowed: BoolArray | IntArray | None, tolerance: float) -> Draw:
+        """Draw the most probable token, the first one of several."""
+        ids, logp = rows.top(i, self.n_top, allowed)
+        if not len(ids):
+            n_allowed = 0 if allowed is None else len(np.flatnonzero(allowed) if allowed.dtype == np.bool_ else allowed)
+            raise DeadEndError(n_allowed)
+        gap = float(logp[0] - logp[1]) if len(ids) > 1 else np.inf
+        return Draw(int(ids[0]), tolerance > 0 and is_close_to_best(gap, tolerance), float(logp[0]))

@@ -53,14 +53,14 @@ class DrawnTokens:
     def last(self) -> int:
         return int(self._context[self._n - 1])
 
-    def add(self, rows: Rows, i: int, token: int, *, close: bool) -> None:
-        """Record the token drawn from row i."""
+    def add(self, rows: Rows, i: int, token: int, *, close: bool, logp: float | None = None) -> None:
+        """Record the token drawn from row i, where its log-probability may be known."""
         if close:
             self.close_steps.append(len(self))
-        self.logp.append(float(rows.logp(i, token)))
+        self.logp.append(float(rows.logp(i, token)) if logp is None else logp)
         if self._n_alternatives:
-            ids, logp = rows.top(i, self._n_alternatives)
-            self.alternatives.append(tuple(map(self._scored, ids.tolist(), logp.tolist())))
+            ids, values = rows.top(i, self._n_alternatives)
+            self.alternatives.append(tuple(map(self._scored, ids.tolist(), values.tolist())))
         if self._n == len(self._context):
             self._context = np.concatenate([self._context, np.zeros(max(64, self._n), dtype=np.int32)])
         self._context[self._n] = token
@@ -165,6 +165,7 @@ class AllowedTokens:
         allowed: bool[V] or int32[] ids, the tokens that may be drawn next; None for
             all.
         is_over: Whether the sequence ends here.
+        is_constant: Whether `allowed` stays as it is, whatever is drawn.
     """
 
     def __init__(
@@ -189,7 +190,7 @@ class AllowedTokens:
 
     def _look(self) -> None:
         """Set `allowed` and `is_over` for the automaton's current state."""
-        self.is_over = False
+        self.is_over, self.is_constant = False, self._automaton is None
         self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
         if self._automaton is None:
             return

@@ -25,6 +25,8 @@ _HOPELESS = 100.0
 """A tolerance, in nats, so large that it says nothing about the draw."""
 _EXP32 = 1e-6
 """Generous relative error of sums of exponentials in float32."""
+_ROUNDING = 1e-12
+"""Allowance for rounding in the difference of two log-probabilities."""
 _SLACK = 1e-9
 """Allowance for rounding in float64 sums, far above it and far below any tolerance."""
 
@@ -94,6 +96,18 @@ def could_change(pool: Pool, token: int, uniform: float, sampling: SamplingParam
         low[is_touched], high[is_touched] = moved[0][at[is_touched]], moved[2][at[is_touched]]
     band = Band(low, high, np.ones(len(ids), dtype=np.bool_), *tails)
     return is_close(band, int(np.searchsorted(ids, token)), uniform, sampling)
+
+
+def is_close_to_best(gap: float, tolerance: float) -> bool:
+    """Return whether moving logits by `tolerance` nats could change a greedy draw.
+
+    It is `could_change` where no logit is adjusted.
+
+    Args:
+        gap: Nats by which the drawn token is above the next one; inf if there is none.
+        tolerance: Nats, above 0.
+    """
+    return tolerance > _HOPELESS or gap <= 2 * tolerance + _ROUNDING
 
 
 def _all_that_may_stay(pool: Pool, sampling: SamplingParams, widest: float) -> tuple[Positions, tuple[float, float]]:

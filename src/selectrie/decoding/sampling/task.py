@@ -272,7 +272,18 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         return DraftTree.of(self._spec.drafter.propose(self._tokens.context, fits.max_tokens), fits, self._ends)
 
     def _reads(self, last: _LastAsk) -> Reads:
-        return Reads.everything(len(last))
+        """Return what a greedy draw reads of each row, or everything.
+
+        What may be drawn after a guess is known before only if it does not change.
+        """
+        n = len(last)
+        if not self._sampler.n_top or (n > 1 and not self._choice.is_constant):
+            return Reads.everything(n)
+        masses = [] if self._healed is None else [self._healed.allowed(self._n_spelt)]
+        tops = [(self._sampler.n_top, self._choice.allowed)]
+        if self._spec.n_alternatives:
+            tops.append((self._spec.n_alternatives, None))
+        return Reads.concatenated([Reads.of_row(masses=masses, tops=tops)] * n)
 
     def _read(self, last: _LastAsk, rows: Rows) -> None:
         """Draw from the first row, then from the row of each guess that was drawn."""
@@ -296,7 +307,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         drawn = self._sampler.draw(
             rows, i, uniform(spec.seed, len(self._tokens)), allowed=self._choice.allowed, tolerance=spec.tolerance
         )
-        self._tokens.add(rows, i, drawn.token, close=drawn.close)
+        self._tokens.add(rows, i, drawn.token, close=drawn.close, logp=drawn.logp)
         self._heal(rows, i, drawn.token)
         self._sampler.accept(drawn.token)
         finish = self._ending(drawn.token)
