@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from selectrie.backends.table import BACKENDS
 from selectrie.cli.flags import message_of
+from selectrie.cli.groups import ModelGroup
+from selectrie.cli.requests import _LOAD_NAMES
 from selectrie.errors import (
     DeadEndError,
     GrammarError,
@@ -78,3 +83,14 @@ def test_arguments_are_named_as_flags(error: SelectrieError, message: str):
 def test_without_flags_the_message_is_the_librarys():
     """As for errors outside of a command."""
     assert message_of(OptionError("n", 0, "1"), {}) == "n=0: expected 1"
+
+
+NOT_ON_THE_COMMAND = {"tokenizer"}
+"""Options of back ends that no flag gives: a tokenizer is an object, or a folder beside that of the model."""
+
+
+def test_every_option_of_a_back_end_has_a_flag():
+    """The flags that name and load a model are the options of all back ends, and those of `load` itself."""
+    of_back_ends = {field.name for backend in BACKENDS for field in fields(backend.options_type())}
+    flags = {_LOAD_NAMES.get(field.name, field.name) for field in fields(ModelGroup)}
+    assert flags - {"model", "backend", "untrusted"} == of_back_ends - NOT_ON_THE_COMMAND
