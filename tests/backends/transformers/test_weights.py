@@ -24,7 +24,7 @@ from selectrie.backends.transformers.states import bytes_of
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 from tests.support import checkpoints
 from tests.support.fast_tokenizers import made
-from tests.support.transformers_models import make_module
+from tests.support.transformers_models import make_module, worst_of_random_tree
 
 SMALL = {"n_ctx": 128, "n_batch": 32, "n_threads": 1}
 
@@ -417,8 +417,63 @@ def test_a_quantised_checkpoint_without_its_package_says_what_it_needs(folder):
     """By the name of the package."""
     pytest.importorskip("transformers")
     checkpoints.change_config(folder, quantization_config={"quant_method": "awq", "bits": 4, "group_size": 32})
-    with pytest.raises(UnsupportedModelError, match=r"needs a package that is not installed"):
+    with pytest.raises(UnsupportedModelError, match=r"is quantised by 'awq' and needs a package that is not installed"):
         opened(folder)
+
+
+def test_a_quantisation_that_nobody_knows_is_refused(folder):
+    """Transformers would take its weights for plain ones."""
+    checkpoints.change_config(folder, quantization_config={"quant_method": "nosuch", "bits": 4})
+    with pytest.raises(UnsupportedModelError, match=r"is quantised by 'nosuch', which Transformers does not know"):
+        opened(folder)
+
+
+def test_a_quantised_checkpoint_that_cannot_be_loaded_is_not_called_damaged(folder, monkeypatch):
+    """The error names the method and what Transformers says."""
+    from transformers import AutoModelForCausalLM
+
+    def fail(*_args, **_more):
+        raise RuntimeError("no kernel for this processor")
+
+    checkpoints.change_config(folder, quantization_config={"quant_method": "hqq"})
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", fail)
+    with pytest.raises(UnsupportedModelError, match=r"is quantised by 'hqq', .* no kernel for this processor; take a"):
+        opened(folder)
+
+
+@pytest.mark.parametrize("precision", ["exact", "fast"])
+def test_weights_in_fp8_are_unpacked(tmp_path, precision):
+    """Blocks of 8-bit floats with a scale each: rows are those of the products, and the memory is that of float32."""
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM
+
+    block = 128
+    sizes = {"hidden_size": block, "intermediate_size": 2 * block, "num_attention_heads": 4}
+    folder = checkpoints.write(tmp_path / "m", **sizes)
+    path = folder / "model.safetensors"
+    packed, unpacked = {}, {}
+    for name, weight in load_file(path).items():
+        packed[name] = unpacked[name] = weight
+        if name.endswith("proj.weight"):
+            rows, columns = (-(-size // block) for size in weight.shape)
+            scales = torch.rand(rows, columns) / 100 + 0.001
+            spread = scales.repeat_interleave(block, 0).repeat_interleave(block, 1)[
+                : weight.shape[0], : weight.shape[1]
+            ]
+            packed[name] = (weight / spread).clamp(-440, 440).to(torch.float8_e4m3fn)
+            packed[f"{name}_scale_inv"] = scales
+            unpacked[name] = packed[name].float() * spread
+    save_file(unpacked, path, metadata={"format": "pt"})
+    plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    save_file(packed, path, metadata={"format": "pt"})
+    changes = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [block, block]}
+    checkpoints.change_config(folder, quantization_config=changes)
+    options = {"n_ctx": 96, "n_batch": 32, "n_threads": 1, "precision": precision, "dtype": "float32"}
+    needed = memory_needs(folder, TransformersOptions(**options))
+    with opened(folder, **options) as model:
+        assert worst_of_random_tree(model, plain, seed=1) < 5e-5
+        held = sum(weight.numel() * weight.element_size() for weight in model._prepared.module.parameters())
+        assert held <= needed.weights <= 1.1 * held
 
 
 def test_a_folder_that_is_none_is_a_file_error(tmp_path):

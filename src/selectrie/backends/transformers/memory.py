@@ -17,8 +17,17 @@ from selectrie.backends.transformers.module import caches_in, max_positions_of, 
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.prefix import length_of
 from selectrie.backends.transformers.states import bytes_of, states_for
-from selectrie.backends.transformers.weights import dtype_for, find_device, quiet, read_config, skeleton
+from selectrie.backends.transformers.weights import (
+    dtype_for,
+    find_device,
+    quantisation_of,
+    quiet,
+    read_config,
+    skeleton,
+)
 
+_UNPACKED = ("fp8", "mxfp4")
+"""Quantisations that Transformers computes with on a GPU, and unpacks elsewhere."""
 _TYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
@@ -71,7 +80,7 @@ def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
         config = read_config(found)
         module = skeleton(found, config)
         dtype = _dtype(found, config, options)
-        weights = _weight_bytes(found, config, module, dtype)
+        weights = _weight_bytes(found, config, module, dtype, device)
         text = config.get_text_config()
         shapes = _shapes(module, dtype)
         n_vocabulary = shapes.n_vocabulary or int(getattr(text, "vocab_size", 0)) or 1
@@ -144,9 +153,13 @@ def _dtype(found: Checkpoint, config: Any, options: TransformersOptions) -> torc
     return dtype
 
 
-def _weight_bytes(found: Checkpoint, config: Any, module: Any, dtype: torch.dtype) -> int:
-    """Return the bytes of the weights; of quantised weights, those of the files."""
-    if getattr(config, "quantization_config", None) is not None:
+def _weight_bytes(found: Checkpoint, config: Any, module: Any, dtype: torch.dtype, device: torch.device) -> int:
+    """Return the bytes of the weights; of quantised weights, those of the files.
+
+    Those that are unpacked when they are loaded count as if they were not quantised.
+    """
+    method = quantisation_of(config)
+    if method is not None and (method not in _UNPACKED or device.type == "cuda"):
         return sum(path.stat().st_size for path in found.files)
     parameters: int = sum(p.numel() for p in module.parameters()) * dtype.itemsize
     buffers: int = sum(b.numel() * b.element_size() for b in module.buffers())

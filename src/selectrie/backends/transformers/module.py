@@ -128,8 +128,8 @@ class PreparedModule:
 
     @property
     def n_parameters(self) -> int:
-        """Return the number of weights; shared ones count once."""
-        return sum(p.numel() for p in self.module.parameters())
+        """Return the number of weights, unpacked; shared ones count once."""
+        return int(self.module.num_parameters())
 
     @property
     def is_quantised(self) -> bool:

@@ -125,8 +125,32 @@ def read_config(found: Checkpoint) -> Any:
         raise UnsupportedModelError(
             str(found.folder), f"Transformers has no causal language model of the kind {kind!r}; pass one that has"
         )
+    _require_known_quantisation(found, config)
     config._attn_implementation = None  # the one in the file may not be installed
     return config
+
+
+def quantisation_of(config: Any) -> str | None:
+    """Return the name of the method by which a checkpoint is quantised, or None."""
+    given = getattr(config, "quantization_config", None)
+    if given is None:
+        return None
+    method = given.get("quant_method") if isinstance(given, dict) else getattr(given, "quant_method", None)
+    return str(getattr(method, "value", method))
+
+
+def _require_known_quantisation(found: Checkpoint, config: Any) -> None:
+    """Raise `UnsupportedModelError` if Transformers does not know the quantisation.
+
+    It would load such weights as if they were plain.
+    """
+    from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+
+    method = quantisation_of(config)
+    names = (method, f"{method}_4bit", f"{method}_8bit")
+    if method is not None and not any(name in AUTO_QUANTIZER_MAPPING for name in names):
+        reason = f"is quantised by {clip(repr(method), 60)}, which Transformers does not know"
+        raise UnsupportedModelError(str(found.folder), f"{reason}; update transformers if it is new")
 
 
 def find_device(name: str | int | None) -> torch.device:
@@ -209,8 +233,14 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
     except SelectrieError:
         raise
     except ImportError as error:
-        raise UnsupportedModelError(folder, f"needs a package that is not installed: {_said(error)}") from error
+        method = quantisation_of(config)
+        by = "" if method is None else f"is quantised by {method!r} and "
+        raise UnsupportedModelError(folder, f"{by}needs a package that is not installed: {_said(error)}") from error
     except Exception as error:
+        method = quantisation_of(config)
+        if method is not None:
+            reason = f"is quantised by {method!r}, which Transformers cannot load here: {_said(error)}"
+            raise UnsupportedModelError(folder, f"{reason}; take a version that is not quantised") from error
         raise ModelFileError(folder, f"Transformers cannot load it: {_said(error)}; get the files again") from error
     _require_all_layers(found, module, report.get("unexpected_keys", ()))
     missing = sorted({*report.get("missing_keys", ()), *(one[0] for one in report.get("mismatched_keys", ()))})
