@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := select large_sets generation grammar templates evaluation hf_generate transformers_calls trie encode startup
+BENCHMARKS := select large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf trie encode startup
 TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 

@@ -235,6 +235,28 @@ def test_transformers_calls_measures_all_that_it_promises(common):
     assert all(isfinite(verdict["figure"]) and verdict["figure"] > 0 for verdict in verdicts)
 
 
+def test_lm_eval_hf_measures_all_that_it_promises(common, test_data):
+    """A quick look at few items: every set by each way, log-likelihoods and answers as of `hf`; a target for each in a full run."""
+    for name in ("torch", "transformers", "lm_eval"):
+        pytest.importorskip(name)
+    module = importlib.import_module("benchmarks.lm_eval_hf")
+    for name in module.FILES:
+        test_data(name)
+    found = quick_look("lm_eval_hf")
+    figures = found["figures"]
+    assert found["targets"] == []
+    sets = ("arc_easy", "hellaswag", "labels", "blimp", "lambada", "paragraphs", "continued")
+    for one in sets:
+        assert all(figures[f"tiny_{one}_{way}_s"] > 0 for way in ("hf", "exact", "fast"))
+        assert all(figures[f"tiny_{one}_{way}_nats"] <= module.MAX_NATS for way in ("exact", "fast"))
+        assert all(figures[f"tiny_{one}_{way}_metrics_that_differ"] == 0 for way in ("exact", "fast"))
+    targets = module.targets(figures)
+    assert len(targets.at_most) == len(sets) * 2 * 3
+    assert sorted(targets.at_least) == [
+        f"tiny_{one}_hf_over_{way}" for one in module.SHARED for way in ("exact", "fast")
+    ]
+
+
 @pytest.mark.parametrize("name", TRANSFORMERS_BENCHMARKS)
 def test_a_benchmark_of_transformers_says_what_is_not_installed(common, monkeypatch, capsys, name):
     """Without the packages of the extra nothing is measured, and no target is missed."""
