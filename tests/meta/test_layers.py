@@ -53,7 +53,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
     "engine": (
         (
             "bundled_model",
-            "cache_dir",
             "hub",
             "queue_stream",
             "row_layouts",

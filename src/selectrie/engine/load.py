@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.cache_dir import cache_folder, read_object, write_object
 from selectrie.core.types import Limits, SelfCheck
-from selectrie.engine.cache_dir import cache_folder, read_object, write_object
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
 from selectrie.engine.sources import resolve

@@ -28,8 +28,8 @@ from typing import Any
 
 from selectrie import errors
 from selectrie.backends.entry import Backend
+from selectrie.core.cache_dir import read_object, write_object
 from selectrie.core.types import Precision
-from selectrie.engine.cache_dir import read_object, write_object
 from selectrie.errors import ModelError, ModelFileError, OptionError, UnsupportedModelError
 
 logger = logging.getLogger(__name__)
