@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
@@ -57,6 +56,9 @@ class ModuleCall:
 
     stop: threading.Event
 
+    is_traced = False
+    """Whether operations are recorded for a compiler instead of being run."""
+
 
 @dataclass(slots=True, eq=False)
 class TreeCall(ModuleCall):
@@ -93,14 +95,14 @@ class TreeCall(ModuleCall):
 
     def index(self, device: torch.device) -> Tensor:
         """Return the cells that the rows write, int64[R]."""
-        return self._kept(("cells", device), lambda: _tensor(self.cells, device))
+        return self._kept(("cells", device), lambda: self._tensor(self.cells, device))
 
     def mask(self, window: int | None, device: torch.device) -> Tensor:
         """Return which cells each row sees, bool[1, 1, R, C].
 
         `window` limits how many positions it sees; None does not.
         """
-        return self._kept(("mask", window, device), lambda: _tensor(self._seen(window), device)[None, None])
+        return self._kept(("mask", window, device), lambda: self._tensor(self._seen(window), device)[None, None])
 
     def bias(self, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Return the numbers to add to scores, [1, 1, R, C].
@@ -116,7 +118,7 @@ class TreeCall(ModuleCall):
 
     def distance(self, device: torch.device) -> Tensor:
         """Return the position that each cell holds, float32[C]."""
-        return self._kept(("distance", device), lambda: _tensor(self.cell_positions, device).float())
+        return self._kept(("distance", device), lambda: self._tensor(self.cell_positions, device).float())
 
     def paths(self, window: int | None, device: torch.device) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return the cells that each row sees, in the order of its path.
@@ -129,8 +131,8 @@ class TreeCall(ModuleCall):
             bool[n, L], which of these are cells and not padding.
         """
 
-        def made() -> list[tuple[Tensor, Tensor, Tensor]]:
-            return [(_tensor(r, device), _tensor(c, device), _tensor(t, device)) for r, c, t in self._groups(window)]
+        def made() -> list[tuple[Tensor, ...]]:
+            return [tuple(self._tensor(one, device) for one in group) for group in self._groups(window)]
 
         paths: list[tuple[Tensor, Tensor, Tensor]] = self._kept(("paths", window, device), made)
         return paths
@@ -141,6 +143,11 @@ class TreeCall(ModuleCall):
         near: BoolArray = self.positions[:, None] - self.cell_positions[None, :] < window
         near &= self.visible
         return near
+
+    @staticmethod
+    def _tensor(values: Any, device: torch.device) -> Tensor:
+        """Return an array as a tensor on a device."""
+        return torch.from_numpy(values).to(device)
 
     def _groups(self, window: int | None) -> Iterator[tuple[OffsetArray, OffsetArray, BoolArray]]:
         groups: dict[int, list[tuple[int, OffsetArray]]] = {}
@@ -160,10 +167,6 @@ class TreeCall(ModuleCall):
         if key not in self._on_device:
             self._on_device[key] = make()
         return self._on_device[key]
-
-
-def _tensor(values: NDArray[Any], device: torch.device) -> Tensor:
-    return torch.from_numpy(values).to(device)
 
 
 def running_call() -> ModuleCall | None:
@@ -308,7 +311,7 @@ def tree_attention(  # noqa: PLR0913, PLR0917 - the signature is that of Transfo
         return _in_path_order(call, query, key, value, scoring), None
     mask = call.mask(sliding_window, query.device)
     n_shared = query.shape[1] // key.shape[1]
-    if softcap is None and s_aux is None:
+    if softcap is None and s_aux is None and not call.is_traced:
         # Only the CPU kernel is fast for key heads that several query heads share.
         is_shared = n_shared > 1 and query.device.type == "cpu"
         if n_shared > 1 and not is_shared:
@@ -317,11 +320,13 @@ def tree_attention(  # noqa: PLR0913, PLR0917 - the signature is that of Transfo
             query, key, value, attn_mask=mask, scale=scale, enable_gqa=is_shared
         )
         return mixed.transpose(1, 2).contiguous(), None
-    if n_shared > 1:
-        key, value = key.repeat_interleave(n_shared, 1), value.repeat_interleave(n_shared, 1)
-    scores = (query @ key.transpose(2, 3)) * scale
+    # Heads that share keys are rows of one product, so that no key is copied.
+    n_heads, n_rows = query.shape[1:3]
+    asked = query.reshape(1, key.shape[1], n_shared * n_rows, -1)
+    scores = ((asked @ key.transpose(2, 3)) * scale).reshape(1, n_heads, n_rows, -1)
     weights = _weights(scores, mask, softcap, None if s_aux is None else s_aux.reshape(1, -1, 1, 1))
-    return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous(), None
+    mixed = weights.to(value.dtype).reshape(1, key.shape[1], n_shared * n_rows, -1) @ value
+    return mixed.reshape(1, n_heads, n_rows, -1).transpose(1, 2).contiguous(), None
 
 
 def _weights(scores: Tensor, mask: Tensor, softcap: float | None, sinks: Tensor | None) -> Tensor:

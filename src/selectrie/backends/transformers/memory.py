@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,9 @@ def memory_needed(folder: Path, options: TransformersOptions) -> int:
     return memory_needs(folder, options).total
 
 
-def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
+def memory_needs(
+    folder: Path, options: TransformersOptions, cells_of: Callable[[int, int], int] = cells_for
+) -> MemoryNeeds:
     """Return the bytes that a checkpoint takes when it is opened with these options.
 
     The headers of its files are read, and the model is called with a few tokens on
@@ -69,12 +72,17 @@ def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
     then says how large a cell or a state is. Not included are one layer's activations,
     and the small second context that exists while near ties are settled.
 
+    Args:
+        folder: The folder of the checkpoint.
+        options: The options.
+        cells_of: Returns the number of cells for so many nodes and rows of a call.
+
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
         UnsupportedModelError: The model is of a kind that does not work.
         OptionError: The device is not there.
     """
-    with quiet(options):
+    with quiet(options.verbose):
         device = find_device(options.device)
         found = checkpoint.read_checkpoint(folder)
         config = read_config(found)
@@ -86,7 +94,7 @@ def memory_needs(folder: Path, options: TransformersOptions) -> MemoryNeeds:
         n_vocabulary = shapes.n_vocabulary or int(getattr(text, "vocab_size", 0)) or 1
         nodes, rows = nodes_and_rows(options, text, n_vocabulary, max_positions_of(text))
         if shapes.is_cells:
-            n_cells = cells_for(nodes, rows)
+            n_cells = cells_of(nodes, rows)
             n_prefix = 0 if options.prefix is None else length_of(options.prefix)  # those of `nodes` are copies
             contexts = (n_cells + n_prefix) * shapes.cell_bytes + (n_cells + 1) * (n_cells // 8)
         else:

@@ -136,6 +136,16 @@ class PreparedModule:
         """Return whether the weights are kept in a quantised form."""
         return getattr(self.module, "hf_quantizer", None) is not None
 
+    @property
+    def is_storing(self) -> list[bool]:
+        """Return, for each layer, whether it stores keys and values in cells."""
+        return [states is not None for states in self._stored]
+
+    @property
+    def stored(self) -> list[tuple[Tensor, Tensor]]:
+        """Return small keys and values, as each layer that stores any has them."""
+        return [states for states in self._stored if states is not None]
+
     def configs(self) -> list[Any]:
         """Return every config object in the module, each once."""
         found = {id(m.config): m.config for m in self.module.modules() if hasattr(m, "config")}
@@ -246,7 +256,9 @@ class PreparedModule:
             given["position_ids"] = positions[None]
         if "logits_to_keep" in self._arguments:
             given["logits_to_keep"] = outputs
-        with torch.inference_mode(), self._noted(), running(call):
+        # In inference mode, operations are not taken apart into those a compiler knows.
+        mode = torch.no_grad() if call.is_traced else torch.inference_mode()
+        with mode, self._noted(), running(call):
             try:
                 return self.module(input_ids=ids[None], use_cache=True, **given)
             except SelectrieError:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from selectrie.backends.transformers.cells import CellContexts, Contexts
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision
 from selectrie.backends.transformers.prefix import Prefix
 from selectrie.backends.transformers.states import StateContexts
+from selectrie.core.model import Model, chain
+from selectrie.core.reads import Reads
 from selectrie.core.types import ROOT, FloatArray, ModelKind
 from selectrie.errors import DecodeError, UnsupportedModelError
 
@@ -105,6 +108,55 @@ def probe(prepared: PreparedModule) -> None:
             bounds = [prepared.max_positions, *_windows(prepared)]
             prepared.max_positions = min(bound for bound in bounds if bound is not None)
             logger.debug("%s: positions are limited to %d", prepared.name, prepared.max_positions)
+
+
+def probe_model(prepared: PreparedModule, model: Model) -> None:
+    """Check rows of a model against the forward of the module that it was made of.
+
+    For models that evaluate a module by other means than `PreparedModule.forward_tree`.
+    They are extended as the port allows, and are empty afterwards.
+
+    Args:
+        prepared: The module, already checked by `probe`.
+        model: The model, which is empty and holds at least 64 nodes.
+
+    Raises:
+        UnsupportedModelError: The rows differ by more than rounding explains.
+    """
+    failure = ""
+    for seed in range(_ATTEMPTS):
+        tree = _tree(prepared, seed)
+        worst = _worst_of_model(model, tree)
+        model.trim(0)
+        if worst <= tree.allowed_nats:
+            return
+        failure = _sentence(worst, tree)
+    raise UnsupportedModelError(prepared.name, failure)
+
+
+def _worst_of_model(model: Model, tree: _Tree) -> float:
+    """Return the largest difference of any row of the texts, in nats.
+
+    The first text is evaluated in one call and the others in calls of one row, so that
+    programs of several sizes are compared.
+    """
+    worst = 0.0
+    held: list[int] = []
+    for number, text in enumerate(tree.texts):
+        node, step = ROOT, min(len(text), model.limits.rows_per_call) if number == 0 else 1
+        for start in range(0, len(text), step):
+            part = text[start : start + step].astype(np.int32)
+            every = np.ones(len(part), dtype=np.bool_)
+            extension = model.extend(chain(node, len(part)), part, every, every)
+            held += extension.nodes.tolist()
+            node = int(extension.nodes[-1])
+            rows = extension.rows.fetch(partial(Reads.everything, len(part)))
+            found = _logp(torch.from_numpy(np.stack([rows.logits(i) for i in range(len(part))])))
+            difference = np.abs(found - tree.rows[number, start : start + len(part)]).max()
+            # NaN compares false, and must not be taken for equal.
+            worst = max(worst, float(difference)) if difference < np.inf else np.inf
+    model.release(np.array(held, dtype=np.int32))
+    return worst
 
 
 def probe_behind(prepared: PreparedModule, prefix: Prefix) -> None:

@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from selectrie.backends.transformers.module import threads
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.vocabulary import open_tokenizer, read_vocabulary
 from selectrie.core.types import Precision
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ModelError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError, clip
 
 logger = logging.getLogger(__name__)
@@ -35,11 +37,25 @@ _NUMBER = re.compile(r"\.(\d+)(?=\.)", re.ASCII)
 _WHOLE_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A module with its weights, and what belongs to it.
+
+    Attributes:
+        module: The module.
+        vocabulary: What its token ids mean.
+        name: Name of the model, for messages and signatures.
+        digest: Digest of its weights.
+    """
+
+    module: Any
+    vocabulary: Vocabulary
+    name: str
+    digest: str
+
+
 def open_model(source: Any, options: TransformersOptions | None = None) -> TransformersModel:
     """Open a checkpoint, or make a model of a module.
-
-    Nothing is downloaded, no code of a folder is run, and weights are only read from
-    safetensors files.
 
     Args:
         source: The `Path` of a folder, or an `AutoModelForCausalLM`. A module is used
@@ -48,20 +64,35 @@ def open_model(source: Any, options: TransformersOptions | None = None) -> Trans
         options: See `TransformersOptions`.
 
     Raises:
+        OptionError: An option is invalid or does not fit the model.
+        ModelError: As for `open_source`, or there is no memory for the contexts.
+    """
+    options = options or TransformersOptions()
+    with quiet(options.verbose), threads(options.n_threads):
+        opened = open_source(source, options)
+        return open_module(opened.module, opened.vocabulary, options, name=opened.name, digest=opened.digest)
+
+
+def open_source(source: Any, options: TransformersOptions) -> Opened:
+    """Load a checkpoint with its vocabulary, or find the vocabulary of a module.
+
+    Nothing is downloaded, no code of a folder is run, and only safetensors are read.
+
+    Args:
+        source: As for `open_model`.
+        options: As for `open_model`.
+
+    Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
         UnsupportedModelError: The model or its tokenizer is of a kind that is not
             supported.
         OptionError: An option is invalid or does not fit the model.
-        ModelError: There is no memory for the model.
+        ModelError: There is no memory for the weights.
     """
-    options = options or TransformersOptions()
-    with quiet(options), threads(options.n_threads):
-        if isinstance(source, Path):
-            return _open_folder(source, options)
-        return _open_given(source, options)
+    return _open_folder(source, options) if isinstance(source, Path) else _open_given(source, options)
 
 
-def _open_folder(folder: Path, options: TransformersOptions) -> TransformersModel:
+def _open_folder(folder: Path, options: TransformersOptions) -> Opened:
     device = find_device(options.device)
     found = checkpoint.read_checkpoint(folder)
     config = read_config(found)
@@ -72,10 +103,10 @@ def _open_folder(folder: Path, options: TransformersOptions) -> TransformersMode
     vocabulary = read_vocabulary(
         tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=str(folder)
     )
-    return open_module(module, vocabulary, options, name=name, digest=digest)
+    return Opened(module, vocabulary, name, digest)
 
 
-def _open_given(module: Any, options: TransformersOptions) -> TransformersModel:
+def _open_given(module: Any, options: TransformersOptions) -> Opened:
     name = type(module).__name__
     config = getattr(module, "config", None)
     if not isinstance(module, nn.Module) or not hasattr(config, "get_text_config"):
@@ -89,7 +120,7 @@ def _open_given(module: Any, options: TransformersOptions) -> TransformersModel:
     vocabulary = read_vocabulary(
         tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=name
     )
-    return open_module(module, vocabulary, options, name=name, digest=_module_digest(module))
+    return Opened(module, vocabulary, name, _module_digest(module))
 
 
 def read_config(found: Checkpoint) -> Any:
@@ -333,9 +364,9 @@ def _said(error: Exception) -> str:
 
 
 @contextmanager
-def quiet(options: TransformersOptions) -> Iterator[None]:
+def quiet(verbose: bool) -> Iterator[None]:  # noqa: FBT001 - one option
     """Suppress Transformers' warnings and progress bars, unless `verbose` is set."""
-    if options.verbose:
+    if verbose:
         yield
         return
     from transformers.utils import logging as said
