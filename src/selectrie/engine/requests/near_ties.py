@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import Model, chain
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
@@ -161,12 +161,20 @@ def _canonical_joints(
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
     n_new = max(len(sub.token) for sub, _ in subs) + len(prepared.healing.nodes)
+    is_fixed = model.limits.batch_sizes.is_fixed
+    if is_fixed:
+        # The size of the memory must not depend on the choices, see `_hold`.
+        n_new = max(n_new, model.limits.rows_per_call)
     solo = model.new_context(len(context) + n_new)
     try:
         scheduler = Scheduler(solo)
-        healed, cost = _log_heal(scheduler, prepared, context)
+        cost = _hold(solo, context) if is_fixed else Cost()
+        healed, more = _log_heal(scheduler, prepared, context)
+        cost += more
         result = np.empty(len(choices))
         for i, (sub, end) in enumerate(subs):
+            if is_fixed:
+                solo.trim(0)
             needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
             evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
             cost += more
@@ -176,6 +184,23 @@ def _canonical_joints(
         return result, cost
     finally:
         solo.close()
+
+
+def _hold(solo: Model, context: IntArray) -> Cost:
+    """Evaluate a context apart from what comes after it, and hold it.
+
+    Programs of different sizes round differently, and so do sums over cells in another
+    order. With the context held and nothing else kept, every path is evaluated by the
+    same programs in the same cells, whatever others are scored.
+    """
+    node, cost, step = ROOT, Cost(), solo.limits.rows_per_call
+    for start in range(0, len(context), step):
+        part = context[start : start + step]
+        is_last = np.arange(len(part)) == len(part) - 1
+        extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
+        node = int(extension.nodes[-1])
+        cost += Cost(1, extension.rows_evaluated, 0, extension.rows_padded, 0, extension.decode_s)
+    return cost
 
 
 def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:
