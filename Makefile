@@ -9,7 +9,7 @@ TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long test-kernels mutants check bench model wheel clean
+.PHONY: demo test test-long test-kernels test-xla mutants check bench model wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"

@@ -44,7 +44,8 @@ class Backend:
 
     Attributes:
         name: Name in `load(backend=…)` and in `ModelIdentity.backend`.
-        opens: The kinds of sources that it opens, in words.
+        opens: The kinds of sources that it opens, in words. Empty if it opens only what
+            it is asked to by name, because another back end recognises it.
         packages: Packages that it needs: name of the distribution by name of import.
         extra: The extra that installs them; None if selectrie always has them.
         suffix: The end of its files' names, in lower case; None if it opens no single

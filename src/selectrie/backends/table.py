@@ -14,9 +14,10 @@ from typing import Any
 from selectrie.backends.entry import Backend, read_options
 from selectrie.backends.llama_cpp_entry import LLAMA_CPP
 from selectrie.backends.transformers_entry import TRANSFORMERS
+from selectrie.backends.xla_entry import XLA
 from selectrie.errors import ModelFileError, OptionError, UnknownOptionError
 
-BACKENDS: tuple[Backend, ...] = (LLAMA_CPP, TRANSFORMERS)
+BACKENDS: tuple[Backend, ...] = (LLAMA_CPP, TRANSFORMERS, XLA)
 """All back ends.
 
 A file that none recognises is opened by the first, whose errors say what is wrong.
@@ -96,7 +97,7 @@ def _refusal(backend: Backend, options: Mapping[str, Any]) -> OptionError | None
 
 def what_is_opened() -> str:
     """Return the kinds of sources that this version opens, in words."""
-    return " or ".join(backend.opens for backend in BACKENDS)
+    return " or ".join(backend.opens for backend in BACKENDS if backend.opens)
 
 
 def names_in_words(names: Collection[str]) -> str:

@@ -1,0 +1,260 @@
+"""Open models: compile the programs of a module, time them, and check their rows.
+
+The seconds that programs take decide how calls are split, and so the last bits of
+results. They are measured once for a model on a machine, and kept in the folder of
+`selectrie.core.cache_dir`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import torch
+from torch import nn
+
+from selectrie.backends.transformers.checkpoint import read_checkpoint
+from selectrie.backends.transformers.memory import memory_needs
+from selectrie.backends.transformers.model import nodes_and_rows
+from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare
+from selectrie.backends.transformers.options import TransformersOptions
+from selectrie.backends.transformers.probe import probe, probe_model
+from selectrie.backends.transformers.weights import open_source, quiet, read_config
+from selectrie.backends.xla.model import Lengths, Source, XlaModel
+from selectrie.backends.xla.options import XlaOptions
+from selectrie.backends.xla.programs import N_RUNS, Compiling, Programs
+from selectrie.core.cache_dir import cache_folder, read_object, write_object
+from selectrie.core.output import is_terminal
+from selectrie.core.types import BatchSizes, Precision
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.errors import OptionError, UnsupportedModelError
+
+logger = logging.getLogger(__name__)
+
+
+def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:
+    """Compile a checkpoint, or a module.
+
+    Args:
+        source: The `Path` of a folder, or an `AutoModelForCausalLM`; `tokenizer` must
+            then be given. A module is copied without its weights, which must not be
+            changed until `close`.
+        options: See `XlaOptions`.
+
+    Raises:
+        ModelFileError: A file is missing, damaged, truncated or cannot be read.
+        UnsupportedModelError: The model or its tokenizer is of a kind that does not
+            work.
+        OptionError: An option is invalid or does not fit the model.
+        ModelError: There is no memory for the model.
+    """
+    options = options or XlaOptions()
+    with quiet(options.verbose):
+        opened = open_source(source, for_transformers(options))
+        return open_module(opened.module, opened.vocabulary, options, name=opened.name, digest=opened.digest)
+
+
+def for_transformers(options: XlaOptions) -> TransformersOptions:
+    """Return the options by which the module is loaded, in the host's memory."""
+    return TransformersOptions(
+        n_ctx=options.n_ctx,
+        precision=options.precision,
+        device="cpu",
+        dtype="bfloat16" if options.precision is Precision.FAST else None,
+        tokenizer=options.tokenizer,
+        verbose=options.verbose,
+    )
+
+
+def open_module(
+    module: Any, vocabulary: Vocabulary, options: XlaOptions | None = None, *, name: str, digest: str = "unknown:"
+) -> XlaModel:
+    """Compile a Transformers module with a language model head.
+
+    Args:
+        module: An `AutoModelForCausalLM` on the CPU. It is copied without its weights,
+            which must not be changed until `close`.
+        vocabulary: What its token ids mean.
+        options: See `XlaOptions`.
+        name: Name of the model, for messages and signatures.
+        digest: Digest of its weights, for signatures.
+
+    Raises:
+        UnsupportedModelError: The model is of a kind that does not work.
+        OptionError: An option is invalid or does not fit the module.
+        ModelError: There is no memory for the model.
+    """
+    options = options or XlaOptions()
+    device = find_device(options.device)
+    prepared = prepare(_without_weights(module), name, probe)
+    try:
+        _require_supported(prepared, vocabulary, options)
+        nodes, _ = nodes_and_rows(
+            for_transformers(options), prepared.config, prepared.n_vocabulary, prepared.max_positions
+        )
+        rows = max(options.buckets)
+        lengths = Lengths.of(nodes, rows)
+        programs = Programs(prepared, n_hidden=2 * rows, device=device, compiling=_shown(verbose=options.verbose))
+        untimed = BatchSizes.fixed(dict.fromkeys(options.buckets, 1.0))
+        source = Source(
+            prepared, programs, vocabulary, options, digest, device, lengths, untimed, untimed, threading.Event()
+        )
+        model = XlaModel(source, nodes=nodes, rows=rows, n_cells=lengths.long)
+        _time_programs(source, model)
+        with full_precision():
+            probe_model(prepared, model)
+        return model
+    finally:
+        prepared.release()
+
+
+def memory_needed(folder: Path, options: XlaOptions) -> int:
+    """Return an upper bound on the bytes of a checkpoint's weights and contexts.
+
+    As `memory_needs` of the back end on Transformers reckons it, with the cells of the
+    long pool. Two products of attention are alive at once in the largest body.
+
+    Raises:
+        ModelFileError: A file is missing, damaged, truncated or cannot be read.
+        UnsupportedModelError: The model is of a kind that does not work.
+    """
+    rows = max(options.buckets)
+    lengths: list[Lengths] = []
+
+    def cells_of(nodes: int, _rows: int) -> int:
+        lengths.append(Lengths.of(nodes, rows))
+        return lengths[0].long
+
+    needs = memory_needs(folder, for_transformers(options), cells_of)
+    if not lengths:
+        return needs.total
+    heads = int(getattr(read_config(read_checkpoint(folder)).get_text_config(), "num_attention_heads", None) or 1)
+    return needs.total + 2 * 4 * heads * rows * lengths[0].long
+
+
+def find_device(name: str | None) -> Any:
+    """Return the device of JAX with a name; None for the one that JAX takes by itself.
+
+    Raises `OptionError` if it is not there.
+    """
+    if name is None:
+        return jax.devices()[0]
+    platform, _, number = name.partition(":")
+    try:
+        found = jax.devices(platform)
+        return found[int(number or 0)]
+    except (RuntimeError, ValueError, IndexError) as error:
+        there = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
+        raise OptionError("device", name, f"a device that JAX has here: {there}") from error
+
+
+def _without_weights(module: Any) -> Any:
+    """Return a copy of a module that has the same weights.
+
+    Programs are recorded with it, which puts other tensors in the place of weights.
+    """
+    if not isinstance(module, nn.Module):
+        return module
+    tensors = [*module.parameters(), *module.buffers()]
+    return copy.deepcopy(module, {id(one): one for one in tensors})
+
+
+def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options: XlaOptions) -> None:
+    """Raise an error for a module that cannot be compiled with these options."""
+    name, other = prepared.name, "use backend='transformers'"
+    if prepared.n_vocabulary != vocabulary.n_tokens:
+        raise UnsupportedModelError(
+            name, f"predicts {prepared.n_vocabulary} tokens, its vocabulary has {vocabulary.n_tokens}"
+        )
+    if prepared.route is Route.STATES:
+        raise UnsupportedModelError(name, f"keeps states, for which there are no programs of fixed shapes; {other}")
+    if prepared.is_quantised:
+        raise UnsupportedModelError(name, f"has quantised weights, which are not compiled; {other}")
+    if prepared.device.type != "cpu":
+        raise UnsupportedModelError(name, f"is on {prepared.device}; move it to the CPU, from where XLA takes it")
+    if options.precision is Precision.EXACT and prepared.dtype != torch.float32:
+        dtype = str(prepared.dtype).removeprefix("torch.")
+        raise OptionError("precision", "exact", f"fast, as the weights are {dtype}; or convert them by model.float()")
+
+
+# How long programs take
+
+
+def _time_programs(source: Source, model: XlaModel) -> None:
+    """Compile the programs of the long pools, and set how long each takes."""
+    path = cache_folder() / "xla_seconds.json"
+    identity, buckets = source.identity, source.options.buckets
+    flags = os.environ.get("XLA_FLAGS", "")
+    key = "|".join(
+        str(part)
+        for part in (identity.digest, identity.build, identity.processor, identity.precision, source.lengths, flags)
+    )
+    # Without a digest, nothing says which model it was.
+    is_known = not identity.digest.startswith("unknown:")
+    kept = read_object(path).get(key) if is_known else None
+    bodies, heads = _kept_seconds(kept, "bodies", buckets), _kept_seconds(kept, "heads", buckets)
+    n_runs = 0 if bodies and heads else N_RUNS
+    measured_bodies = {size: model.seconds_of_body(size, n_runs) for size in buckets}
+    measured_heads = {size: source.programs.seconds_of_head(size, n_runs) for size in buckets}
+    if bodies is None or heads is None:
+        bodies, heads = measured_bodies, measured_heads
+        entry = {"bodies": _as_json(bodies), "heads": _as_json(heads)}
+        if is_known:
+            write_object(path, read_object(path) | {key: entry})
+    source.bodies, source.heads = BatchSizes.fixed(bodies), BatchSizes.fixed(heads)
+    logger.debug("%s: seconds of bodies %s, of heads %s", identity.name, bodies, heads)
+
+
+def _as_json(seconds: Mapping[int, float]) -> dict[str, float]:
+    return {str(size): value for size, value in seconds.items()}
+
+
+def _kept_seconds(kept: object, kind: str, buckets: tuple[int, ...]) -> dict[int, float] | None:
+    """Return the seconds that were kept for these buckets, or None."""
+    values = kept.get(kind) if isinstance(kept, dict) else None
+    if not isinstance(values, dict) or set(values) != {str(size) for size in buckets}:
+        return None
+    if not all(isinstance(one, float) and 0 < one < math.inf for one in values.values()):
+        return None
+    return {size: values[str(size)] for size in buckets}
+
+
+# What a user sees while programs are compiled
+
+
+def _shown(*, verbose: bool) -> Compiling:
+    """Return how it is shown that a program is compiled: as a line on a terminal."""
+
+    @contextmanager
+    def compiling(name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        with _status(f"compiling the {name}", is_shown=is_terminal(sys.stderr)):
+            yield
+        line = f"compiled the {name} in {time.perf_counter() - begin:.1f} s"
+        logger.info("%s", line)
+        if verbose:
+            sys.stderr.write(line + "\n")
+
+    return compiling
+
+
+@contextmanager
+def _status(line: str, *, is_shown: bool) -> Iterator[None]:
+    """Show a line with a spinner, if it is shown at all."""
+    if not is_shown:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(line):
+        yield

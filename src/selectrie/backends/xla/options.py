@@ -1,0 +1,68 @@
+"""The options of the back end, importable without its packages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from selectrie.core.types import Precision
+from selectrie.errors import OptionError
+from selectrie.options import at_least, flag, one_of
+
+BUCKETS = (512, 64, 8, 1)
+"""Rows of the programs, if nothing else is said."""
+MAX_BUCKETS = 16
+MAX_ROWS = 8192
+"""Maximum number of programs, and of the rows of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class XlaOptions:
+    """Options for compiling a model of Transformers by XLA.
+
+    Attributes:
+        n_ctx: Tokens held at once. None: as many as the model has positions, at most
+            8192. Every call reads cells for so many tokens, so a smaller number is
+            faster.
+        buckets: Rows of the programs that are compiled, each a positive number once. A
+            call is split among them, or padded, as it takes the least time.
+        precision: `exact` computes float32 weights with the full precision of float32.
+            `fast` computes in bfloat16.
+        device: Where programs run: "cpu", "tpu", "cuda", or with a number as "tpu:1".
+            None: what JAX takes by itself.
+        tokenizer: A loaded fast tokenizer of Transformers, or the path of a folder with
+            one. None: the checkpoint's own.
+        verbose: Whether Transformers shows its warnings, and compilation is reported
+            also where stderr is no terminal.
+    """
+
+    n_ctx: int | None = None
+    buckets: tuple[int, ...] = BUCKETS
+    precision: Precision = Precision.EXACT
+    device: str | None = None
+    tokenizer: Any = None
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        at_least("n_ctx", self.n_ctx, 8)
+        one_of("precision", self.precision, tuple(p.value for p in Precision))
+        object.__setattr__(self, "precision", Precision(self.precision))
+        flag("verbose", self.verbose)
+        if self.device is not None and not isinstance(self.device, str):
+            raise OptionError("device", self.device, "a device of JAX as 'cpu' or 'tpu:0', or None")
+        self._check_buckets()
+
+    def _check_buckets(self) -> None:
+        expected = f"1 to {MAX_BUCKETS} different whole numbers of rows from 1 to {MAX_ROWS}"
+        if isinstance(self.buckets, str):
+            raise OptionError("buckets", self.buckets, expected)
+        try:
+            sizes = list(self.buckets)
+        except TypeError as error:
+            raise OptionError("buckets", self.buckets, expected) from error
+        for size in sizes:
+            if type(size) is not int or not 1 <= size <= MAX_ROWS:
+                raise OptionError("buckets", size, expected)
+        if not 1 <= len(sizes) <= MAX_BUCKETS or len(set(sizes)) < len(sizes):
+            raise OptionError("buckets", sizes, expected)
+        object.__setattr__(self, "buckets", tuple(sorted(sizes, reverse=True)))

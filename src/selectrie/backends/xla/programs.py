@@ -1,0 +1,355 @@
+"""The programs of one module: bodies over pools of cells, and heads over hidden states.
+
+A body evaluates a fixed number of rows over a pool of a fixed length. It writes keys
+and values into the pool, and what the language model head would be given into a buffer
+of hidden states. A head computes logits of a fixed number of rows of that buffer. Each
+is the module's own forward, recorded by torchax and compiled by XLA, which leaves out
+the half that is not asked for.
+
+Pools and the buffer are given to a program and replaced by what it returns, so that XLA
+writes them in place.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers.cache_utils import Cache
+
+from selectrie.backends.transformers.attention import CellLayer, TreeCall, require_tree_call
+from selectrie.backends.transformers.module import PreparedModule
+from selectrie.backends.xla.torchax_import import load_torchax
+from selectrie.core.types import LogitArray
+from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, clip
+
+torchax = load_torchax()
+import jax  # noqa: E402 - torchax comes first
+import jax.numpy as jnp  # noqa: E402
+
+Pool: TypeAlias = list[tuple[Any, Any]]
+"""Keys and values, [1, heads, cells, width], of each layer that stores any."""
+Int32s: TypeAlias = NDArray[np.int32]
+Compiling: TypeAlias = Callable[[str], AbstractContextManager[None]]
+"""Given the name of a program, what is entered while it is compiled."""
+
+N_RUNS = 5
+"""Maximum number of runs by which a program is timed."""
+_ENOUGH_S = 0.3
+"""Seconds of runs after which a program is timed."""
+_EXPERTS = "batched_mm"
+"""How a mixture of experts is computed: no shape may depend on numbers."""
+
+
+class _TracedCall(TreeCall):
+    """A tree call whose arrays are tensors that are recorded."""
+
+    is_traced = True
+
+    def __init__(self, cells: Tensor, visible: Tensor, positions: Tensor, cell_positions: Tensor) -> None:
+        super().__init__(threading.Event(), cells, visible, positions, cell_positions)
+
+    @staticmethod
+    def _tensor(values: Any, _device: torch.device) -> Tensor:
+        tensor: Tensor = values
+        return tensor
+
+
+class _TracedLayer(CellLayer):
+    """The cells of one layer, replaced instead of being written into."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Return all cells, with those of the call's rows replaced."""
+        call = require_tree_call()
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        at = call.index(key_states.device)
+        self.keys = self.keys.index_copy(2, at, key_states)
+        self.values = self.values.index_copy(2, at, value_states)
+        call.n_stored += 1
+        return self.keys, self.values
+
+
+class _Recorded(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
+    """A module whose forward calls the function that it is given."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+
+class Programs:
+    """The compiled programs of one module, which its contexts share.
+
+    Only one thread may use it at a time.
+    """
+
+    def __init__(self, prepared: PreparedModule, *, n_hidden: int, device: Any, compiling: Compiling) -> None:
+        """Copy the weights to a device; nothing is compiled yet.
+
+        Args:
+            prepared: The module. Nobody else may call it while a program is recorded.
+            n_hidden: Maximum number of rows of a call, padding included.
+            device: The device of JAX.
+            compiling: Shows that a program is compiled.
+
+        Raises:
+            UnsupportedModelError: The module has no head that is called as a module.
+            ModelError: There is no memory for the weights.
+        """
+        self._prepared, self._device, self._compiling = prepared, device, compiling
+        self._environment = torchax.default_env()
+        self._recorded = _Recorded(prepared.module)
+        state = {**dict(self._recorded.named_parameters()), **dict(self._recorded.named_buffers())}
+        width = _hidden_width(prepared)
+        with self._memory_for("its weights"):
+            self._state = {name: self._to_device(one) for name, one in state.items()}
+            self._hidden_shape = (n_hidden, width)
+            self._hidden = self._new_hidden()
+        self._compiled: dict[tuple[str, int, int], Any] = {}
+
+    @property
+    def n_bodies(self) -> int:
+        """Return the number of bodies compiled so far."""
+        return sum(kind == "body" for kind, _, _ in self._compiled)
+
+    @property
+    def n_heads(self) -> int:
+        """Return the number of heads compiled so far."""
+        return sum(kind == "head" for kind, _, _ in self._compiled)
+
+    def new_pool(self, n_cells: int) -> Pool:
+        """Return empty cells for all layers.
+
+        Raises `ModelError` if there is no memory for them.
+        """
+        with self._memory_for(f"{n_cells} cells"):
+            return [
+                (self._zeros(keys, n_cells), self._zeros(values, n_cells)) for keys, values in self._prepared.stored
+            ]
+
+    def body(self, pool: Pool, rows: Sequence[NDArray[Any]], first: int) -> Pool:
+        """Evaluate rows, and return the pool after them; the one given is used up.
+
+        Args:
+            pool: The cells.
+            rows: int32[R] ids, positions and cells, bool[R, C] visible, and int32[C]
+                the position of each cell; see `TreeCall`. R is the size of the program.
+            first: The element of the hidden states that row 0 writes.
+
+        Raises:
+            DecodeError: The program failed. The pool may be lost.
+            UnsupportedModelError: The module cannot be compiled.
+        """
+        n_cells = pool[0][0].shape[2]
+        arguments = (self._hidden, pool, *rows, np.array(first, dtype=np.int32))
+        program = self._program("body", len(rows[0]), n_cells, self._body, arguments, n_donated=2)
+        try:
+            self._hidden, pool = self._run(program, arguments)
+        except BaseException:
+            if self._hidden.is_deleted():
+                self._hidden = self._new_hidden()
+            raise
+        return pool
+
+    def head(self, at: Int32s) -> LogitArray:
+        """Return the logits of hidden states, float32[M, V].
+
+        Args:
+            at: int32[M], elements of the hidden states; M is the size of the program.
+
+        Raises:
+            DecodeError: The program failed.
+            UnsupportedModelError: The module cannot be compiled.
+        """
+        arguments = (self._hidden, at)
+        program = self._program("head", len(at), 0, self._head, arguments, n_donated=0)
+        return np.asarray(self._run(program, arguments))
+
+    def seconds_of_head(self, size: int, n_runs: int) -> float:
+        """Compile a head, and return its seconds, measured as by `least_seconds`."""
+        at = np.zeros(size, dtype=np.int32)
+        return least_seconds(lambda: self.head(at), n_runs)
+
+    # What is recorded
+
+    def _body(self, hidden: Tensor, pool: list[tuple[Tensor, Tensor]], *rows: Tensor) -> tuple[Tensor, Any]:
+        ids, positions, cells, visible, cell_positions, first = rows
+        call = _TracedCall(cells, visible, positions, cell_positions)
+        layers = self._layers(pool)
+        n_rows = len(ids)
+        outputs = torch.arange(n_rows, device=ids.device)
+        with self._head_input() as given:
+            self._prepared.forward_tree(call, ids, positions, outputs, Cache(layers=layers))
+        states = given[0].reshape(n_rows, -1).to(hidden.dtype)
+        stored = [(one.keys, one.values) for one in layers if one.is_initialized]
+        return hidden.index_copy(0, outputs + first, states), stored
+
+    def _head(self, hidden: Tensor, at: Tensor) -> Tensor:
+        n_rows = len(at)
+        order = torch.arange(n_rows, device=at.device)
+        call = _TracedCall(order, order[:, None] == order, torch.zeros_like(order), torch.zeros_like(order))
+        with self._head_input(hidden.index_select(0, at)[None]):
+            ids = torch.zeros_like(order)
+            cache = Cache(layers=[_TracedLayer(n_rows) for _ in range(self._prepared.n_layers)])
+            return self._prepared.forward_tree(call, ids, ids, order, cache).float()
+
+    def _layers(self, pool: list[tuple[Tensor, Tensor]]) -> list[_TracedLayer]:
+        """Return a layer for each of the module's; those that store have their pool."""
+        states = iter(pool)
+        layers = []
+        for is_storing in self._prepared.is_storing:
+            layer = _TracedLayer(0)
+            if is_storing:
+                layer.keys, layer.values = next(states)
+                layer.is_initialized = True
+            layers.append(layer)
+        return layers
+
+    @contextmanager
+    def _head_input(self, replacement: Tensor | None = None) -> Iterator[list[Tensor]]:
+        """Record what the head is given, or give it something else."""
+        seen: list[Tensor] = []
+
+        def hook(_head: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            seen.append(arguments[0])
+            return None if replacement is None else (replacement, *arguments[1:])
+
+        handle = self._prepared.module.get_output_embeddings().register_forward_pre_hook(hook)
+        try:
+            yield seen
+        finally:
+            handle.remove()
+
+    # Compiling and running
+
+    def _program(
+        self,
+        kind: str,
+        size: int,
+        n_cells: int,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        *,
+        n_donated: int,
+    ) -> Any:
+        key = (kind, size, n_cells)
+        if key not in self._compiled:
+            name = f"{kind} of {size} row{'s'[: size > 1]}" + (f" over {n_cells} cells" if n_cells else "")
+            with self._compiling(f"{self._prepared.name}: {name}"):
+                self._compiled[key] = self._compile(function, arguments, n_donated)
+        return self._compiled[key]
+
+    def _compile(self, function: Callable[..., Any], arguments: tuple[Any, ...], n_donated: int) -> Any:
+        environment, recorded = self._environment, self._recorded
+
+        def pure(state: Any, *arrays: Any) -> Any:
+            state, arrays = environment.j2t_iso((state, arrays))
+            with environment:
+                result = torch.func.functional_call(recorded, state, (function, *arrays))
+            return environment.t2j_iso(result)
+
+        exact = self._prepared.dtype == torch.float32
+        precision = jax.default_matmul_precision("highest") if exact else nullcontext()
+        donated = tuple(range(1, 1 + n_donated))
+        try:
+            with precision, self._traceable_experts(), jax.default_device(self._device):
+                return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
+        except Exception as error:
+            cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
+            reason = f"cannot be compiled by XLA: {clip(f'{type(cause).__name__}: {cause}', 300)}"
+            raise UnsupportedModelError(self._prepared.name, f"{reason}; use backend='transformers'") from error
+
+    def _run(self, program: Any, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return jax.block_until_ready(program(self._state, *arguments))
+        except Exception as error:
+            raise DecodeError(f"{self._prepared.name}: {clip(f'{type(error).__name__}: {error}', 300)}") from error
+
+    @contextmanager
+    def _traceable_experts(self) -> Iterator[None]:
+        """Compute experts in a way that can be recorded."""
+        configs = [one for one in self._prepared.configs() if hasattr(one, "_experts_implementation_internal")]
+        before = [one._experts_implementation_internal for one in configs]
+        for one in configs:
+            one._experts_implementation_internal = _EXPERTS
+        try:
+            yield
+        finally:
+            for one, name in zip(configs, before, strict=True):
+                one._experts_implementation_internal = name
+
+    # Memory
+
+    def _to_device(self, tensor: Tensor) -> Any:
+        return jax.device_put(self._environment.t2j_copy(tensor.detach()), self._device)
+
+    def _new_hidden(self) -> Any:
+        return jnp.zeros(self._hidden_shape, _jax_type(self._prepared.dtype), device=self._device)
+
+    def _zeros(self, like: Tensor, n_cells: int) -> Any:
+        shape = (1, like.shape[1], n_cells, like.shape[3])
+        return jnp.zeros(shape, _jax_type(like.dtype), device=self._device)
+
+    @contextmanager
+    def _memory_for(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            raise ModelError(
+                f"{self._prepared.name}: no memory for {what} on {self._device}; ask for a smaller n_ctx, or free "
+                f"memory ({clip(str(error), 200)})"
+            ) from error
+
+
+def least_seconds(run: Callable[[], object], n_runs: int) -> float:
+    """Return the least seconds of up to `n_runs` runs; one more comes before them.
+
+    Infinity for 0.
+    """
+    run()
+    best, spent = np.inf, 0.0
+    for _ in range(n_runs):
+        begin = time.perf_counter()
+        run()
+        took = time.perf_counter() - begin
+        best, spent = min(best, took), spent + took
+        if spent > _ENOUGH_S:
+            break
+    return float(best)
+
+
+def is_lost(pool: Pool) -> bool:
+    """Return whether a program that failed has used the pool up."""
+    return any(one.is_deleted() for pair in pool for one in pair)
+
+
+def _hidden_width(prepared: PreparedModule) -> int:
+    """Return the number of elements of what the head is given for one row."""
+    head = prepared.module.get_output_embeddings()
+    widths: list[int] = []
+    handle = head.register_forward_pre_hook(lambda _head, given: widths.append(int(given[0].shape[-1])))
+    try:
+        prepared.forward_plain(torch.zeros((1, 1), dtype=torch.long))
+    finally:
+        handle.remove()
+    if not widths:
+        raise UnsupportedModelError(
+            prepared.name,
+            "computes its logits without calling its language model head, so XLA cannot compile it in parts",
+        )
+    return widths[0]
+
+
+def _jax_type(dtype: torch.dtype) -> Any:
+    return jnp.dtype(str(dtype).removeprefix("torch."))
