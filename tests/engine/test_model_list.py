@@ -13,8 +13,8 @@ import selectrie
 from selectrie.backends import table
 from selectrie.backends.file_digest import file_digest
 from selectrie.cli.report.models import size_words
-from selectrie.engine import bundled_model
 from selectrie.core.cache_dir import cache_folder, read_object
+from selectrie.engine import bundled_model
 from selectrie.errors import ModelFileError
 from tests.support import toy_backend
 

@@ -76,6 +76,8 @@ class TreeCall(ModuleCall):
         windows: Sizes of the sliding windows that layers asked for.
         n_stored: Number of layers that have stored keys and values.
         n_attended: Number of layers that have read them by `tree_attention`.
+        is_finite: bool[R], whether all numbers that a row has stored are finite; None
+            before the first layer.
     """
 
     cells: OffsetArray
@@ -86,6 +88,7 @@ class TreeCall(ModuleCall):
     windows: set[int] = field(default_factory=set)
     n_stored: int = 0
     n_attended: int = 0
+    is_finite: Tensor | None = None
     _on_device: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -96,6 +99,21 @@ class TreeCall(ModuleCall):
     def index(self, device: torch.device) -> Tensor:
         """Return the cells that the rows write, int64[R]."""
         return self._kept(("cells", device), lambda: self._tensor(self.cells, device))
+
+    def finite(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what rows store, with zeros for rows whose numbers are not finite.
+
+        A hidden cell is read with weight 0, and 0 times NaN is NaN, so such a row would
+        spoil all others. `is_finite` remembers it.
+
+        Args:
+            keys: [1, key heads, R, width].
+            values: [1, key heads, R, value width].
+        """
+        found = (keys.isfinite().all(3) & values.isfinite().all(3)).all(1)[0]
+        self.is_finite = found if self.is_finite is None else self.is_finite & found.to(self.is_finite.device)
+        hidden = ~found[None, None, :, None]
+        return keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
 
     def mask(self, window: int | None, device: torch.device) -> Tensor:
         """Return which cells each row sees, bool[1, 1, R, C].
@@ -225,8 +243,9 @@ class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow 
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         at = call.index(key_states.device)
-        self.keys.index_copy_(2, at, key_states)
-        self.values.index_copy_(2, at, value_states)
+        keys, values = call.finite(key_states, value_states)
+        self.keys.index_copy_(2, at, keys)
+        self.values.index_copy_(2, at, values)
         call.n_stored += 1
         return self.keys[:, :, : call.n_cells], self.values[:, :, : call.n_cells]
 
@@ -257,6 +276,28 @@ class CellCache(Cache):  # type: ignore[misc]  # as above
 
     def __init__(self, n_layers: int, n_cells: int) -> None:
         super().__init__(layers=[CellLayer(n_cells) for _ in range(n_layers)])
+        self._n_cells = n_cells
+        self._spoiled: Tensor | None = None
+
+    def without_spoiled(self, call: TreeCall, logits: Tensor, outputs: Tensor) -> Tensor:
+        """Return logits with NaN for rows on whose path numbers are not finite.
+
+        Args:
+            call: The call that has been evaluated.
+            logits: [M, V].
+            outputs: int64[M], the row of each.
+        """
+        if call.is_finite is None or (self._spoiled is None and bool(call.is_finite.all())):
+            return logits
+        with torch.inference_mode():
+            device = call.is_finite.device
+            spoiled = self._spoiled
+            if spoiled is None:
+                spoiled = torch.zeros(self._n_cells, dtype=torch.bool, device=device)
+            spoiled[call.index(device)] = ~call.is_finite
+            self._spoiled = spoiled if bool(spoiled.any()) else None
+            rows = (call.mask(None, device)[0, 0] & spoiled[: call.n_cells]).any(1)
+            return logits.masked_fill(rows.to(logits.device)[outputs][:, None], torch.nan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

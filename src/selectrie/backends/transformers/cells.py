@@ -135,13 +135,15 @@ class CellContexts(NodeCells):
         wanted = [i for i, e in enumerate(entries) if plan.wanted[e]]
         prepared, device = self._prepared, self._prepared.device
         begin = time.perf_counter()
+        outputs = torch.tensor(pad_outputs(wanted, batch_multiple), dtype=torch.long, device=device)
         logits = prepared.forward_tree(
             call,
             torch.from_numpy(layout.tokens).to(device),
             torch.from_numpy(layout.positions).to(device),
-            torch.tensor(pad_outputs(wanted, batch_multiple), dtype=torch.long, device=device),
+            outputs,
             self._cache,
         )
+        logits = self._cache.without_spoiled(call, logits, outputs)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - begin

@@ -12,7 +12,7 @@ from selectrie.backends.node_cells import CellLayout, CellRows, NodeCells
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.cells import Evaluated
 from selectrie.backends.xla.programs import Int32s, Pool, Programs, is_lost, least_seconds
-from selectrie.core.types import BatchSizes, LogitArray
+from selectrie.core.types import BatchSizes, BoolArray, LogitArray
 from selectrie.errors import DecodeInterrupted, ModelError
 
 CELL_MULTIPLE = 64
@@ -37,6 +37,7 @@ class PoolCells(NodeCells):
         super().__init__(tree, nodes=nodes, n_cells=n_cells, read_multiple=n_cells)
         self._programs, self._stop = programs, stop
         self._padding_cell = n_cells - 1
+        self._is_spoiled = np.zeros(n_cells, dtype=np.bool_)
         self._is_used[self._padding_cell] = True
         self._pool: Pool | None = programs.new_pool(n_cells)
 
@@ -57,11 +58,17 @@ class PoolCells(NodeCells):
         begin = time.perf_counter()
         start = 0
         for size in sizes:
-            self._evaluate_part(self._part(layout, start, size), start)
+            is_finite = self._evaluate_part(self._part(layout, start, size), start)
+            cells = layout.cells[start : start + size]
+            self._is_spoiled[cells] = ~is_finite[: len(cells)]
             start += size
             if self._stop.is_set():
                 raise DecodeInterrupted("the decode was interrupted")
         logits = self._logits(np.array(wanted, dtype=np.int32), heads)
+        if logits is not None and self._is_spoiled.any():
+            # As `CellCache.without_spoiled` does.
+            logits = logits.copy()
+            logits[np.any(layout.visible[wanted] & self._is_spoiled, axis=1)] = np.nan
         seconds = time.perf_counter() - begin
         row_of = {entries[i]: row for row, i in enumerate(wanted)}
         return Evaluated(logits, row_of, n, start - n, seconds, len(sizes))
@@ -76,16 +83,17 @@ class PoolCells(NodeCells):
         part = self._part(layout, 0, size)
         return least_seconds(lambda: self._evaluate_part(part, 0), n_runs)
 
-    def _evaluate_part(self, part: tuple[NDArray[np.generic], ...], start: int) -> None:
+    def _evaluate_part(self, part: tuple[NDArray[np.generic], ...], start: int) -> BoolArray:
         if self._pool is None:
             raise ModelError("the contexts were lost when a program failed; close the engine and load the model again")
         pool = self._pool
         try:
-            self._pool = self._programs.body(pool, part, start)
+            self._pool, is_finite = self._programs.body(pool, part, start)
         except BaseException:
             if is_lost(pool):
                 self._pool = None
             raise
+        return is_finite
 
     def _part(self, layout: CellLayout, start: int, size: int) -> tuple[NDArray[np.generic], ...]:
         """Return the arguments of a body: rows from `start` on, and padding."""

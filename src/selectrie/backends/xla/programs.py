@@ -27,7 +27,7 @@ from transformers.cache_utils import Cache
 from selectrie.backends.transformers.attention import CellLayer, TreeCall, require_tree_call
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.xla.torchax_import import load_torchax
-from selectrie.core.types import LogitArray
+from selectrie.core.types import BoolArray, LogitArray
 from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, clip
 
 torchax = load_torchax()
@@ -71,8 +71,9 @@ class _TracedLayer(CellLayer):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         at = call.index(key_states.device)
-        self.keys = self.keys.index_copy(2, at, key_states)
-        self.values = self.values.index_copy(2, at, value_states)
+        keys, values = call.finite(key_states, value_states)
+        self.keys = self.keys.index_copy(2, at, keys)
+        self.values = self.values.index_copy(2, at, values)
         call.n_stored += 1
         return self.keys, self.values
 
@@ -138,8 +139,10 @@ class Programs:
                 (self._zeros(keys, n_cells), self._zeros(values, n_cells)) for keys, values in self._prepared.stored
             ]
 
-    def body(self, pool: Pool, rows: Sequence[NDArray[Any]], first: int) -> Pool:
+    def body(self, pool: Pool, rows: Sequence[NDArray[Any]], first: int) -> tuple[Pool, BoolArray]:
         """Evaluate rows, and return the pool after them; the one given is used up.
+
+        Also returns bool[R], whether all numbers that a row has stored are finite.
 
         Args:
             pool: The cells.
@@ -155,12 +158,13 @@ class Programs:
         arguments = (self._hidden, pool, *rows, np.array(first, dtype=np.int32))
         program = self._program("body", len(rows[0]), n_cells, self._body, arguments, n_donated=2)
         try:
-            self._hidden, pool = self._run(program, arguments)
+            self._hidden, pool, is_finite = self._run(program, arguments)
         except BaseException:
             if self._hidden.is_deleted():
                 self._hidden = self._new_hidden()
             raise
-        return pool
+        flags: BoolArray = np.asarray(is_finite)
+        return pool, flags
 
     def head(self, at: Int32s) -> LogitArray:
         """Return the logits of hidden states, float32[M, V].
@@ -183,7 +187,7 @@ class Programs:
 
     # What is recorded
 
-    def _body(self, hidden: Tensor, pool: list[tuple[Tensor, Tensor]], *rows: Tensor) -> tuple[Tensor, Any]:
+    def _body(self, hidden: Tensor, pool: list[tuple[Tensor, Tensor]], *rows: Tensor) -> tuple[Tensor, Any, Any]:
         ids, positions, cells, visible, cell_positions, first = rows
         call = _TracedCall(cells, visible, positions, cell_positions)
         layers = self._layers(pool)
@@ -193,7 +197,7 @@ class Programs:
             self._prepared.forward_tree(call, ids, positions, outputs, Cache(layers=layers))
         states = given[0].reshape(n_rows, -1).to(hidden.dtype)
         stored = [(one.keys, one.values) for one in layers if one.is_initialized]
-        return hidden.index_copy(0, outputs + first, states), stored
+        return hidden.index_copy(0, outputs + first, states), stored, call.is_finite
 
     def _head(self, hidden: Tensor, at: Tensor) -> Tensor:
         n_rows = len(at)
