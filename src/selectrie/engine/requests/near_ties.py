@@ -39,6 +39,8 @@ MAX_ROWS = 2048
 
 An end that half the trie continues would need more; it is not scored again.
 """
+_ROOM = 256
+"""With fixed batch sizes, rows are scored in a memory for a multiple of this many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,8 +165,8 @@ def _canonical_joints(
     n_new = max(len(sub.token) for sub, _ in subs) + len(prepared.healing.nodes)
     is_fixed = model.limits.batch_sizes.is_fixed
     if is_fixed:
-        # The size of the memory must not depend on the choices, see `_hold`.
-        n_new = max(n_new, model.limits.rows_per_call)
+        # The size of the memory should not depend on the choices, see `_hold`.
+        n_new = -(-n_new // _ROOM) * _ROOM
     solo = model.new_context(len(context) + n_new)
     try:
         scheduler = Scheduler(solo)
