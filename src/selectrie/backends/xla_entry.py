@@ -60,4 +60,5 @@ XLA = Backend(
     parts=lambda name: [name],
     folder_files=lambda _name, _names: (),
     trial=None,
+    less_memory="lower n_ctx, or name smaller buckets",
 )
