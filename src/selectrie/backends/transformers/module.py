@@ -528,6 +528,23 @@ def prepare(module: Any, name: str, check: Callable[[PreparedModule], None]) -> 
         return made
 
 
+def copy_without_weights(module: nn.Module) -> nn.Module:
+    """Return a copy of a module that has the same weights, and is not prepared.
+
+    The copy is as the module is when nobody uses it, also while it is prepared.
+    """
+    shared = {id(one): one for one in [*module.parameters(), *module.buffers()]}
+    with _lock:
+        known = _prepared.get(id(module))
+        if known is None:
+            return copy.deepcopy(module, shared)
+        shared[id(known._idle)] = known._idle  # locks cannot be copied
+        twin = copy.deepcopy(known, shared)
+        twin._put_back()
+        module_copy: nn.Module = twin.module
+        return module_copy
+
+
 def _require_supported(module: Any, name: str) -> None:
     """Raise `UnsupportedModelError` for models that are known not to work."""
     config: Any = getattr(module, "config", None)

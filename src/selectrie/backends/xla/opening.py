@@ -7,7 +7,6 @@ results. They are measured once for a model on a machine, and kept in the folder
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import os
@@ -26,7 +25,13 @@ from torch import nn
 from selectrie.backends.transformers.checkpoint import read_checkpoint
 from selectrie.backends.transformers.memory import memory_needs
 from selectrie.backends.transformers.model import nodes_and_rows
-from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare
+from selectrie.backends.transformers.module import (
+    PreparedModule,
+    Route,
+    copy_without_weights,
+    full_precision,
+    prepare,
+)
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.probe import probe, probe_model
 from selectrie.backends.transformers.weights import open_source, quiet, read_config
@@ -96,7 +101,9 @@ def open_module(
     """
     options = options or XlaOptions()
     device = find_device(options.device)
-    prepared = prepare(_without_weights(module), name, probe)
+    # Programs are recorded with a copy, in which other tensors take the place of weights.
+    recorded = copy_without_weights(module) if isinstance(module, nn.Module) else module
+    prepared = prepare(recorded, name, probe)
     try:
         _require_supported(prepared, vocabulary, options)
         nodes, _ = nodes_and_rows(
@@ -156,17 +163,6 @@ def find_device(name: str | None) -> Any:
     except (RuntimeError, ValueError, IndexError) as error:
         there = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
         raise OptionError("device", name, f"a device that JAX has here: {there}") from error
-
-
-def _without_weights(module: Any) -> Any:
-    """Return a copy of a module that has the same weights.
-
-    Programs are recorded with it, which puts other tensors in the place of weights.
-    """
-    if not isinstance(module, nn.Module):
-        return module
-    tensors = [*module.parameters(), *module.buffers()]
-    return copy.deepcopy(module, {id(one): one for one in tensors})
 
 
 def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options: XlaOptions) -> None:
