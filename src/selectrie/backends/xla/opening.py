@@ -120,6 +120,7 @@ def open_module(
         _time_programs(source, model)
         with full_precision():
             probe_model(prepared, model)
+        _drop_weights(prepared.module)
         return model
     finally:
         prepared.release()
@@ -129,24 +130,27 @@ def memory_needed(folder: Path, options: XlaOptions) -> int:
     """Return an upper bound on the bytes of a checkpoint's weights and contexts.
 
     As `memory_needs` of the back end on Transformers reckons it, with the cells of the
-    long pool. Two products of attention are alive at once in the largest body.
+    long pool and the rows of the largest program. Two products of attention are alive
+    at once in the largest body.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
         UnsupportedModelError: The model is of a kind that does not work.
     """
     rows = max(options.buckets)
-    lengths: list[Lengths] = []
+    sizes: list[tuple[Lengths, int]] = []
 
-    def cells_of(nodes: int, _rows: int) -> int:
-        lengths.append(Lengths.of(nodes, rows))
-        return lengths[0].long
+    def cells_of(nodes: int, rows_there: int) -> int:
+        sizes.append((Lengths.of(nodes, rows), rows_there))
+        return sizes[0][0].long
 
     needs = memory_needs(folder, for_transformers(options), cells_of)
-    if not lengths:
+    if not sizes:
         return needs.total
+    lengths, rows_there = sizes[0]
     heads = int(getattr(read_config(read_checkpoint(folder)).get_text_config(), "num_attention_heads", None) or 1)
-    return needs.total + 2 * 4 * heads * rows * lengths[0].long
+    logits = needs.call // rows_there * rows
+    return needs.weights + needs.contexts + logits + 2 * 4 * heads * rows * lengths.long
 
 
 def find_device(name: str | None) -> Any:
@@ -181,6 +185,19 @@ def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options
     if options.precision is Precision.EXACT and prepared.dtype != torch.float32:
         dtype = str(prepared.dtype).removeprefix("torch.")
         raise OptionError("precision", "exact", f"fast, as the weights are {dtype}; or convert them by model.float()")
+
+
+def _drop_weights(module: nn.Module) -> None:
+    """Replace the weights of the copy by tensors without numbers.
+
+    Programs have their own on the device. What is recorded from now on needs shapes
+    only; a weight that two parts share stays shared.
+    """
+    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta"), requires_grad=False) for one in module.parameters()}
+    for part in module.modules():
+        for name, weight in part._parameters.items():
+            if weight is not None:
+                part._parameters[name] = empty[id(weight)]
 
 
 # How long programs take

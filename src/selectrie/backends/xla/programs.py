@@ -271,14 +271,14 @@ class Programs:
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
-            reason = f"cannot be compiled by XLA: {clip(f'{type(cause).__name__}: {cause}', 300)}"
+            reason = f"cannot be compiled by XLA: {_said(cause)}"
             raise UnsupportedModelError(self._prepared.name, f"{reason}; use backend='transformers'") from error
 
     def _run(self, program: Any, arguments: tuple[Any, ...]) -> Any:
         try:
             return jax.block_until_ready(program(self._state, *arguments))
         except Exception as error:
-            raise DecodeError(f"{self._prepared.name}: {clip(f'{type(error).__name__}: {error}', 300)}") from error
+            raise DecodeError(f"{self._prepared.name}: {_said(error)}") from error
 
     @contextmanager
     def _traceable_experts(self) -> Iterator[None]:
@@ -353,6 +353,11 @@ def _hidden_width(prepared: PreparedModule) -> int:
             "computes its logits without calling its language model head, so XLA cannot compile it in parts",
         )
     return widths[0]
+
+
+def _said(error: BaseException) -> str:
+    """Return the kind of an error, and the first line of its text; JAX adds advice."""
+    return clip(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}", 300)
 
 
 def _jax_type(dtype: torch.dtype) -> Any:
