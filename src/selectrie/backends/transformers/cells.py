@@ -15,7 +15,7 @@ from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import CELL_MULTIPLE, TreeCall
 from selectrie.backends.transformers.module import PreparedModule, Route, pad_outputs
 from selectrie.backends.transformers.prefix import Prefix
-from selectrie.core.types import IntArray
+from selectrie.core.types import IntArray, LogitArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +23,7 @@ class Evaluated:
     """The logits of one call.
 
     Attributes:
-        logits: [M, V], on the model's device.
+        logits: [M, V], on the model's device; an array if that is not one of torch.
         row_of: The row of `logits` for each entry of the plan that has one.
         n_rows: Number of rows evaluated.
         padding: Number of rows added as padding.
@@ -31,7 +31,7 @@ class Evaluated:
         n_programs: Number of forward passes.
     """
 
-    logits: Tensor | None
+    logits: Tensor | LogitArray | None
     row_of: dict[int, int]
     n_rows: int
     padding: int
@@ -42,8 +42,8 @@ class Evaluated:
 class Contexts(Protocol):
     """Keeps what a model remembers of the nodes of a tree.
 
-    A call goes through `plan_rows`, `make_room`, `evaluate`, `PrefixTree.commit` and
-    `finish`. After an exception from `evaluate` on, `restore` is called.
+    A call goes through `plan_rows`, `make_room`, its evaluation, `PrefixTree.commit`
+    and `finish`. After an exception from the evaluation on, `restore` is called.
     """
 
     sequences: int
@@ -64,9 +64,6 @@ class Contexts(Protocol):
         Raises `CapacityError` before anything has changed.
         """
 
-    def evaluate(self, plan: CallPlan, rows: Any, batch_multiple: int) -> Evaluated:
-        """Evaluate a call without changing what is remembered of live nodes."""
-
     def finish(self, plan: CallPlan, rows: Any, nodes: list[int]) -> None:
         """Remember the new nodes. `nodes` has the node of each entry."""
 
@@ -81,6 +78,13 @@ class Contexts(Protocol):
 
     def close(self) -> None:
         """Free everything."""
+
+
+class TorchContexts(Contexts, Protocol):
+    """Contexts that a module of torch evaluates, in calls of one program."""
+
+    def evaluate(self, plan: CallPlan, rows: Any, batch_multiple: int) -> Evaluated:
+        """Evaluate a call without changing what is remembered of live nodes."""
 
 
 def cells_for(nodes: int, rows: int) -> int:

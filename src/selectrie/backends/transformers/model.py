@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import platform
 import threading
-import weakref
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, final
 
-import numpy as np
 import torch
 
 from selectrie.backends.calls import (
     context_rows,
     max_idle_rows,
     require_batch_multiple,
-    require_one_round,
-    require_rows,
 )
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
-from selectrie.backends.transformers.cells import CellContexts, Contexts, Evaluated
+from selectrie.backends.transformers.cells import CellContexts, Evaluated, TorchContexts
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision, prepare, threads
+from selectrie.backends.transformers.module_model import ModuleModel, larger_context
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.prefix import MIN_NODES, Prefix, begins_with, read_prefix
 from selectrie.backends.transformers.probe import probe, probe_behind
-from selectrie.backends.transformers.rows import rows_of
 from selectrie.backends.transformers.states import StateContexts, sequences_for
-from selectrie.core.model import SOLO_SEQUENCES, Extension
-from selectrie.core.rows import DenseRows, Rows
-from selectrie.core.types import BatchSizes, BoolArray, Capacity, IntArray, Limits, ModelIdentity, Precision
+from selectrie.core.model import SOLO_SEQUENCES
+from selectrie.core.types import BatchSizes, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, OptionError, UnsupportedModelError
+from selectrie.errors import OptionError, UnsupportedModelError
 
 _USUAL_NODES = 8192
 _MAX_LOGIT_BYTES = 384 << 20
@@ -182,46 +177,33 @@ def _trained_positions(config: Any) -> int | None:
 
 
 @final
-class TransformersModel:
-    """A model that evaluates trees of contexts by a Transformers module.
-
-    See `selectrie.core.model.Model` for the contracts of its methods.
-
-    Only `interrupt` is thread-safe. If a call fails after nodes were evicted for it,
-    they are not restored: they were cached and held by no caller.
-    """
+class TransformersModel(ModuleModel):
+    """A model that evaluates trees of contexts by a Transformers module."""
 
     def __init__(self, source: _Source, size: _Size, *, solo: bool) -> None:
         self._source, self._size = source, size
-        self._prepared = source.prepared
-        self._tree = PrefixTree(source.vocabulary.n_tokens)
         self._is_exact = is_exact = source.options.precision is Precision.EXACT
-        pads = is_exact and self._prepared.route is not Route.STATES
+        prepared, tree = source.prepared, PrefixTree(source.vocabulary.n_tokens)
+        pads = is_exact and prepared.route is not Route.STATES
         self._batch_multiple = EXACT_BATCH_MULTIPLE if pads else 1
-        self._contexts: Contexts
-        if self._prepared.route is Route.STATES:
-            self._contexts = StateContexts(
-                self._tree, self._prepared, nodes=size.nodes, sequences=size.sequences, stop=source.stop
-            )
+        contexts: TorchContexts
+        if prepared.route is Route.STATES:
+            contexts = StateContexts(tree, prepared, nodes=size.nodes, sequences=size.sequences, stop=source.stop)
         else:
-            self._contexts = CellContexts(
-                self._tree,
-                self._prepared,
+            contexts = CellContexts(
+                tree,
+                prepared,
                 nodes=size.nodes,
                 rows=size.rows,
                 stop=source.stop,
                 solo=solo and is_exact,
                 prefix=source.prefix,
             )
-        self._prepared.acquire()
-        self._release = weakref.finalize(self, self._prepared.release)
+        super().__init__(prepared, source.vocabulary, tree, contexts, stop=source.stop, n_prefix=source.n_prefix)
+        self._torch_contexts = contexts
         self._limits: Limits | None = None
 
     # What it is
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        return self._source.vocabulary
 
     @property
     def limits(self) -> Limits:
@@ -238,8 +220,8 @@ class TransformersModel:
                     width=int(prepared.config.hidden_size),
                 ),
                 batch_sizes=BatchSizes(self._batch_multiple),
-                prefix_tokens=self._source.n_prefix,
-                larger_context=_larger_context(self._source.n_prefix + self._size.nodes, prepared.max_positions),
+                prefix_tokens=self._n_prefix,
+                larger_context=larger_context(self._n_prefix + self._size.nodes, prepared.max_positions),
             )
         return self._limits
 
@@ -271,57 +253,6 @@ class TransformersModel:
         require_batch_multiple(value, max_rows=self._size.rows, tree=self._tree)
         self._batch_multiple, self._limits = value, None
 
-    # The port's verbs
-
-    def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
-        self._require_open()
-        self._source.stop.clear()
-        plan = self._tree.plan(parents, tokens, wanted, keep)
-        require_one_round(self._prepared.kind, parents, keep)
-        row_plan, n_rows = self._contexts.plan_rows(plan)
-        require_rows(n_rows, self._rows_per_call)
-        self._require_positions(plan)
-        self._contexts.make_room(plan, row_plan)
-        try:
-            with full_precision() if self._is_exact else nullcontext(), threads(self._source.options.n_threads):
-                evaluated = self._contexts.evaluate(plan, row_plan, self._batch_multiple)
-            rows = _rows(evaluated, plan, wanted, self.vocabulary.n_tokens)
-            nodes = self._tree.commit(plan, evaluated.n_rows)
-            self._contexts.finish(plan, row_plan, plan.nodes_of_entries(nodes))
-        except BaseException:
-            self._tree.rollback(plan)
-            self._contexts.restore()
-            raise
-        return Extension(
-            nodes=nodes,
-            rows=rows,
-            rows_evaluated=evaluated.n_rows,
-            rows_repeated=evaluated.n_rows - plan.n_new,
-            rows_padded=evaluated.padding,
-            decode_s=evaluated.seconds,
-            n_programs=evaluated.n_programs,
-        )
-
-    def match_prefix(self, tokens: IntArray) -> tuple[int, int]:
-        self._require_open()
-        usable = self._contexts.can_extend if self._prepared.kind.is_recurrent else None
-        node, depth = self._tree.match_prefix(tokens, usable)
-        self._tree.inc_ref(node)
-        return node, depth
-
-    def release(self, nodes: IntArray, *, forget: bool = False) -> None:
-        self._require_open()
-        self._contexts.release(nodes, forget=forget)
-
-    def capacity(self) -> Capacity:
-        self._require_open()
-        nodes = self._size.nodes - self._tree.n_held
-        return Capacity(rows=self._rows_per_call, nodes=nodes, sequences=self._contexts.free_sequences)
-
-    def trim(self, idle_rows: int) -> int:
-        self._require_open()
-        return self._contexts.trim(idle_rows)
-
     def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> TransformersModel:
         self._require_open()
         rows = context_rows(nodes, rows, max_rows=self._size.rows, multiple=self._batch_multiple)
@@ -330,52 +261,15 @@ class TransformersModel:
         model._batch_multiple = self._batch_multiple
         return model
 
-    def interrupt(self) -> None:
-        """Stop the running decode as `Model.interrupt` does, at the next block."""
-        self._source.stop.set()
-
-    def close(self) -> None:
-        if self._release.alive:
-            self._release()
-            self._contexts.close()
-
-    def __enter__(self) -> TransformersModel:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     # How it is done
+
+    def _evaluate(self, plan: CallPlan, rows: Any) -> Evaluated:
+        with full_precision() if self._is_exact else nullcontext(), threads(self._source.options.n_threads):
+            return self._torch_contexts.evaluate(plan, rows, self._batch_multiple)
 
     @property
     def _rows_per_call(self) -> int:
         return self._size.rows // self._batch_multiple * self._batch_multiple
-
-    def _require_open(self) -> None:
-        if not self._release.alive:
-            raise ClosedError(f"the model {self._prepared.name}")
-
-    def _require_positions(self, plan: CallPlan) -> None:
-        bound, required = self._prepared.max_positions, self._source.n_prefix + max(plan.depth, default=0)
-        if bound is not None and required > bound:
-            raise CapacityError("positions", required=required, available=bound)
-
-
-def _larger_context(nodes: int, max_positions: int | None) -> str:
-    """Return how to get a context of more nodes, as in `Limits`.
-
-    `nodes` counts those of a prefix too.
-    """
-    if max_positions is not None and nodes >= max_positions:
-        return f"use a model of more than {max_positions} positions"
-    return "load with a larger n_ctx"
-
-
-def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:
-    """Return the rows of the wanted elements of a call."""
-    if evaluated.logits is None:
-        return DenseRows(np.empty((0, n_vocabulary), dtype=np.float32))
-    return rows_of(evaluated.logits, [evaluated.row_of[e] for e in plan.entries_of_wanted(wanted)])
 
 
 def _processor(device: torch.device) -> str:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.backends.transformers.attention import EXACT_BATCH_MULTIPLE
-from selectrie.backends.transformers.cells import CellContexts, Contexts
+from selectrie.backends.transformers.cells import CellContexts, TorchContexts
 from selectrie.backends.transformers.module import PreparedModule, Route, full_precision
 from selectrie.backends.transformers.prefix import Prefix
 from selectrie.backends.transformers.states import StateContexts
@@ -319,7 +319,7 @@ class _Walk:
         self._multiple = EXACT_BATCH_MULTIPLE if solo else 1
         self._tree = PrefixTree(prepared.n_vocabulary)
         size, stop = 64, threading.Event()
-        self._contexts: Contexts
+        self._contexts: TorchContexts
         if prepared.route is Route.STATES:
             self._contexts = StateContexts(self._tree, prepared, nodes=size, sequences=size, stop=stop)
         else:

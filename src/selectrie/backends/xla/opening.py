@@ -101,7 +101,7 @@ def open_module(
     """
     options = options or XlaOptions()
     device = find_device(options.device)
-    # Programs are recorded with a copy, in which other tensors take the place of weights.
+    # Programs are recorded with a copy, in which weights are replaced by other tensors.
     recorded = copy_without_weights(module) if isinstance(module, nn.Module) else module
     prepared = prepare(recorded, name, probe)
     try:
@@ -193,7 +193,9 @@ def _drop_weights(module: nn.Module) -> None:
     Programs have their own on the device. What is recorded from now on needs shapes
     only; a weight that two parts share stays shared.
     """
-    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta"), requires_grad=False) for one in module.parameters()}
+    empty = {
+        id(one): nn.Parameter(torch.empty_like(one, device="meta"), requires_grad=False) for one in module.parameters()
+    }
     for part in module.modules():
         for name, weight in part._parameters.items():
             if weight is not None:
