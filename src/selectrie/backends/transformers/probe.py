@@ -118,7 +118,7 @@ def probe_model(prepared: PreparedModule, model: Model) -> None:
 
     Args:
         prepared: The module, already checked by `probe`.
-        model: The model, which is empty and holds at least 64 nodes.
+        model: The model, which is empty.
 
     Raises:
         UnsupportedModelError: The rows differ by more than rounding explains.
@@ -141,8 +141,8 @@ def _worst_of_model(model: Model, tree: _Tree) -> float:
     programs of several sizes are compared.
     """
     worst = 0.0
-    held: list[int] = []
-    for number, text in enumerate(tree.texts):
+    for number, text in enumerate(tree.texts[:, : model.limits.nodes]):
+        held: list[int] = []
         node, step = ROOT, min(len(text), model.limits.rows_per_call) if number == 0 else 1
         for start in range(0, len(text), step):
             part = text[start : start + step].astype(np.int32)
@@ -155,7 +155,7 @@ def _worst_of_model(model: Model, tree: _Tree) -> float:
             difference = np.abs(found - tree.rows[number, start : start + len(part)]).max()
             # NaN compares false, and must not be taken for equal.
             worst = max(worst, float(difference)) if difference < np.inf else np.inf
-    model.release(np.array(held, dtype=np.int32))
+        model.release(np.array(held, dtype=np.int32), forget=True)
     return worst
 
 

@@ -117,9 +117,13 @@ def open_module(
             prepared, programs, vocabulary, options, digest, device, lengths, untimed, untimed, threading.Event()
         )
         model = XlaModel(source, nodes=nodes, rows=rows, n_cells=lengths.long)
-        _time_programs(source, model)
-        with full_precision():
-            probe_model(prepared, model)
+        try:
+            _time_programs(source, model)
+            with full_precision():
+                probe_model(prepared, model)
+        except BaseException:
+            model.close()
+            raise
         _drop_weights(prepared.module)
         return model
     finally:
@@ -210,10 +214,8 @@ def _time_programs(source: Source, model: XlaModel) -> None:
     path = cache_folder() / "xla_seconds.json"
     identity, buckets = source.identity, source.options.buckets
     flags = os.environ.get("XLA_FLAGS", "")
-    key = "|".join(
-        str(part)
-        for part in (identity.digest, identity.build, identity.processor, identity.precision, source.lengths, flags)
-    )
+    parts = (identity.digest, identity.build, identity.processor, identity.precision, buckets, source.lengths, flags)
+    key = "|".join(map(str, parts))
     # Without a digest, nothing says which model it was.
     is_known = not identity.digest.startswith("unknown:")
     kept = read_object(path).get(key) if is_known else None
