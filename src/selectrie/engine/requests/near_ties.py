@@ -9,6 +9,7 @@ the cache.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -162,30 +163,46 @@ def _canonical_joints(
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
-    n_new = max(len(sub.token) for sub, _ in subs) + len(prepared.healing.nodes)
+    n_new = np.array([len(sub.token) for sub, _ in subs]) + len(prepared.healing.nodes)
+    # With fixed sizes, the length of a memory must not depend on other paths, as
+    # programs for other lengths sum in another order.
     is_fixed = model.limits.batch_sizes.is_fixed
-    if is_fixed:
-        # The size of the memory should not depend on the choices, see `_hold`.
-        n_new = -(-n_new // _ROOM) * _ROOM
-    solo = model.new_context(len(context) + n_new)
-    try:
-        scheduler = Scheduler(solo)
-        cost = _hold(solo, context) if is_fixed else Cost()
-        healed, more = _log_heal(scheduler, prepared, context)
-        cost += more
-        result = np.empty(len(choices))
-        for i, (sub, end) in enumerate(subs):
-            if is_fixed:
-                solo.trim(0)
-            needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
-            evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
+    rooms = -(-n_new // _ROOM) * _ROOM if is_fixed else np.full(len(subs), n_new.max())
+    result, cost = np.empty(len(choices)), Cost()
+    for room in np.unique(rooms):
+        picked = np.flatnonzero(rooms == room)
+        solo = model.new_context(len(context) + int(room))
+        try:
+            result[picked], more = _joints(solo, prepared, context, [(choices[i], *subs[i]) for i in picked])
             cost += more
-            first = np.full(len(sub.path_of), prepared.encoded.first_scored[choices[i]], dtype=np.int32)
-            paths = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
-            result[i] = paths.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
-        return result, cost
-    finally:
-        solo.close()
+        finally:
+            solo.close()
+    return result, cost
+
+
+def _joints(
+    solo: Model, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
+) -> tuple[FloatArray, Cost]:
+    """Return the joints of some choices on an empty model, float64[n], and the cost.
+
+    `paths` has for each choice its index, and what `_alone` returns for its path.
+    """
+    is_fixed = solo.limits.batch_sizes.is_fixed
+    scheduler = Scheduler(solo)
+    cost = _hold(solo, context) if is_fixed else Cost()
+    healed, more = _log_heal(scheduler, prepared, context)
+    cost += more
+    result = np.empty(len(paths))
+    for i, (choice, sub, end) in enumerate(paths):
+        if is_fixed:
+            solo.trim(0)
+        needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
+        evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
+        cost += more
+        first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
+        scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
+        result[i] = scores.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
+    return result, cost
 
 
 def _hold(solo: Model, context: IntArray) -> Cost:
