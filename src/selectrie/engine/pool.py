@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, TypeAlias, TypeGuard
 
+from selectrie.backends.table import backend_named
 from selectrie.core.types import Precision
 from selectrie.engine.bundled_model import NAME, PATH
 from selectrie.engine.engine import Engine
@@ -40,6 +41,7 @@ class _Entry:
     Attributes:
         name: Name of the model.
         source: What it is loaded from.
+        backend: Name of its back end, or None for the one that recognises the source.
         engine: The engine, or None if the model is not loaded.
         memory_bytes: Bytes that the model takes, or None if that is not known yet.
         worker: The thread that loads (if `engine` is None) or unloads the model; None
@@ -51,6 +53,7 @@ class _Entry:
 
     name: str
     source: Source
+    backend: str | None = None
     engine: Engine | None = None
     memory_bytes: int | None = None
     worker: int | None = None
@@ -87,7 +90,7 @@ class ModelPool:
         sources: Mapping[str, Source] | Sequence[Source],
         *,
         budget_bytes: int | None = None,
-        backend: str | None = None,
+        backend: str | Mapping[str, str] | None = None,
         untrusted: bool | None = None,
         **options: Any,
     ) -> None:
@@ -98,7 +101,8 @@ class ModelPool:
                 model. In a list, the name of a source is the source as written, and
                 "embedded.gguf" for None, the embedded model.
             budget_bytes: Bytes for all loaded models together; None for no limit.
-            backend: As for `load`, the same for every model.
+            backend: As for `load`, the same for every model; or a mapping from names of
+                models to their back ends, where the others are known by their content.
             untrusted: As for `load`.
             options: Options of the back ends, as for `load`: n_ctx, n_threads … They
                 are the same for every model.
@@ -109,9 +113,12 @@ class ModelPool:
         at_least("budget_bytes", budget_bytes, 1)
         if untrusted is not None:
             flag("untrusted", untrusted)
-        check_names(backend, options)
-        self._backend, self._untrusted, self._options = backend, untrusted, dict(options)
-        self._entries = {name: _Entry(name, source) for name, source in _named(sources).items()}
+        named = _named(sources)
+        backends = _backends(backend, named)
+        for one in set(backends.values()):
+            check_names(one, options)
+        self._untrusted, self._options = untrusted, dict(options)
+        self._entries = {name: _Entry(name, source, backends[name]) for name, source in named.items()}
         self._budget = budget_bytes
         self._turn = 0
         self._closed = False
@@ -238,9 +245,9 @@ class ModelPool:
             if engine is not None:
                 return engine
             # This may download the file, so the lock is not held.
-            n_bytes = memory_needed(entry.source, self._backend, self._options)
+            n_bytes = memory_needed(entry.source, entry.backend, self._options)
             if self._is_too_large(n_bytes):
-                resolved = resolve(entry.source, self._backend, self._options)
+                resolved = resolve(entry.source, entry.backend, self._options)
                 raise self._refusal(
                     entry, n_bytes, self._needed_fast(entry, resolved.options), resolved.backend.less_memory
                 )
@@ -322,7 +329,7 @@ class ModelPool:
         if options.precision is not Precision.EXACT:
             return None
         try:
-            fast = memory_needed(entry.source, self._backend, {**self._options, "precision": "fast"})
+            fast = memory_needed(entry.source, entry.backend, {**self._options, "precision": "fast"})
         except SelectrieError:
             return None
         return None if self._is_too_large(fast) else fast
@@ -354,7 +361,7 @@ class ModelPool:
             with self._changed:
                 one.engine = one.worker = None
                 self._changed.notify_all()
-        engine = load(entry.source, backend=self._backend, untrusted=self._untrusted, **self._options)
+        engine = load(entry.source, backend=entry.backend, untrusted=self._untrusted, **self._options)
         with self._changed:
             is_closed = self._closed
             if not is_closed:
@@ -402,6 +409,20 @@ def _is_source(source: object) -> TypeGuard[Source]:
     if source is None:
         return True
     return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))
+
+
+def _backends(backend: object, names: Iterable[str]) -> dict[str, str | None]:
+    """Return the name of each model's back end, or raise `OptionError`."""
+    if backend is None or isinstance(backend, str):
+        return dict.fromkeys(names, backend)
+    if not isinstance(backend, Mapping):
+        raise OptionError("backend", backend, "the name of a back end, or such names by model, or None")
+    known = dict.fromkeys(names)
+    for name, one in backend.items():
+        if name not in known:
+            raise OptionError("backend", name, "models of this pool: " + ", ".join(map(repr, known)))
+        known[name] = backend_named(one).name
+    return known
 
 
 def _named(sources: object) -> dict[str, Source]:
