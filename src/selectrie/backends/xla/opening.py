@@ -39,7 +39,7 @@ from selectrie.backends.xla.model import Lengths, Source, XlaModel
 from selectrie.backends.xla.options import XlaOptions
 from selectrie.backends.xla.programs import N_RUNS, Compiling, Programs
 from selectrie.core.cache_dir import cache_folder, read_object, write_object
-from selectrie.core.output import is_terminal
+from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, UnsupportedModelError
@@ -260,7 +260,7 @@ def _shown(*, verbose: bool) -> Compiling:
         line = f"compiled the {name} in {time.perf_counter() - begin:.1f} s"
         logger.info("%s", line)
         if verbose:
-            sys.stderr.write(line + "\n")
+            write(line, sys.stderr)
 
     return compiling
 
@@ -272,6 +272,7 @@ def _status(line: str, *, is_shown: bool) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(line):
+    with Console(stderr=True).status(Text(visible(line))):
         yield
