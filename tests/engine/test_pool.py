@@ -683,3 +683,22 @@ def test_real_models_take_turns(tiny_model):
             assert loaded(models) == name
     with pytest.raises(ClosedError):
         ask(engine)
+
+
+def test_back_ends_may_be_named_by_model(tiny_model):
+    """Others are known by their content; names of no model or of no back end, and what is no name, are refused."""
+    sources = {"one": tiny_model("f32"), "other": tiny_model("f32")}
+    with ModelPool(sources, backend={"one": "llama.cpp"}, n_ctx=64, n_threads=1) as models:
+        for name in sources:
+            with models.use(name) as engine:
+                assert engine.identity.backend == "llama.cpp"
+    for backend, message in (
+        ({"two": "xla"}, "'two': expected models of this pool: 'one', 'other'"),
+        ({"one": "nothing"}, "'nothing': expected one of 'llama.cpp'"),
+        ({"one": None}, "backend is not given; give one of 'llama.cpp'"),
+        (["xla"], "the name of a back end, or such names by model, or None"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            ModelPool(sources, backend=backend)
+    with pytest.raises(OptionError, match="`n_threads` is not an option of the back end xla"):
+        ModelPool(sources, backend={"one": "xla"}, n_threads=1)
