@@ -4,12 +4,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := select large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf trie encode startup
+XLA := .venv-xla
+# Where torch without CUDA is found; on Linux the usual index has builds of 3 GB.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+BENCHMARKS := select large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf buckets trie encode startup
 TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long test-kernels test-xla mutants check bench model wheel clean
+.PHONY: demo test test-long test-kernels test-xla mutants check bench bench-xla model wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
@@ -18,9 +21,23 @@ demo: $(VENV)/installed
 test: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest
 
-# Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep.
+# Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep. Those of XLA
+# are called xla_…
 test-long: $(VENV)/installed $(VENV)/extras-tried
+ifeq ($(filter xla_%,$(SWEEP)),)
 	$(BIN)/python -m pytest --sweeps $(if $(SWEEP),--sweep $(SWEEP))
+endif
+ifeq ($(SWEEP),)
+	$(MAKE) test-xla
+endif
+ifeq ($(filter-out xla_%,$(SWEEP)),)
+	$(MAKE) $(XLA)/installed
+	$(XLA)/bin/python -m pytest tests/backends/xla --sweeps $(if $(SWEEP),--sweep $(SWEEP))
+endif
+
+# jax and torchax want versions of their own, so they have a place of their own; elsewhere these tests are skipped by name.
+test-xla: $(XLA)/installed
+	$(XLA)/bin/python -m pytest tests/backends/xla tests/meta/test_benchmarks.py::test_buckets_measures_all_that_it_promises
 
 # The same suite on builds of llama.cpp with other kernels; TESTS="tests/backends -x" runs a part of it.
 test-kernels: $(VENV)/installed $(VENV)/extras-tried
@@ -39,6 +56,9 @@ check: $(VENV)/installed
 bench: $(VENV)/installed
 	@missed=; for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py || missed="$$missed $$name"; done; \
 	    test -z "$$missed" || { echo "# a target missed, or not run:$$missed" >&2; exit 1; }
+
+bench-xla: $(XLA)/installed
+	$(XLA)/bin/python benchmarks/buckets.py
 
 # What benchmarks/templates.py compares with. It wants another llguidance than selectrie's extra does, so it has a place of its own.
 build/guidance: pyproject.toml
@@ -79,6 +99,12 @@ $(VENV)/extras-tried: pyproject.toml $(VENV)/installed
 	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --group parity && \
 	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[lm-eval,ray,parquet,pandas]' || \
 	    echo "# they could not be installed; the tests that need them are skipped" >&2
+	@touch $@
+
+$(XLA)/installed: pyproject.toml
+	@echo "# installing XLA into $(XLA); the first time this compiles llama.cpp, about four minutes on two cores"
+	$(PYTHON) -m venv $(XLA)
+	$(XLA)/bin/python -m pip install --disable-pip-version-check --quiet --extra-index-url $(TORCH_INDEX) --editable '.[xla,test]'
 	@touch $@
 
 $(VENV)/train-installed: pyproject.toml $(VENV)/installed

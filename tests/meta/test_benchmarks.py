@@ -257,6 +257,35 @@ def test_lm_eval_hf_measures_all_that_it_promises(common, test_data):
     ]
 
 
+def test_buckets_measures_all_that_it_promises(common):
+    """A quick look: every figure that would have a target at these sizes is there and is a number; nothing is checked."""
+    for name in ("torch", "transformers", "jax", "torchax"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} not installed (extra xla)")
+    found = quick_look("buckets")
+    figures, module = found["figures"], importlib.import_module("benchmarks.buckets")
+    targets = module.targets("tiny", module.QUICK)
+    assert found["targets"] == []
+    assert len(targets.at_most) + len(targets.at_least) == 6
+    verdicts = targets.verdicts(figures)
+    assert all(isfinite(verdict["figure"]) and verdict["figure"] >= 0 for verdict in verdicts)
+    for way in ("one", "greedy", "padded", "ours"):
+        assert figures[f"tiny_prompt_{way}_s"] > 0
+    assert [figures[f"tiny_prompt_{way}_programs"] for way in ("one", "greedy", "padded")] == [45, 2 + 3 + 1, 3]
+    assert figures["tiny_compiled_later"] == 0
+    assert figures["tiny_moved_nats"] < 5e-5
+
+
+def test_buckets_says_what_is_not_installed(common, monkeypatch, capsys):
+    """Without the packages of the extra nothing is measured, and no target is missed."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda one: None if one == "torchax" else object())
+    monkeypatch.setattr(sys, "argv", ["buckets", "--json"])
+    assert importlib.import_module("benchmarks.buckets").main() == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["figures"] == {"xla": "skipped: torchax not installed (extra xla)"}
+    assert found["targets"] == []
+
+
 @pytest.mark.parametrize("name", TRANSFORMERS_BENCHMARKS)
 def test_a_benchmark_of_transformers_says_what_is_not_installed(common, monkeypatch, capsys, name):
     """Without the packages of the extra nothing is measured, and no target is missed."""
