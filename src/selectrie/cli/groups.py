@@ -46,7 +46,7 @@ class ModelGroup:
         str | None,
         Option(
             metavar="NAME",
-            help="What opens the model: llama.cpp or transformers. [default: found by the model's content]",
+            help="What opens the model: llama.cpp, transformers or xla. [default: found by the model's content]",
         ),
     ] = None
     precision: Annotated[
@@ -71,7 +71,8 @@ class ModelGroup:
         int | None, Option("--gpu-layers", metavar="N", help="llama.cpp: layers on the GPU, -1 for all. [default: 0]")
     ] = None
     device: Annotated[
-        str | None, Option(metavar="NAME", help="transformers: cpu, cuda or cuda:1. [default: a GPU if there is one]")
+        str | None,
+        Option(metavar="NAME", help="transformers, xla: cpu, cuda, cuda:1 or tpu. [default: a GPU if there is one]"),
     ] = None
     dtype: Annotated[
         str | None,

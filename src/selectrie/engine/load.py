@@ -51,6 +51,12 @@ def load(
       begin with BOS, prompts go on without another; if not, prompts begin with BOS as
       the tokenizer puts it. Not for recurrent and hybrid models.
 
+    Those of XLA (extra `xla`), which is chosen by its name and compiles the same models
+    for fixed shapes, are n_ctx, precision, verbose, tokenizer, and:
+
+    - buckets: Rows of the programs that are compiled ((512, 64, 8, 1)).
+    - device: "cpu", "tpu", "tpu:1" … (what JAX takes by itself).
+
     Args:
         source: A GGUF file; the folder of a Transformers checkpoint;
             `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M` for the one file of that
@@ -59,8 +65,8 @@ def load(
             `AutoModelForCausalLM`, which is put back as it was by `close`. None loads
             the small model that comes with selectrie; its self-check is made here, so
             that the first answer is quick.
-        backend: Name of the back end, "llama.cpp" or "transformers". None takes the one
-            that recognises the source by its content.
+        backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
+            the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
             is refused. None for no limit.
         untrusted: Whether a file is first opened in a child process, because llama.cpp
