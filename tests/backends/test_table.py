@@ -86,7 +86,7 @@ def test_a_back_end_is_named_as_in_the_table():
     """Any other name gets the list."""
     assert table.backend_named("llama.cpp") is LLAMA_CPP
     for name in ("llama", "LLAMA.CPP", "", 3):
-        with pytest.raises(OptionError, match=r"^backend=.*expected one of 'llama\.cpp', 'transformers'$"):
+        with pytest.raises(OptionError, match=r"^backend=.*expected one of 'llama\.cpp', 'transformers', 'xla'$"):
             table.backend_named(name)
 
 
@@ -229,6 +229,7 @@ def test_the_table_imports_no_back_end():
         "selectrie.backends.llama_cpp_entry",
         "selectrie.backends.table",
         "selectrie.backends.transformers_entry",
+        "selectrie.backends.xla_entry",
     ]
 
 

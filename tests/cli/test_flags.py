@@ -85,8 +85,12 @@ def test_without_flags_the_message_is_the_librarys():
     assert message_of(OptionError("n", 0, "1"), {}) == "n=0: expected 1"
 
 
-NOT_ON_THE_COMMAND = {"tokenizer"}
-"""Options of back ends that no flag gives: a tokenizer is an object, or a folder beside that of the model."""
+NOT_ON_THE_COMMAND = {"tokenizer", "prefix", "buckets"}
+"""Options of back ends that no flag gives.
+
+A tokenizer is an object, or a folder beside that of the model. A prefix is an object. The sizes of programs are chosen by those
+who write code for a machine; the command takes those that were tried.
+"""
 
 
 def test_every_option_of_a_back_end_has_a_flag():
