@@ -18,6 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
+    from selectrie.decide.params import DecisionParams
+    from selectrie.decide.prompts import DecisionPrompt
+    from selectrie.decide.questions import Choice, Option, Predicate, Score
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
     from selectrie.engine.model_list import models
@@ -55,9 +59,14 @@ if TYPE_CHECKING:
 __all__ = [
     "BeamResult",
     "BeamSearchParams",
+    "Choice",
+    "ChoiceAnswer",
     "ChoiceScore",
     "Chunk",
     "Completion",
+    "Decision",
+    "DecisionParams",
+    "DecisionPrompt",
     "Engine",
     "EngineDrafter",
     "Generation",
@@ -67,11 +76,16 @@ __all__ = [
     "LookupDrafter",
     "ModelPool",
     "ModelRecord",
+    "Option",
     "Page",
     "PageStream",
+    "Predicate",
+    "PredicateAnswer",
     "PromptParams",
     "RenderParams",
     "SamplingParams",
+    "Score",
+    "ScoreAnswer",
     "ScoringRule",
     "SearchParams",
     "Selection",
@@ -87,6 +101,16 @@ __all__ = [
 ]
 
 _HOME = {
+    "Choice": "decide.questions",
+    "ChoiceAnswer": "decide.answers",
+    "Decision": "decide.answers",
+    "DecisionParams": "decide.params",
+    "DecisionPrompt": "decide.prompts",
+    "Option": "decide.questions",
+    "Predicate": "decide.questions",
+    "PredicateAnswer": "decide.answers",
+    "Score": "decide.questions",
+    "ScoreAnswer": "decide.answers",
     "BeamSearchParams": "options",
     "BeamResult": "results",
     "ChoiceScore": "results",

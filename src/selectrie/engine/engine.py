@@ -17,6 +17,7 @@ from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.task import Drafter
 from selectrie.engine.aio import async_stream, awaitable
+from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.precision_check import self_check
 from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
@@ -66,7 +67,7 @@ R = TypeVar("R")
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
-class Engine:
+class Engine(DecisionMethods):
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,
@@ -177,6 +178,11 @@ class Engine:
         with task_group(self._model_thread, priority=priority, deadline_s=deadline_s) as group:
             prepared = prepare(self._model)
             return prepared.run(self._session(group))
+
+    def _prepare_only(self, prepare: Callable[[Model], R]) -> R:
+        """Return what `prepare` makes of the model, without running it."""
+        with self._model_thread.using():
+            return prepare(self._model)
 
     def _make_check(self) -> SelfCheck:
         """Return the result of the self-check, which is made if there is none yet.

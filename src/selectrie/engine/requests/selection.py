@@ -156,8 +156,23 @@ class PreparedSelect:
         )
 
 
-def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: SelectRequest) -> PreparedSelect:
+def prepare(
+    model: Model,
+    prompt: Prompt,
+    choices: Sequence[str],
+    request: SelectRequest,
+    *,
+    premises: Sequence[Prompt] | None = None,
+) -> PreparedSelect:
     """Check and tokenize a request for a selection.
+
+    Args:
+        model: The model.
+        prompt: The prompt.
+        choices: The texts.
+        request: The options.
+        premises: Prompts of the baseline of the rule "pmi" or "calibrated", in place of
+            those that the rule has. They are read with the options of `prompt`.
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
@@ -185,7 +200,9 @@ def prepare(model: Model, prompt: Prompt, choices: Sequence[str], request: Selec
         lengths=lengths,
         search=request.search,
         method="exhaustive",
-        premises=_premises(vocabulary, rule, request.prompting),
+        premises=_premises(vocabulary, rule, request.prompting)
+        if premises is None
+        else tuple(_baseline_context(vocabulary, one, written, request, encoded) for one in premises),
         notes=_notes(encoded, request.prompting.boundary),
     )
     _check_fits(prepared, limits)
@@ -296,6 +313,19 @@ def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams
     if start is None:
         raise OptionError("premise", None, "a premise text for rule 'pmi': this model has neither BOS nor EOS")
     return (np.array([start], dtype=np.int32),)
+
+
+def _baseline_context(
+    vocabulary: Vocabulary, premise: Prompt, written: list[bytes], request: SelectRequest, encoded: EncodedChoices
+) -> IntArray:
+    """Return the context after which the same paths are a baseline, int32[].
+
+    It ends where that of the prompt ends: healed bytes are part of the paths.
+    """
+    read = read_prompt(vocabulary, premise, request.prompting)
+    following = to_bytes(request.following, "following")
+    own = encode_choices(vocabulary, read, written, following, request.prompting.boundary)
+    return own.context if np.array_equal(own.tokens, encoded.tokens) else own.prompt_tokens
 
 
 def _method(prepared: PreparedSelect, limits: Limits) -> str:

@@ -1,0 +1,284 @@
+"""What is asked of the model for a question, and the answer that comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from selectrie.decide.answers import (
+    Answer,
+    ChoiceAnswer,
+    DecisionSignature,
+    DecisionUsage,
+    PredicateAnswer,
+    ScoreAnswer,
+    abstention,
+    confidence_of,
+    expected,
+    margin_of,
+    mean_of,
+    spread_of,
+)
+from selectrie.decide.orders import Order, orders_of
+from selectrie.decide.params import MAX_LETTERS, DecisionParams
+from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
+from selectrie.results import Selection
+
+KINDS: Mapping[type, str] = {Choice: "choice", Predicate: "predicate", Score: "score"}
+CONTENT_FREE = ("", "N/A", "[MASK]")
+"""The states of the baseline of rule "calibrated"."""
+_APART = (",", ";", "\n", "\r")
+"""Characters that would blur where an option of a list in one line ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question with the orders in which its options are listed.
+
+    Attributes:
+        question: The question.
+        options: The options in the order in which they are scored: the caller's, or
+            sorted by text if there are several orders to average over. () with a
+            grammar.
+        orders: Indices into `options`, one order for each prompt.
+        by_caller: Indices into `options` in the caller's order.
+        prior: Weights in the order of `options`, or None.
+    """
+
+    question: Question
+    options: tuple[Option[Any], ...]
+    orders: tuple[Order, ...]
+    by_caller: Order
+    prior: tuple[float, ...] | None
+
+    @property
+    def kind(self) -> str:
+        """Return "choice", "predicate" or "score"."""
+        return KINDS[type(self.question)]
+
+    @property
+    def has_grammar(self) -> bool:
+        """Return whether the texts of a grammar are the options."""
+        return not self.options
+
+
+def ask_of(question: object, params: DecisionParams) -> Ask:
+    """Return what is asked for a question; raise if the options do not go with it."""
+    if not isinstance(question, Choice | Predicate | Score):
+        raise OptionError("question", question, "a Choice, a Predicate or a Score")
+    if isinstance(question, Choice) and question.grammar is not None:
+        _check_grammar(params)
+        return Ask(question, (), ((),), (), None)
+    options = question.options
+    if params.top is not None and not isinstance(question, Choice):
+        other = f"a {type(question).__name__}"
+        raise IncompatibleOptionsError("top", other, "it needs the probability of every option, so leave `top` out")
+    if params.scoring == "letters" and len(options) > MAX_LETTERS:
+        raise OptionError("scoring", "letters", f"'text' for more than {MAX_LETTERS} options; there are {len(options)}")
+    weights = _weights(params.prior, options)
+    if params.permutations is None:
+        own = tuple(range(len(options)))
+        return Ask(question, options, (own,), own, weights)
+    order = sorted(range(len(options)), key=lambda index: options[index].scored)
+    place = {index: at for at, index in enumerate(order)}
+    return Ask(
+        question,
+        tuple(options[index] for index in order),
+        orders_of(len(options), params.permutations),
+        tuple(place[index] for index in range(len(options))),
+        None if weights is None else tuple(weights[index] for index in order),
+    )
+
+
+def _check_grammar(params: DecisionParams) -> None:
+    for name, is_given, remedy in (
+        ("scoring='letters'", params.scoring == "letters", "its texts cannot be listed"),
+        ("permutations", params.permutations is not None, "its texts are not listed, so they have no order"),
+        ("prior", params.prior is not None, "a prior weighs options that are listed"),
+    ):
+        if is_given:
+            raise IncompatibleOptionsError(name, "a grammar", remedy)
+
+
+def _weights(
+    prior: Mapping[Any, float] | Sequence[float] | None, options: tuple[Option[Any], ...]
+) -> tuple[float, ...] | None:
+    """Return the weight of each option; the engine checks the numbers."""
+    if prior is None:
+        return None
+    if not isinstance(prior, Mapping):
+        if len(prior) != len(options):
+            raise ChoiceError(f"the prior has {len(prior)} weights for {len(options)} options")
+        return tuple(prior)
+    values = [one.value for one in options]
+    unknown = [value for value in prior if value not in values]
+    missing = [value for value in values if value not in prior]
+    if unknown or missing:
+        which = f"{unknown[0]!r} is not an option" if unknown else f"{missing[0]!r} has no weight"
+        raise ChoiceError(f"the prior does not fit the options: {which}")
+    return tuple(prior[value] for value in values)
+
+
+def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None) -> dict[str, object]:
+    """Return the values for the template of a prompt.
+
+    Args:
+        ask: The question.
+        order: The order in which the options are listed.
+        params: The options of the decision.
+        state: The text of the state; None for the prompt without it.
+    """
+    question = ask.question
+    listed = params.list_options and not ask.has_grammar
+    lettered = params.scoring == "letters"
+    shown = [
+        {"text": one.scored, "description": one.description or "", "letter": letter if lettered else ""}
+        for one, letter in zip([ask.options[index] for index in order], _letters(len(order)), strict=True)
+    ]
+    described = any(one["description"] for one in shown)
+    apart = any(mark in one["text"] for one in shown for mark in _APART)
+    return {
+        "state": state or "",
+        "with_state": state is not None,
+        "state_first": params.first == "state first",
+        "kind": ask.kind,
+        "instructions": question.instructions,
+        "options": shown if listed else [],
+        "listed": listed and bool(shown),
+        "lettered": lettered,
+        "described": described,
+        "in_one_line": not (described or apart or lettered),
+        "answers": choices_of(ask, order, params) or ["?"],
+    }
+
+
+def _letters(k: int) -> list[str]:
+    return [ascii_uppercase[at] if at < MAX_LETTERS else "" for at in range(k)]
+
+
+def choices_of(ask: Ask, order: Order, params: DecisionParams) -> list[str]:
+    """Return the texts that are scored, in the order of `Ask.options`."""
+    if params.scoring == "text":
+        return [one.scored for one in ask.options]
+    letters = _letters(len(order))
+    return [letters[order.index(index)] for index in range(len(order))]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The selections behind an answer.
+
+    Attributes:
+        selections: One for each order, with the choices of `choices_of`.
+        first_token_fits: Whether the most probable token begins an option, in all.
+        signature: What the answer depends on.
+        usage: The work that it took.
+    """
+
+    selections: tuple[Selection, ...]
+    first_token_fits: bool
+    signature: DecisionSignature
+    usage: DecisionUsage
+
+
+def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
+    """Return the answer that the selections give.
+
+    Probabilities and label mass are the means over the orders.
+    """
+    if ask.has_grammar:
+        return _grammar_answer(evidence, params)
+    selections = evidence.selections
+    first = selections[0]
+    tables = [one.choices for one in selections]
+    by_order = [[float(p) for p in table.probability] for table in tables]
+    probabilities = by_order[0] if len(by_order) == 1 else mean_of(by_order)
+    winner, margin, is_tie = first.index, first.margin, first.is_tie
+    if len(selections) > 1:
+        best = max(probabilities)
+        winner, margin = probabilities.index(best), margin_of(probabilities)
+        is_tie = sum(p == best for p in probabilities) > 1
+    finished = [bool(one) for one in tables[0].finished]
+    confidence = confidence_of(probabilities[winner], len(ask.options))
+    trust = _trust(evidence, params, confidence)
+    trust |= {"margin": margin, "is_tie": is_tie, "spread": spread_of(by_order), "complete": all(finished)}
+    if isinstance(ask.question, Predicate):
+        return PredicateAnswer(probability=probabilities[0 if ask.options[0].value else 1], **trust)
+    if isinstance(ask.question, Score):
+        levels = [ask.options[index] for index in ask.by_caller]
+        in_order = [probabilities[index] for index in ask.by_caller]
+        return ScoreAnswer(
+            score=expected([one.value for one in levels], in_order),
+            level=ask.options[winner].scored,
+            value=ask.options[winner].value,
+            probabilities={one.value: p for one, p in zip(levels, in_order, strict=True)},
+            legend={one.value: one.scored for one in levels},
+            **trust,
+        )
+    return ChoiceAnswer(
+        value=ask.options[winner].value,
+        text=ask.options[winner].scored,
+        probability=probabilities[winner],
+        probabilities={ask.options[i].value: probabilities[i] for i in ask.by_caller if finished[i]},
+        probability_high={
+            ask.options[i].value: float(tables[0].probability_high[i]) for i in ask.by_caller if not finished[i]
+        },
+        **trust,
+    )
+
+
+def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[str]:
+    """Return the answer to a question whose options are the texts of a grammar."""
+    selection = evidence.selections[0]
+    searched = selection.grammar is not None
+    k = math.inf if searched else len(selection.choices)
+    table = selection.choices
+    complete = not searched and bool(table.finished.all())
+    trust = _trust(evidence, params, confidence_of(selection.probability, k))
+    return ChoiceAnswer(
+        value=selection.text,
+        text=selection.text,
+        probability=selection.probability,
+        probabilities={text: float(table.probability[i]) for i, text in enumerate(table.texts) if table.finished[i]},
+        probability_high={
+            text: float(table.probability_high[i]) for i, text in enumerate(table.texts) if not table.finished[i]
+        },
+        margin=selection.margin,
+        is_tie=selection.is_tie,
+        spread=0.0,
+        complete=complete,
+        **trust,
+    )
+
+
+def _trust(evidence: Evidence, params: DecisionParams, confidence: float) -> dict[str, Any]:
+    selections = evidence.selections
+    masses = [one.coverage for one in selections]
+    label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
+    return {
+        "confidence": confidence,
+        "label_mass": label_mass,
+        "first_token_fits": evidence.first_token_fits,
+        "abstained": abstention(confidence, label_mass, params.min_confidence, params.min_label_mass),
+        "signature": evidence.signature,
+        "selections": selections,
+        "usage": evidence.usage,
+    }
+
+
+def named_questions(questions: object) -> dict[str, Question]:
+    """Return the questions by name; raise unless it is a mapping of some questions."""
+    if not isinstance(questions, Mapping):
+        raise OptionError("questions", questions, "a mapping from names to questions")
+    if not questions:
+        raise OptionError("questions", dict(questions), "at least one question")
+    for name, question in questions.items():
+        if not isinstance(name, str) or not name.strip():
+            raise OptionError("questions", name, "names that are texts, and not blank")
+        if not isinstance(question, Choice | Predicate | Score):
+            raise OptionError(f"questions[{name!r}]", question, "a Choice, a Predicate or a Score")
+    return dict(questions)

@@ -1,0 +1,109 @@
+"""Options of a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options.checks import at_least, copied, flag, number, one_of
+from selectrie.template.analysis.template import Template
+
+TEMPLATES = ("auto", "chat", "base")
+LAYOUTS = ("auto", "state first", "questions first")
+SCORINGS = ("text", "letters")
+RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated")
+MAX_ORDERS = 64
+"""Maximum number of orders of the options, except for "all"."""
+MAX_ALL = 5
+"""Maximum number of options of which all orders may be asked for."""
+MAX_LETTERS = 26
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionParams:
+    """Options of a decision. They apply to every question of a call.
+
+    Attributes:
+        template: What the model reads: "chat" for the model's own chat template,
+            "base" for a plain page, "auto" for "chat" if the model has a chat template
+            and "base" otherwise, or a `Template` with one slot,
+            `<<select 'answer' options=answers>>`.
+        layout: "state first", "questions first" or "auto". It says what comes first in
+            the prompt, and so what prompts share. The two give different numbers.
+            "auto" is "state first".
+        scoring: "text" scores the options' own texts. "letters" lists the options
+            behind letters and scores these; it takes at most 26 options.
+        rule: "joint", "token_mean", "char_mean", "byte_mean", "pmi" (minus the joint
+            after the same prompt without the state) or "calibrated" (minus the mean
+            joint with the state replaced by "", "N/A" and "[MASK]").
+        prior: Weights of the options, by value or in the order of the options.
+        permutations: Number of orders of the options over which the answer is averaged,
+            at most 64 and at most k!, or "all" for up to 5 options. They are orders of
+            the options sorted by text, so the caller's order has no influence. None
+            asks once, in the caller's order.
+        top: Ask only for this number of best options, best first. None evaluates all.
+        min_confidence: Confidence below which an answer abstains.
+        min_label_mass: Label mass below which an answer abstains.
+        list_options: Whether the prompt lists the options. Those that are not listed
+            are scored all the same.
+    """
+
+    template: str | Template = "auto"
+    layout: str = "auto"
+    scoring: str = "text"
+    rule: str = "joint"
+    prior: Mapping[Any, float] | Sequence[float] | None = field(default=None, hash=False)
+    permutations: int | str | None = None
+    top: int | None = None
+    min_confidence: float = 0.0
+    min_label_mass: float = 0.0
+    list_options: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.template, Template) and self.template not in TEMPLATES:
+            raise OptionError("template", self.template, "'auto', 'chat', 'base', or a Template")
+        one_of("layout", self.layout, LAYOUTS)
+        one_of("scoring", self.scoring, SCORINGS)
+        if self.rule == "batch":
+            raise OptionError("rule", "batch", "a rule for one prompt: " + ", ".join(map(repr, RULES)))
+        one_of("rule", self.rule, RULES)
+        object.__setattr__(self, "prior", _prior(self.prior))
+        if self.permutations != "all":
+            if isinstance(self.permutations, str):
+                raise OptionError("permutations", self.permutations, "a number of orders, or 'all'")
+            at_least("permutations", self.permutations, 1, max_value=MAX_ORDERS)
+        at_least("top", self.top, 1)
+        for name in ("min_confidence", "min_label_mass"):
+            number(name, getattr(self, name), min_value=0.0, max_value=1.0, remedy="a number from 0 to 1")
+        flag("list_options", self.list_options)
+        if self.top is not None and self.permutations is not None:
+            remedy = "orders are averaged over all options, so ask for one of the two"
+            raise IncompatibleOptionsError("top", "permutations", remedy)
+        if self.scoring == "letters" and not self.list_options:
+            remedy = "letters stand for options that the prompt lists"
+            raise IncompatibleOptionsError("scoring='letters'", "list_options=False", remedy)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return copied(self)
+
+    @property
+    def first(self) -> str:
+        """Return the layout that "auto" stands for: "state first"."""
+        return "state first" if self.layout == "auto" else self.layout
+
+
+def _prior(prior: object) -> Mapping[Any, float] | tuple[float, ...] | None:
+    """Return a read-only copy of the weights; they are checked against the options."""
+    if prior is None:
+        return None
+    if isinstance(prior, Mapping):
+        return MappingProxyType(dict(prior))
+    if not isinstance(prior, Sequence) or isinstance(prior, str | bytes | bytearray):
+        raise OptionError("prior", prior, "a mapping from values to weights, or a sequence of weights")
+    return tuple(prior)
+
+
+DEFAULT_DECISION = DecisionParams()

@@ -1,0 +1,259 @@
+"""Questions about a state: which option, is it true, how much.
+
+A question is a frozen record that checks itself when it is made. What the model scores
+are texts; what the caller gets back are the values to which they belong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, EnumMeta
+from typing import Any, Generic, TypeAlias, TypeVar, final, overload
+
+from selectrie.errors import ChoiceError, OptionError
+from selectrie.grammar import Grammar
+from selectrie.options.checks import text as require_text
+
+T = TypeVar("T")
+
+_VALUES = "a str, bool, int or Enum member, or an Option with a text"
+
+
+def text_of(value: object) -> str | None:
+    """Return the text by which a value is scored, or None if it has none of its own.
+
+    A str is its own text, an Enum member has that of its value, a bool is "true" or
+    "false", and an int is written in digits.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else None
+
+
+# Generic records have no slots: `Option[int](…)` sets an attribute, for which a frozen
+# record with slots raises TypeError instead of the AttributeError that typing expects.
+@final
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """A value that an answer may have.
+
+    Attributes:
+        value: The value, which comes back as it is. It must be hashable.
+        text: The text that is scored. None means the text of the value (`text_of`).
+        description: What the option means, for the prompt; it is not scored.
+    """
+
+    value: T
+    text: str | None = None
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        require_text("text", self.text, optional=True)
+        require_text("description", self.description, optional=True)
+        if self.text is None and text_of(self.value) is None:
+            raise OptionError("value", self.value, _VALUES)
+        try:
+            hash(self.value)
+        except TypeError:
+            raise OptionError("value", self.value, "a hashable value, since answers are looked up by it") from None
+
+    @property
+    def scored(self) -> str:
+        """Return the text that is scored."""
+        return (text_of(self.value) or "") if self.text is None else self.text
+
+
+@final
+@dataclass(frozen=True, init=False)
+class Choice(Generic[T]):
+    """A question that one of several options answers.
+
+    Attributes:
+        instructions: The question; it may be empty.
+        options: The options, in the order in which they were given; () with a grammar.
+        grammar: The grammar whose texts are the options, or None.
+
+    The argument `options` is a sequence of values or of `Option`s, an Enum class, a
+    mapping from values to the texts that are scored, or a `Grammar`. Values are str,
+    bool, int or Enum members. One option is legal.
+
+    Raises `ChoiceError` for no options, options without text, equal texts and equal
+    values, and `OptionError` for anything that is not an option.
+    """
+
+    instructions: str
+    options: tuple[Option[T], ...]
+    grammar: Grammar | None
+
+    @overload
+    def __init__(self: Choice[str], instructions: str = "", options: Grammar = ...) -> None: ...
+    @overload
+    def __init__(self, instructions: str = "", options: Sequence[Option[T]] = ...) -> None: ...
+    @overload
+    def __init__(self, instructions: str = "", options: Mapping[T, str] = ...) -> None: ...
+    @overload
+    def __init__(self, instructions: str = "", options: type[T] = ...) -> None: ...
+    @overload
+    def __init__(self, instructions: str = "", options: Sequence[T] = ...) -> None: ...
+    def __init__(self, instructions: str = "", options: Any = ()) -> None:
+        require_text("instructions", instructions)
+        is_grammar = isinstance(options, Grammar)
+        object.__setattr__(self, "instructions", instructions)
+        object.__setattr__(self, "options", () if is_grammar else checked(options_of(options)))
+        object.__setattr__(self, "grammar", options if is_grammar else None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A statement that is true of the state or not.
+
+    At least one of `statement`, `yes_when` and `no_when` is given.
+
+    Attributes:
+        statement: The statement, such as "The customer is angry.".
+        yes: The text that affirms it.
+        no: The text that denies it.
+        yes_when: When to answer with `yes`, or None.
+        no_when: When to answer with `no`, or None.
+    """
+
+    statement: str = ""
+    yes: str = "yes"
+    no: str = "no"
+    yes_when: str | None = None
+    no_when: str | None = None
+
+    def __init__(
+        self,
+        statement: str = "",
+        *,
+        yes: str = "yes",
+        no: str = "no",
+        yes_when: str | None = None,
+        no_when: str | None = None,
+    ) -> None:
+        values = {"statement": statement, "yes": yes, "no": no, "yes_when": yes_when, "no_when": no_when}
+        for name, value in values.items():
+            require_text(name, value, optional=name in ("yes_when", "no_when"))
+            object.__setattr__(self, name, value)
+        if not any(given and given.strip() for given in (statement, yes_when, no_when)):
+            raise OptionError("statement", statement, "a statement, or what `yes_when` or `no_when` says")
+        checked(self.options)
+
+    @property
+    def options(self) -> tuple[Option[bool], ...]:
+        """Return the two answers: True with the text `yes`, False with `no`."""
+        return Option(value=True, text=self.yes, description=self.yes_when), Option(
+            value=False, text=self.no, description=self.no_when
+        )
+
+    @property
+    def instructions(self) -> str:
+        """Return the statement."""
+        return self.statement
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False)
+class Score:
+    """A question that a level of a scale answers.
+
+    Attributes:
+        instructions: The question; it may be empty.
+        levels: One `Option` for each level, lowest first as given. Its value is the
+            number that the level is worth.
+
+    The argument `levels` is a sequence of texts, or of `Option`s whose text is that of
+    the level, which are worth 0, 1, 2 …; or a mapping from numbers to texts.
+    """
+
+    instructions: str
+    levels: tuple[Option[float], ...]
+
+    def __init__(
+        self, instructions: str = "", levels: Sequence[str | Option[Any]] | Mapping[float, str] | Mapping[int, str] = ()
+    ) -> None:
+        require_text("instructions", instructions)
+        object.__setattr__(self, "instructions", instructions)
+        object.__setattr__(self, "levels", checked(_levels_of(levels), "levels"))
+
+    @property
+    def options(self) -> tuple[Option[float], ...]:
+        """Return the levels."""
+        return self.levels
+
+
+Question: TypeAlias = Choice[Any] | Predicate | Score
+
+
+def options_of(given: object) -> tuple[Option[Any], ...]:
+    """Return the options that a caller gave in any of the forms of `Choice`."""
+    if isinstance(given, Mapping):
+        return tuple(Option(value, _mapped(value, text)) for value, text in given.items())
+    if isinstance(given, EnumMeta):
+        return tuple(Option(member) for member in list[Any](given))
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
+        allowed = "a sequence of options, an Enum class, a mapping from values to texts, or a Grammar"
+        raise OptionError("options", given, allowed)
+    return tuple(one if isinstance(one, Option) else _option(index, one) for index, one in enumerate(given))
+
+
+def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Option[Any], ...]:
+    """Return the options; raise `ChoiceError` if they cannot be told apart.
+
+    `name` is how the caller calls them.
+    """
+    if not options:
+        raise ChoiceError(f"no {name} given; give at least one")
+    for index, one in enumerate(options):
+        if not one.scored.strip():
+            raise ChoiceError("it has no text to score; give it one", index=index, choice=one.scored)
+    for seen, what, remedy in (
+        ([one.scored for one in options], "text", "give each a text of its own: Option(value, text=…)"),
+        ([one.value for one in options], "value", "give each a value of its own (in Python, True equals 1)"),
+    ):
+        double = [key for key, n in Counter(seen).items() if n > 1]
+        if double:
+            first, second = [index for index, key in enumerate(seen) if key == double[0]][:2]
+            raise ChoiceError(
+                f"its {what} equals that of choice {first}; {remedy}", index=second, choice=str(double[0])
+            )
+    return options
+
+
+def _option(index: int, value: object) -> Option[Any]:
+    if text_of(value) is None:
+        raise OptionError(f"options[{index}]", value, _VALUES)
+    return Option(value)
+
+
+def _mapped(value: object, text: object) -> str:
+    if not isinstance(text, str):
+        raise OptionError(f"options[{value!r}]", text, "the text that is scored for this value, a str")
+    return text
+
+
+def _levels_of(given: object) -> tuple[Option[float], ...]:
+    if isinstance(given, Mapping):
+        for number in given:
+            is_number = isinstance(number, int | float) and not isinstance(number, bool)
+            if not is_number or not math.isfinite(number):
+                raise OptionError("levels", number, "finite numbers as the keys of the mapping")
+        return tuple(Option(number, _mapped(number, text)) for number, text in given.items())
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
+        raise OptionError("levels", given, "a sequence of texts or Options, or a mapping from numbers to texts")
+    levels: list[Option[float]] = []
+    for worth, one in enumerate(given):
+        if not isinstance(one, str | Option):
+            raise OptionError(f"levels[{worth}]", one, "a text, or an Option with a text")
+        text, about = (one, None) if isinstance(one, str) else (one.scored, one.description)
+        levels.append(Option(worth, text, about))
+    return tuple(levels)

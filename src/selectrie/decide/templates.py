@@ -1,0 +1,140 @@
+"""Renders the prompt of a question from a template, without a model.
+
+A template of decisions is a template of the library with one slot,
+`<<select 'answer' options=answers>>`. What comes before the slot is the prompt. With
+roles, the turns before the answer are the messages of a chat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import blake2b
+from importlib import resources
+from pathlib import Path
+
+from selectrie.template.analysis.template import Template
+from selectrie.template.runtime.interpreter import Interpreter
+from selectrie.template.runtime.lookahead import what_follows
+from selectrie.template.runtime.steps import Decide, Hide, Naming, Turn, Write
+from selectrie.template.syntax.ast import Document, Span
+from selectrie.template.syntax.source_positions import error_at
+
+SLOT = "answer"
+"""Name of the slot of a template of decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The text before the answer, and what ends the answer.
+
+    Attributes:
+        text: The page of a template without roles; "" for a chat.
+        messages: The turns before the answer; () for a page without roles.
+        assistant_prefix: Text of the assistant's turn before the answer.
+        following: Text after the answer; "" if the turn ends there.
+    """
+
+    text: str
+    messages: tuple[Mapping[str, str], ...] = ()
+    assistant_prefix: str = ""
+    following: str = ""
+
+    @property
+    def is_chat(self) -> bool:
+        """Return whether the page is a chat."""
+        return bool(self.messages)
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The turns of a page while it is written."""
+
+    written: list[str] = field(default_factory=list)
+    messages: list[Mapping[str, str]] = field(default_factory=list)
+    role: str | None = None
+
+    def take(self) -> str:
+        """Return what was written since the last call."""
+        text = "".join(self.written)
+        self.written.clear()
+        return text
+
+
+@cache
+def shipped(name: str) -> Template:
+    """Return a template that comes with the package: "chat" or "base"."""
+    with resources.as_file(resources.files("selectrie.decide") / "templates" / f"{name}.tmpl") as path:
+        source = Path(path).read_text(encoding="utf-8")
+        return Template(source, name=f"{name}.tmpl", search_path=Path(path).parent)
+
+
+def digest_of(template: Template) -> str:
+    """Return the digest of a template's text and of the files that it includes."""
+    state = blake2b(template.source.encode("utf-8", "surrogatepass"), digest_size=8)
+    for name, document in sorted(template.documents.items()):
+        state.update(f"\0{name}\0{document.source}".encode("utf-8", "surrogatepass"))
+    return state.hexdigest()
+
+
+def render(template: Template, values: Mapping[str, object]) -> Page:
+    """Return the page of a template up to its answer.
+
+    Raises `TemplateError` for a template that needs a value that decisions do not give,
+    has another slot than the answer, or no answer.
+    """
+    interpreter = Interpreter(template, values)
+    page = _Turns()
+    while (step := interpreter.step()) is not None:
+        if isinstance(step, Write):
+            page.written.append(step.text)
+            if page.messages and page.role is None and step.text.strip():
+                raise error_at(step.document, step.span, "text between turns; write it within a role")
+        elif isinstance(step, Turn):
+            _turn(page, step)
+        elif isinstance(step, Decide):
+            return _answer(page, step, interpreter)
+        elif not isinstance(step, Hide | Naming):
+            document, span = _where(template)
+            raise error_at(document, span, f"a template of decisions has one slot, the select {SLOT!r}")
+    document, span = _where(template)
+    raise error_at(document, span, f"the page has no <<select {SLOT!r} options=answers>>")
+
+
+def _turn(page: _Turns, step: Turn) -> None:
+    text = page.take()
+    if step.begins:
+        if not page.messages and text.strip():
+            raise error_at(step.document, step.span, "text before the first turn; write it within a role")
+        page.role = step.role
+    else:
+        page.messages.append({"role": str(page.role), "content": text})
+        page.role = None
+
+
+def _answer(page: _Turns, step: Decide, interpreter: Interpreter) -> Page:
+    """Return the page before the slot; raise unless the slot is the answer."""
+    slot = step.slot
+    if slot.kind != "select" or slot.name != SLOT or slot.choices is not None:
+        reason = f"a template of decisions has one slot, <<select {SLOT!r} options=answers>>"
+        raise error_at(step.document, slot.span, reason)
+    for name, _ in slot.arguments:
+        if name != "options":
+            reason = f"`{name}` is not an argument here; `DecisionParams` has rule, prior and top"
+            raise error_at(step.document, slot.span, reason)
+    following = what_follows(interpreter, SLOT)
+    text = page.take()
+    if page.role is None and not page.messages:
+        return Page(text, following=following.text)
+    if page.role != "assistant":
+        raise error_at(step.document, slot.span, "the answer of a chat is in the turn of the assistant")
+    if not page.messages:
+        raise error_at(step.document, slot.span, "a chat has a turn before the assistant's")
+    return Page("", tuple(page.messages), text, following.text)
+
+
+def _where(template: Template) -> tuple[Document, Span]:
+    """Return the end of the template, for an error about the whole."""
+    document = template.document
+    return document, document.body[-1].span if document.body else Span(0, 0)

@@ -1,0 +1,226 @@
+"""The methods of an engine that decide: typed questions about states.
+
+They are apart from `Engine` because of their size. What a question is, and how answers
+are made, is in `decide/`; `decisions.py` beside this file asks the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+
+from selectrie.core.model import Model
+from selectrie.engine.aio import awaitable, in_thread
+from selectrie.engine.requests.session import Prepared
+from selectrie.errors import OptionError
+from selectrie.options.checks import one_of, record
+
+if TYPE_CHECKING:
+    from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
+    from selectrie.decide.params import DecisionParams
+    from selectrie.decide.prompts import DecisionPrompt
+    from selectrie.decide.questions import Choice, Predicate, Question, Score
+    from selectrie.decide.states import State
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+WINDOW = 64
+"""Number of questions that `decide_iter` has under way, at least one state's."""
+
+
+class _Runs(Protocol):
+    """What the methods need of an engine."""
+
+    def _run(self, prepare: Callable[[Model], Prepared[R]]) -> R: ...
+    def _prepare_only(self, prepare: Callable[[Model], R]) -> R: ...
+
+
+class DecisionMethods:
+    """Decides about states. `Engine` has these methods.
+
+    `decide` takes one question or a mapping of questions, and its overloads say which
+    answer comes back. The other methods take a mapping.
+    """
+
+    __slots__ = ()
+
+    @overload
+    def decide(
+        self: _Runs, state: State, questions: Choice[T], *, params: DecisionParams | None = None
+    ) -> ChoiceAnswer[T]: ...
+    @overload
+    def decide(
+        self: _Runs, state: State, questions: Predicate, *, params: DecisionParams | None = None
+    ) -> PredicateAnswer: ...
+    @overload
+    def decide(self: _Runs, state: State, questions: Score, *, params: DecisionParams | None = None) -> ScoreAnswer: ...
+    @overload
+    def decide(
+        self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> Decision: ...
+    def decide(
+        self: _Runs, state: State, questions: Question | Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> Answer | Decision:
+        """Answer a question about a state, or several.
+
+        Each question has its own prompt, so its answer does not depend on which others
+        are asked. All prompts are evaluated together and share what they have in
+        common.
+
+        Args:
+            state: Text, an object or array of JSON, or messages.
+            questions: A `Choice`, `Predicate` or `Score`, or a mapping from names to
+                these.
+            params: Template, layout, rule and other options.
+
+        Returns:
+            The answer of the question's kind, or a `Decision` with one answer for each
+            name.
+
+        Raises:
+            RequestError: If the request is invalid, before any model call.
+                `SelectrieError.slot` names the question.
+            ModelError: If the model fails.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.questions import Choice, Predicate, Score
+
+        if isinstance(questions, Choice | Predicate | Score):
+            return _decisions(self, [state], {"": questions}, params)[0][""]
+        return _decisions(self, [state], named_questions(questions), params)[0]
+
+    def decide_many(
+        self: _Runs,
+        states: Iterable[State],
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> list[Decision]:
+        """Answer the same questions about many states, all at once.
+
+        Args:
+            states: The states.
+            questions: The questions by name.
+            params: Template, layout, rule and other options.
+            on_error: With "raise", nothing runs if any state is invalid; the error's
+                `request` is the index of the first such state. With "keep", the
+                decision on a state that cannot be asked holds its error.
+
+        Returns:
+            One decision for each state, in order.
+        """
+        from selectrie.decide.asks import named_questions
+
+        several = list(_iterator(states))
+        first = 0 if len(several) > 1 else None
+        return _decisions(self, several, named_questions(questions), params, on_error, first=first)
+
+    def decide_iter(
+        self: _Runs,
+        states: Iterable[State],
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> Iterator[Decision]:
+        """Answer the same questions about states that are read as they are needed.
+
+        Decisions come in the order of the states. At most `WINDOW` questions are under
+        way, so memory does not grow with the number of states. Arguments are those of
+        `decide_many`; with "raise", the iterator ends with the error of the first
+        window that has an invalid state.
+        """
+        from selectrie.decide.asks import named_questions
+
+        one_of("on_error", on_error, ("raise", "keep"))
+        named = named_questions(questions)
+        return _flat(_windows(self, _iterator(states), named, params, on_error))
+
+    def decision_prompts(
+        self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> dict[str, tuple[DecisionPrompt, ...]]:
+        """Return the prompts of questions about a state: one for each order of options.
+
+        No model call is made. Arguments are those of `decide`.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.engine import decisions
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        return self._prepare_only(
+            lambda model: {name: decisions.prompts_of(model, state, one, options) for name, one in named.items()}
+        )
+
+    adecide = awaitable(decide)
+    adecide_many = awaitable(decide_many)
+
+    async def adecide_iter(
+        self: _Runs,
+        states: Iterable[State],
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        on_error: str = "raise",
+    ) -> AsyncIterator[Decision]:
+        """`decide_iter`, as an asynchronous iterator; cancelling it cancels the work."""
+        from selectrie.decide.asks import named_questions
+
+        one_of("on_error", on_error, ("raise", "keep"))
+        windows = _windows(self, _iterator(states), named_questions(questions), params, on_error)
+        while window := await in_thread(lambda: next(windows, [])):
+            for decision in window:
+                yield decision
+
+
+def _decisions(
+    engine: _Runs,
+    states: list[Any],
+    questions: Mapping[str, Question],
+    params: DecisionParams | None,
+    on_error: str = "raise",
+    *,
+    first: int | None = None,
+) -> list[Decision]:
+    """Return the decisions on some states.
+
+    `first` is the index of the first one in errors; None if there is only one.
+    """
+    from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+    from selectrie.engine import decisions
+
+    options = DEFAULT_DECISION if params is None else params
+    record("params", options, DecisionParams)
+    one_of("on_error", on_error, ("raise", "keep"))
+    keeps = on_error == "keep"
+    return engine._run(lambda model: decisions.prepare(model, states, questions, options, keeps=keeps, first=first))
+
+
+def _iterator(states: object) -> Iterator[State]:
+    if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
+        raise OptionError("states", states, "several states, such as a list")
+    return iter(states)
+
+
+def _windows(
+    engine: _Runs,
+    states: Iterator[State],
+    questions: Mapping[str, Question],
+    params: DecisionParams | None,
+    on_error: str,
+) -> Iterator[list[Decision]]:
+    """Yield the decisions on as many states at a time as make `WINDOW` questions."""
+    size, first = max(1, WINDOW // len(questions)), 0
+    while window := list(islice(states, size)):
+        yield _decisions(engine, window, questions, params, on_error, first=first)
+        first += len(window)
+
+
+def _flat(windows: Iterator[list[Decision]]) -> Iterator[Decision]:
+    for window in windows:
+        yield from window

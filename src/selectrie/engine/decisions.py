@@ -1,0 +1,409 @@
+"""Answers questions about states: the prompts of all of them are selected together.
+
+There is no scoring here. Each prompt becomes one prepared selection; all run in one
+task group, and the answers are made of their results (`decide.asks`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from selectrie.core.model import Model
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
+from selectrie.decide.asks import CONTENT_FREE, Ask, Evidence, answer_of, ask_of, choices_of, values_of
+from selectrie.decide.orders import Order
+from selectrie.decide.params import DecisionParams
+from selectrie.decide.prompts import DecisionPrompt
+from selectrie.decide.questions import Choice, Question
+from selectrie.decide.states import State, text_of_state
+from selectrie.decide.templates import Page, digest_of, render, shipped
+from selectrie.engine.rendering.terminators import Ending, ending_of
+from selectrie.engine.requests import select_grammar, selection
+from selectrie.engine.requests.constrained_prompt import max_context_tokens
+from selectrie.engine.requests.select import SelectBatch
+from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
+from selectrie.engine.requests.selection import PreparedSelect, SelectRequest
+from selectrie.engine.requests.session import Session
+from selectrie.errors import (
+    ChoiceError,
+    ClosedError,
+    ForkedError,
+    InternalError,
+    PromptError,
+    PromptTooLongError,
+    RequestError,
+    SelectrieError,
+    of_request,
+    of_slot,
+)
+from selectrie.options import PromptParams, ScoringRule, SearchParams
+from selectrie.results import Selection
+from selectrie.template.analysis.template import Template
+from selectrie.tokenization.canonical import reopen
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import Prompt, read_prompt
+
+_OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
+"""A block of thinking that a chat template opens at the end of the prompt."""
+_SEARCH = SearchParams(method="exhaustive")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Maker:
+    """Makes the prompts of one call on one model.
+
+    Attributes:
+        model: The model.
+        params: The options of the decision.
+        template: The template.
+        prompting: Options of the chat template; the text before the answer is added.
+    """
+
+    model: Model
+    params: DecisionParams
+    template: Template
+    prompting: PromptParams
+
+    @classmethod
+    def of(cls, model: Model, params: DecisionParams) -> _Maker:
+        """Return the maker for a model; raise `PromptError` if it has no template."""
+        template, chat = params.template, model.vocabulary.chat_template
+        if not isinstance(template, Template):
+            if template == "chat" and chat is None:
+                raise PromptError("this model has no chat template; take template='base', or 'auto'")
+            template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
+        return cls(model, params, template, _without_thinking(model.vocabulary))
+
+    def page(self, ask: Ask, order: Order, state: str | None) -> tuple[Prompt, Page, PromptParams]:
+        """Return the prompt of an order, with its page and its options."""
+        page = render(self.template, values_of(ask, order, self.params, state))
+        if not page.is_chat:
+            return page.text, page, PromptParams()
+        prefix = self.prompting.assistant_prefix + page.assistant_prefix
+        return page.messages, page, replace(self.prompting, assistant_prefix=prefix)
+
+    def prepared(self, ask: Ask, order: Order, state: str) -> PreparedPrompt:
+        """Return a prompt, checked and tokenized."""
+        prompt, page, prompting = self.page(ask, order, state)
+        terminator = "text" if page.following else "eog" if page.is_chat else "auto"
+        rule = ScoringRule(self.params.rule, content_free=CONTENT_FREE if self.params.rule == "calibrated" else ())
+        search = _SEARCH if self.params.top is None else SearchParams(method="best_first", k=self.params.top)
+        request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
+        if isinstance(ask.question, Choice) and ask.question.grammar is not None:
+            return self._grammar(ask.question, prompt, page, request)
+        choices = choices_of(ask, order, self.params)
+        for index, text in enumerate(choices):
+            if page.following and page.following[0] in text:
+                reason = f"it holds {page.following[0]!r}, with which the template ends an answer; give it another text"
+                raise ChoiceError(reason, index=index, choice=text)
+        one = selection.prepare(self.model, prompt, choices, request, premises=self._premises(ask, order))
+        return PreparedPrompt(prompt, one, request, None)
+
+    def _premises(self, ask: Ask, order: Order) -> list[Prompt] | None:
+        """Return the prompts of the rule's baseline; None for a rule without one."""
+        states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self.params.rule)
+        return None if states is None else [self.page(ask, order, state)[0] for state in states]
+
+    def _grammar(self, question: Choice[str], prompt: Prompt, page: Page, request: SelectRequest) -> PreparedPrompt:
+        """Return a prompt whose choices are the texts of a grammar."""
+        if question.grammar is None:
+            raise InternalError("the question has a grammar")
+        texts = select_grammar.listed(question.grammar)
+        if texts is not None:
+            one = selection.prepare(self.model, prompt, texts, request, premises=self._premises_of(question))
+            return PreparedPrompt(prompt, one, request, None)
+        vocabulary = self.model.vocabulary
+        ending = ending_of(vocabulary, question.grammar, None, page.following, ends_turn=page.is_chat)
+        n_left = self.model.limits.nodes - max_context_tokens(
+            reopen(vocabulary, read_prompt(vocabulary, prompt, request.prompting))
+        )
+        search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
+        asked = replace(request, terminator=ending.terminator, following="", search=search)
+        return PreparedPrompt(
+            prompt, select_grammar.prepare(self.model, prompt, ending.grammar, asked), request, ending
+        )
+
+    def _premises_of(self, question: Choice[str]) -> list[Prompt] | None:
+        ask = ask_of(question, self.params)
+        return self._premises(ask, ask.orders[0])
+
+    def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
+        """Return what the answer to a question depends on."""
+        params = self.params
+        return DecisionSignature(
+            template=self.template.name,
+            template_digest=digest_of(self.template),
+            layout=params.first,
+            scoring=params.scoring,
+            rule=params.rule,
+            listed=params.list_options and not ask.has_grammar,
+            orders=0 if params.permutations is None else len(ask.orders),
+            selection=first.signature,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedPrompt:
+    """One prompt of a question.
+
+    Attributes:
+        prompt: The page or the messages.
+        select: The selection, checked and tokenized.
+        request: The options of the selection.
+        ending: How the texts of a grammar end, if they cannot be listed.
+    """
+
+    prompt: Prompt
+    select: PreparedSelect | PreparedGrammarSelect
+    request: SelectRequest
+    ending: Ending | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PreparedQuestion:
+    """A question about one state: its name, what is asked, one prompt an order."""
+
+    name: str
+    ask: Ask
+    prompts: tuple[PreparedPrompt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Place:
+    """A prompt with the index of its state and the name of its question."""
+
+    state: int
+    name: str
+    prompt: PreparedPrompt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedDecisions:
+    """Questions about several states, checked and tokenized.
+
+    Attributes:
+        maker: What made the prompts.
+        states: The questions about each state, or its error if that was kept.
+        keeps: Whether errors of a state are kept in its decision.
+        first: Index of the first state in errors; None if there is only one.
+    """
+
+    maker: _Maker
+    states: Sequence[tuple[_PreparedQuestion, ...] | RequestError]
+    keeps: bool
+    first: int | None
+
+    def run(self, session: Session) -> list[Decision]:
+        """Evaluate all prompts together and return the decisions in order."""
+        asked = [index for index, one in enumerate(self.states) if not isinstance(one, RequestError)]
+        decisions = {i: Decision({}, one) for i, one in enumerate(self.states) if isinstance(one, RequestError)}
+        try:
+            made = self._run(session, asked)
+        except RequestError as error:
+            if not self.keeps or isinstance(error, ClosedError | ForkedError):
+                raise
+            made = [self._kept(session, index) for index in asked]
+        decisions |= zip(asked, made, strict=True)
+        return [decisions[index] for index in range(len(self.states))]
+
+    def _kept(self, session: Session, index: int) -> Decision:
+        """Decide on one state alone; its error becomes its decision."""
+        try:
+            return self._run(session, [index])[0]
+        except RequestError as error:
+            return Decision({}, error)
+
+    def _run(self, session: Session, indices: Sequence[int]) -> list[Decision]:
+        """Return the decisions on these states."""
+        asked = [(index, question) for index in indices for question in self._questions(index)]
+        places = [_Place(index, one.name, prompt) for index, one in asked for prompt in one.prompts]
+        results = iter(self._selections(session, places))
+        answers: dict[int, dict[str, Answer]] = {index: {} for index in indices}
+        for index, one in asked:
+            selections = tuple(islice(results, len(one.prompts)))
+            answers[index][one.name] = self._answer(one, selections)
+        return [Decision(answers[index]) for index in indices]
+
+    def _selections(self, session: Session, places: Sequence[_Place]) -> list[Selection]:
+        """Return the selection after each prompt.
+
+        Those with listed choices run together, then each search of a grammar.
+        """
+        made: list[Selection | None] = [None] * len(places)
+        listed = [(at, one.prompt.select) for at, one in enumerate(places)]
+        batch = [(at, select) for at, select in listed if isinstance(select, PreparedSelect)]
+        try:
+            for (at, _), result in zip(batch, SelectBatch([one for _, one in batch]).run(session), strict=True):
+                made[at] = result
+        except SelectrieError as error:
+            if error.request is None and len(batch) > 1:
+                raise
+            at, error.request = batch[error.request or 0][0], None
+            with self._errors_of(places[at]):
+                raise
+        for at, place in enumerate(places):
+            if isinstance(place.prompt.select, PreparedGrammarSelect):
+                with self._errors_of(place):
+                    result = place.prompt.select.run(session)
+                    made[at] = result if place.prompt.ending is None else place.prompt.ending.of_selection(result)
+        return [one for one in made if one is not None]
+
+    def _answer(self, one: _PreparedQuestion, selections: tuple[Selection, ...]) -> Answer:
+        vocabulary = self.maker.model.vocabulary
+        fits = [first_token_fits(vocabulary, result) for result in selections]
+        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in one.prompts)
+        cost = sum((result.cost for result in selections[1:]), selections[0].cost)
+        usage = DecisionUsage(len(selections), n_tokens, cost)
+        evidence = Evidence(selections, all(fits), self.maker.signature(one.ask, selections[0]), usage)
+        return answer_of(one.ask, evidence, self.maker.params)
+
+    def _questions(self, index: int) -> tuple[_PreparedQuestion, ...]:
+        one = self.states[index]
+        if isinstance(one, RequestError):
+            raise InternalError("a state that cannot be asked is not evaluated")
+        return one
+
+    @contextmanager
+    def _errors_of(self, place: _Place) -> Iterator[None]:
+        with _errors_of(None if self.first is None else self.first + place.state, place.name):
+            yield
+
+
+def prepare(
+    model: Model,
+    states: Sequence[State],
+    questions: Mapping[str, Question],
+    params: DecisionParams,
+    *,
+    keeps: bool,
+    first: int | None,
+) -> PreparedDecisions:
+    """Check and tokenize all questions about all states.
+
+    Raises `RequestError` for whatever can be found invalid without a model call, with
+    the index of the state and the name of the question. With `keeps`, errors that
+    belong to one state are kept instead. `first` is the index of the first state in
+    errors; with None, there is one state and errors have no index.
+    """
+    asks: dict[str, Ask] = {}
+    for name, question in questions.items():
+        with _errors_of(None, name):
+            asks[name] = ask_of(question, params)
+    maker = _Maker.of(model, params)
+    prepared: list[tuple[_PreparedQuestion, ...] | RequestError] = []
+    for index, state in enumerate(states):
+        with of_request(None if first is None else first + index):
+            prepared.append(_prepared_state(maker, asks, state, keeps=keeps))
+    return PreparedDecisions(maker, prepared, keeps, first)
+
+
+def _prepared_state(
+    maker: _Maker, asks: Mapping[str, Ask], state: State, *, keeps: bool
+) -> tuple[_PreparedQuestion, ...] | RequestError:
+    """Return the questions about one state, or its error if that is kept."""
+    try:
+        text = text_of_state(state)
+        return tuple(_prepared(maker, name, ask, text) for name, ask in asks.items())
+    except RequestError as error:
+        if not keeps:
+            raise
+        return error
+
+
+def _prepared(maker: _Maker, name: str, ask: Ask, state: str) -> _PreparedQuestion:
+    with _errors_of(None, name):
+        try:
+            prompts = tuple(maker.prepared(ask, order, state) for order in ask.orders)
+        except PromptTooLongError as error:
+            remedy = "shorten the state"
+            if maker.params.list_options and not ask.has_grammar and maker.params.scoring == "text":
+                remedy += ", or score the options without listing them (list_options=False)"
+            raise PromptTooLongError(
+                required_tokens=error.required_tokens,
+                available_tokens=error.available_tokens,
+                remedy=f"{remedy}, or load with a larger n_ctx",
+            ) from error
+        return _PreparedQuestion(name, ask, prompts)
+
+
+@contextmanager
+def _errors_of(index: int | None, name: str) -> Iterator[None]:
+    """Attach the index of the state and the name of the question to errors."""
+    with of_request(index):
+        if not name:
+            yield
+            return
+        with of_slot(f"question {name!r}"):
+            yield
+
+
+def prompts_of(model: Model, state: State, question: Question, params: DecisionParams) -> tuple[DecisionPrompt, ...]:
+    """Return the prompts of a question about a state; no model call is made."""
+    maker, ask = _Maker.of(model, params), ask_of(question, params)
+    one = _prepared(maker, "", ask, text_of_state(state))
+    return tuple(_shown(model.vocabulary, ask, prompt) for prompt in one.prompts)
+
+
+def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPrompt:
+    grammar = ask.question.grammar if isinstance(ask.question, Choice) else None
+    is_listed = isinstance(one.select, PreparedSelect)
+    tokens = encode_prompt(vocabulary, read_prompt(vocabulary, one.prompt, one.request.prompting)).tolist()
+    return DecisionPrompt(
+        prompt=one.prompt,  # type: ignore[arg-type]  # a page or messages
+        choices=one.select.texts if isinstance(one.select, PreparedSelect) and grammar is None else None,
+        grammar=grammar,
+        terminator=one.request.terminator,
+        following=one.request.following,
+        prior=ask.prior,
+        search=one.request.search,
+        prompting=one.request.prompting,
+        shown="".join(vocabulary.show(token) for token in tokens),
+        n_tokens=len(tokens),
+        n_choice_tokens=len(one.select.encoded.tokens) if is_listed else 0,  # type: ignore[union-attr]
+    )
+
+
+def n_prompt_tokens(vocabulary: Vocabulary, one: PreparedPrompt) -> int:
+    """Return the number of tokens of a prompt."""
+    if isinstance(one.select, PreparedSelect):
+        return len(one.select.encoded.prompt_tokens)
+    return len(encode_prompt(vocabulary, read_prompt(vocabulary, one.prompt, one.request.prompting)))
+
+
+def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
+    """Return whether the most probable token after the context begins a choice.
+
+    It does if it is the first token of a choice, or if its bytes begin the text of one.
+    """
+    table, top = result.choices, result.top_tokens[0]
+    if top.id in table.trie.token[table.trie.parent == 0]:
+        return True
+    texts = [result.healed + text.encode() for text in table.texts]
+    return bool(top.piece) and any(
+        text.startswith(top.piece) or vocabulary.begun(text).startswith(top.piece) for text in texts
+    )
+
+
+def _without_thinking(vocabulary: Vocabulary) -> PromptParams:
+    """Return the options under which a chat template asks for an answer at once.
+
+    `enable_thinking=False` is what templates of models that can do both look at. If the
+    prompt still ends in an open block of thinking, the block is closed, empty.
+    """
+    args = {"enable_thinking": False}
+    if vocabulary.chat_template is None:
+        return PromptParams()
+    try:
+        written = vocabulary.chat_template([{"role": "user", "content": "?"}], **args)
+    except PromptError:
+        return PromptParams(template_args=args)
+    opened = _OPEN_THOUGHT.search(written)
+    if opened is None:
+        return PromptParams(template_args=args)
+    gap = "\n" if opened[0].endswith("\n") else "\n\n"
+    return PromptParams(template_args=args, assistant_prefix=f"{gap}</{opened[1]}>\n\n")
