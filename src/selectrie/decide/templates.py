@@ -14,6 +14,7 @@ from hashlib import blake2b
 from importlib import resources
 from pathlib import Path
 
+from selectrie.template.analysis.chat_checks import outside
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import what_follows
@@ -90,7 +91,7 @@ def render(template: Template, values: Mapping[str, object]) -> Page:
         if isinstance(step, Write):
             page.written.append(step.text)
             if page.messages and page.role is None and step.text.strip():
-                raise error_at(step.document, step.span, "text between turns; write it within a role")
+                raise outside(step.document, step.span, is_literal=step.is_literal)
         elif isinstance(step, Turn):
             _turn(page, step)
         elif isinstance(step, Decide):
@@ -106,7 +107,7 @@ def _turn(page: _Turns, step: Turn) -> None:
     text = page.take()
     if step.begins:
         if not page.messages and text.strip():
-            raise error_at(step.document, step.span, "text before the first turn; write it within a role")
+            raise outside(step.document, step.span, is_literal=False)
         page.role = step.role
     else:
         page.messages.append({"role": str(page.role), "content": text})

@@ -168,7 +168,7 @@ class DecisionMethods:
         params: DecisionParams | None = None,
         on_error: str = "raise",
     ) -> AsyncIterator[Decision]:
-        """`decide_iter`, as an asynchronous iterator; cancelling it cancels the work."""
+        """`decide_iter`, asynchronously; cancelling it cancels the work."""
         from selectrie.decide.asks import named_questions
 
         one_of("on_error", on_error, ("raise", "keep"))

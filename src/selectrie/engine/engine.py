@@ -29,7 +29,7 @@ from selectrie.engine.requests.generate import (
     Prompts,
 )
 from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer
-from selectrie.engine.requests.selection import CustomRule, SelectRequest
+from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.requests.speculative import EngineDrafter
 from selectrie.engine.requests.stream import PreparedStream, Stream
@@ -202,7 +202,7 @@ class Engine(DecisionMethods):
     def select(  # noqa: PLR0913 - choices or a grammar
         self,
         prompt: Prompt,
-        choices: Sequence[str] | None = None,
+        choices: Choices | None = None,
         *,
         grammar: Grammar | None = None,
         rule: str | ScoringRule | CustomRule = "joint",
@@ -218,8 +218,9 @@ class Engine(DecisionMethods):
 
         Args:
             prompt: Text, token ids, or chat messages.
-            choices: Texts, taken as they are. Mind leading spaces;
-                `prompting.delimiter` adds one.
+            choices: Texts, taken as they are, or a mapping from values to texts
+                (`Selection.value`). Mind leading spaces; `prompting.delimiter` adds
+                one.
             grammar: A grammar in place of choices. All its texts are the choices if it
                 is a list of texts, however long, or has at most 100 000 texts
                 (`Grammar.listed`). Otherwise the best texts are searched for, with
@@ -296,7 +297,7 @@ class Engine(DecisionMethods):
     def rank(
         self,
         prompt: Prompt,
-        choices: Sequence[str],
+        choices: Choices,
         *,
         rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
@@ -316,7 +317,7 @@ class Engine(DecisionMethods):
 
     def select_many(
         self,
-        requests: Iterable[tuple[Prompt, Sequence[str]]],
+        requests: Iterable[tuple[Prompt, Choices]],
         *,
         rule: str | ScoringRule | CustomRule = "joint",
         terminator: str = "auto",
@@ -357,7 +358,7 @@ class Engine(DecisionMethods):
     def tokens(
         self,
         prompt: Prompt,
-        choices: Sequence[str],
+        choices: Choices,
         *,
         terminator: str = "auto",
         following: str = "",
@@ -570,7 +571,7 @@ class Engine(DecisionMethods):
 
     def _select(
         self,
-        requests: Sequence[tuple[Prompt, Sequence[str]]],
+        requests: Sequence[tuple[Prompt, Choices]],
         options: SelectRequest,
         on_evaluated: select_requests.Progress | None = None,
     ) -> list[Selection]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
-from selectrie.results.plain import fields_of, listing, plain, quoted
+from selectrie.results.plain import fields_of, jsonable, listing, plain, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
@@ -49,6 +49,8 @@ class Selection:
         grammar: Facts about a grammar that was searched; the choices are the texts
             found.
         notes: One sentence for each deviation from the request, with the reason.
+        values: The values of the choices if these were a mapping from values to texts,
+            else None.
     """
 
     index: int
@@ -68,6 +70,12 @@ class Selection:
     signature: Signature
     grammar: GrammarFacts | None = None
     notes: tuple[str, ...] = ()
+    values: tuple[object, ...] | None = None
+
+    @property
+    def value(self) -> object:
+        """Return the value of the winner; its text if no values were given."""
+        return self.text if self.values is None else self.values[self.index]
 
     @property
     def text(self) -> str:
@@ -141,6 +149,7 @@ class Selection:
             "format": FORMAT_VERSION,
             "kind": "selection",
             "winner": self.index,
+            **({} if self.values is None else {"value": jsonable(self.value)}),
             **fields_of(self, "text", "logp", "score", "probability", "margin", "is_tie", "coverage", "top_tokens"),
             "greedy": self.greedy_index,
             **fields_of(self, "agrees_with_greedy", "rule", "terminator", "healed", "log_heal", "heal_gap"),

@@ -19,7 +19,7 @@ from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
-from selectrie.engine.requests.selection import PreparedSelect, SearchReport, SelectRequest
+from selectrie.engine.requests.selection import Choices, PreparedSelect, SearchReport, SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.model_thread import Handle
@@ -104,7 +104,7 @@ class SelectBatch:
 
 def prepare(
     model: Model,
-    requests: Sequence[tuple[Prompt, Sequence[str]]],
+    requests: Sequence[tuple[Prompt, Choices]],
     options: SelectRequest,
     on_evaluated: Progress | None = None,
 ) -> SelectBatch:
@@ -124,7 +124,7 @@ def prepare(
 
 
 def _prepare(
-    model: Model, index: int, request: tuple[Prompt, Sequence[str]], options: SelectRequest, *, several: bool
+    model: Model, index: int, request: tuple[Prompt, Choices], options: SelectRequest, *, several: bool
 ) -> PreparedSelect:
     try:
         prompt, choices = request

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,7 @@ class PreparedSelect:
         method: "exhaustive" or "best_first".
         premises: Contexts after which the same paths are evaluated for a baseline.
         notes: Notes for the user in the result.
+        values: The values of the choices if they were a mapping, else None.
     """
 
     texts: tuple[str, ...]
@@ -112,6 +114,7 @@ class PreparedSelect:
     method: str
     premises: tuple[IntArray, ...]
     notes: tuple[str, ...] = ()
+    values: tuple[object, ...] | None = None
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -159,7 +162,7 @@ class PreparedSelect:
 def prepare(
     model: Model,
     prompt: Prompt,
-    choices: Sequence[str],
+    choices: Choices,
     request: SelectRequest,
     *,
     premises: Sequence[Prompt] | None = None,
@@ -169,7 +172,7 @@ def prepare(
     Args:
         model: The model.
         prompt: The prompt.
-        choices: The texts.
+        choices: The texts, or a mapping from values to texts.
         request: The options.
         premises: Prompts of the baseline of the rule "pmi" or "calibrated", in place of
             those that the rule has. They are read with the options of `prompt`.
@@ -204,13 +207,20 @@ def prepare(
         if premises is None
         else tuple(_baseline_context(vocabulary, one, written, request, encoded) for one in premises),
         notes=_notes(encoded, request.prompting.boundary),
+        values=tuple(choices) if isinstance(choices, Mapping) else None,
     )
     _check_fits(prepared, limits)
     return replace(prepared, method=_method(prepared, limits))
 
 
-def check_texts(choices: Sequence[str]) -> tuple[str, ...]:
-    """Return the choices as a tuple; raise `ChoiceError` unless all are str."""
+Choices = Sequence[str] | Mapping[Any, str]
+"""The texts to choose from, or a mapping from values to their texts."""
+
+
+def check_texts(choices: Choices) -> tuple[str, ...]:
+    """Return the texts as a tuple; raise `ChoiceError` unless all are str."""
+    if isinstance(choices, Mapping):
+        choices = tuple(choices.values())
     if isinstance(choices, str | bytes) or not isinstance(choices, Sequence):
         raise ChoiceError(f"choices must be a sequence of str, such as a list, not a {type(choices).__name__}")
     texts = tuple(choices)
@@ -510,6 +520,7 @@ def selection(
         cost=report.cost,
         signature=signature,
         notes=prepared.notes,
+        values=prepared.values,
     )
 
 

@@ -1,0 +1,103 @@
+"""The arithmetic of answers, checked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selectrie import DecisionParams, Template
+from selectrie.decide.answers import abstention, confidence_of, expected, margin_of, mean_of, spread_of
+from selectrie.errors import OptionError
+
+
+def test_confidence_by_hand():
+    """0 for even, 1 for certain, 1 for one option; with two options it is |2p - 1|; without a number of options it is p."""
+    assert confidence_of(1.0, 1) == 1.0
+    assert confidence_of(0.25, 4) == 0.0
+    assert confidence_of(1.0, 4) == 1.0
+    assert confidence_of(0.7, 3) == pytest.approx((0.7 - 1 / 3) / (2 / 3))
+    assert confidence_of(0.8, 2) == pytest.approx(abs(2 * 0.8 - 1))
+    assert confidence_of(0.3, math.inf) == 0.3
+
+
+def test_spread_and_mean_by_hand():
+    """The standard deviation with n - 1, of the option that moves most; 0 for one order."""
+    samples = [(0.5, 0.3, 0.2), (0.7, 0.1, 0.2), (0.6, 0.2, 0.2)]
+    assert mean_of(samples) == pytest.approx((0.6, 0.2, 0.2))
+    assert spread_of(samples) == pytest.approx(0.1)
+    assert spread_of(samples[:1]) == 0.0
+    assert spread_of([(1.0, 0.0), (0.0, 1.0)]) == pytest.approx(math.sqrt(0.5))
+
+
+def test_expected_number_and_margin_by_hand():
+    """The expected number is the sum of value times probability; the margin is a log of odds."""
+    assert expected([0, 1, 2], [0.2, 0.3, 0.5]) == pytest.approx(1.3)
+    assert expected([-1, 0.5], [0.5, 0.5]) == pytest.approx(-0.25)
+    assert margin_of([0.1, 0.8, 0.1]) == pytest.approx(math.log(8))
+    assert margin_of([1.0]) == math.inf
+    assert margin_of([1.0, 0.0]) == math.inf
+    assert margin_of([0.5, 0.5]) == 0.0
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6).filter(lambda weights: sum(weights) > 1e-3))
+def test_confidence_stays_between_0_and_1(weights):
+    """Whatever the probabilities, up to rounding."""
+    total = sum(weights)
+    confidence = confidence_of(max(weights) / total, len(weights))
+    assert -1e-9 <= confidence <= 1 + 1e-9
+
+
+def test_an_answer_abstains_below_either_limit():
+    """Each limit that is missed is named with its number; a number at the limit is enough."""
+    assert abstention(0.5, 0.5, 0.5, 0.5) == ""
+    assert abstention(0.4, 0.9, 0.5, 0.5) == "confidence 0.4 is below 0.5"
+    assert abstention(0.9, 0.1, 0.5, 0.25) == "label mass 0.1 is below 0.25"
+    assert abstention(0.4, 0.1, 0.5, 0.25) == "confidence 0.4 is below 0.5 and label mass 0.1 is below 0.25"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"template": "jinja"}, "template='jinja': expected 'auto', 'chat', 'base', or a Template"),
+        ({"template": 7}, "template=7"),
+        ({"layout": "state"}, "layout='state'"),
+        ({"scoring": "digits"}, "scoring='digits'"),
+        ({"rule": "batch"}, "rule='batch': expected a rule for one prompt"),
+        ({"rule": "sum"}, "rule='sum'"),
+        ({"prior": "even"}, "prior='even'"),
+        ({"prior": 1.0}, "prior=1.0"),
+        ({"permutations": 0}, "permutations=0: expected a whole number of at least 1"),
+        ({"permutations": 65}, "permutations=65: expected a whole number from 1 to 64"),
+        ({"permutations": "some"}, "permutations='some': expected a number of orders, or 'all'"),
+        ({"permutations": 2.0}, "permutations=2.0"),
+        ({"top": 0}, "top=0"),
+        ({"top": 2, "permutations": 2}, "`top` cannot be combined with permutations"),
+        ({"min_confidence": 1.1}, "min_confidence=1.1: expected a number from 0 to 1"),
+        ({"min_label_mass": -0.1}, "min_label_mass=-0.1"),
+        ({"min_label_mass": float("nan")}, "min_label_mass=nan"),
+        ({"list_options": 1}, "list_options=1"),
+        ({"scoring": "letters", "list_options": False}, "cannot be combined with list_options=False"),
+    ],
+)
+def test_options_are_checked_when_they_are_made(options, message):
+    """Each wrong value is one error that names it."""
+    with pytest.raises(OptionError) as caught:
+        DecisionParams(**options)
+    assert message in str(caught.value)
+
+
+def test_options_are_values():
+    """They compare, can be hashed and copied; a prior is copied."""
+    import copy
+    import pickle
+
+    weights = {"a": 1.0}
+    params = DecisionParams(prior=weights, template=Template("<<select 'answer' options=answers>>"))
+    weights["a"] = 2.0
+    assert params.prior == {"a": 1.0}
+    assert copy.deepcopy(params) == params == pickle.loads(pickle.dumps(params))
+    assert hash(params) == hash(copy.copy(params))
+    assert DecisionParams(prior=[1, 2]).prior == (1, 2)

@@ -1,0 +1,134 @@
+"""Questions check themselves when they are made; values come back as they came, texts are what is scored."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import fields
+from enum import Enum
+
+import pytest
+
+from selectrie import Choice, Grammar, Option, Predicate, Score
+from selectrie.errors import ChoiceError, OptionError
+
+
+class Team(Enum):
+    """Members whose values are texts, a number and a boolean."""
+
+    SALES = "sales"
+    ROOM = 7
+    OPEN = True
+
+
+@pytest.mark.parametrize(
+    ("options", "texts", "values"),
+    [
+        (["refund", "track order"], ["refund", "track order"], ["refund", "track order"]),
+        ([1, -20, 0], ["1", "-20", "0"], [1, -20, 0]),
+        ([True, False], ["true", "false"], [True, False]),
+        (Team, ["sales", "7", "true"], [Team.SALES, Team.ROOM, Team.OPEN]),
+        ([Team.ROOM], ["7"], [Team.ROOM]),
+        ({"refund": "money back", 3: "three"}, ["money back", "three"], ["refund", 3]),
+        ([Option(True, "yes"), Option("true")], ["yes", "true"], [True, "true"]),
+        (["a", Option("b", "bee")], ["a", "bee"], ["a", "b"]),
+        (("one",), ["one"], ["one"]),
+        ({None: "nothing"}, ["nothing"], [None]),
+    ],
+)
+def test_values_have_texts(options, texts, values):
+    """A str is its own text, an Enum member has its value's, a bool is true or false, an int its digits; a mapping names texts."""
+    made = Choice("q", options).options
+    assert [one.scored for one in made] == texts
+    assert [one.value for one in made] == values
+    assert [type(one.value) for one in made] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ([], ChoiceError, "no options given; give at least one"),
+        ({}, ChoiceError, "no options given"),
+        (["a", "b", "a"], ChoiceError, "choice 2 ('a'): its text equals that of choice 0"),
+        ([True, "true"], ChoiceError, "choice 1 ('true'): its text equals that of choice 0"),
+        ([1, "1"], ChoiceError, "its text equals"),
+        ([Option(1, "one"), Option(1, "uno")], ChoiceError, "its value equals that of choice 0"),
+        ([Option(True, "yes"), Option(1, "one")], ChoiceError, "True equals 1"),
+        (["a", " "], ChoiceError, "choice 1 (' '): it has no text to score"),
+        ([1.5], OptionError, r"options[0]=1.5: expected a str, bool, int or Enum member"),
+        ([None], OptionError, "options[0] is not given; give a str"),
+        ("refund", OptionError, "options='refund': expected a sequence of options"),
+        (7, OptionError, "options=7"),
+        ({"a": 1}, OptionError, "options['a']=1: expected the text that is scored"),
+    ],
+)
+def test_options_that_cannot_be_told_apart_are_refused(options, error, message):
+    """One error for no options, equal texts of equal or unequal values, equal values, blank texts, and what is no option."""
+    with pytest.raises(error) as caught:
+        Choice("q", options)
+    assert message in str(caught.value)
+
+
+def test_an_option_needs_a_text_and_a_value_to_look_up():
+    """A value without a text of its own needs one, and it must be hashable."""
+    assert Option(1.5, "one and a half").scored == "one and a half"
+    for value, text, message in ((1.5, None, "value=1.5"), ([], "x", "hashable"), (1, 2, "text=2")):
+        with pytest.raises(OptionError, match=message):
+            Option(value, text)
+
+
+def test_a_grammar_takes_the_place_of_options():
+    """A question with a grammar has no options of its own."""
+    digits = Grammar.from_regex("[0-9]+")
+    question = Choice("How many?", digits)
+    assert (question.options, question.grammar) == ((), digits)
+
+
+def test_a_predicate_needs_something_to_be_true():
+    """One of statement, yes_when and no_when is given; the two words differ."""
+    assert [one.scored for one in Predicate(no_when="nobody complains", yes="ja", no="nein").options] == ["ja", "nein"]
+    with pytest.raises(OptionError, match="statement=''"):
+        Predicate()
+    with pytest.raises(OptionError, match="statement=' '"):
+        Predicate(" ", yes_when="")
+    with pytest.raises(ChoiceError, match="its text equals"):
+        Predicate("x", yes="no")
+    with pytest.raises(ChoiceError, match="no text to score"):
+        Predicate("x", yes="")
+    with pytest.raises(OptionError, match="yes_when=1"):
+        Predicate("x", yes_when=1)
+
+
+def test_levels_are_worth_their_places_or_their_numbers():
+    """Texts in order are worth 0, 1, 2; a mapping names numbers, which may be negative or fractions."""
+    assert [(one.value, one.scored) for one in Score("q", ["low", Option("mid", "middle", "so-so")]).levels] == [
+        (0, "low"),
+        (1, "middle"),
+    ]
+    assert Score("q", ["low", Option("mid", "middle", "so-so")]).levels[1].description == "so-so"
+    assert [(one.value, one.scored) for one in Score("q", {-1: "bad", 0.5: "good"}).levels] == [(-1, "bad"), (0.5, "good")]
+    for levels, message in (
+        ([], "no levels given"),
+        (["a", "a"], "its text equals"),
+        ({float("nan"): "a"}, "finite numbers"),
+        ({True: "a"}, "finite numbers"),
+        ([3], r"levels\[0\]=3"),
+        ("low", "levels='low'"),
+    ):
+        with pytest.raises((ChoiceError, OptionError), match=message):
+            Score("q", levels)
+
+
+def test_questions_are_values():
+    """Questions compare by value, can be hashed, copied and pickled, and take type arguments."""
+    for make in (
+        lambda: Choice[int]("q", [Option[int](1, "one")]),
+        lambda: Predicate("p", yes_when="x"),
+        lambda: Score("s", ["a", "b"]),
+    ):
+        question = make()
+        assert question == make()
+        assert hash(question) == hash(make())
+        assert copy.deepcopy(question) == pickle.loads(pickle.dumps(question)) == question
+        with pytest.raises(AttributeError):
+            setattr(question, fields(question)[0].name, "other")
