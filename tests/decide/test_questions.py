@@ -106,7 +106,10 @@ def test_levels_are_worth_their_places_or_their_numbers():
         (1, "middle"),
     ]
     assert Score("q", ["low", Option("mid", "middle", "so-so")]).levels[1].description == "so-so"
-    assert [(one.value, one.scored) for one in Score("q", {-1: "bad", 0.5: "good"}).levels] == [(-1, "bad"), (0.5, "good")]
+    assert [(one.value, one.scored) for one in Score("q", {-1: "bad", 0.5: "good"}).levels] == [
+        (-1, "bad"),
+        (0.5, "good"),
+    ]
     for levels, message in (
         ([], "no levels given"),
         (["a", "a"], "its text equals"),

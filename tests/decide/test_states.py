@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.decide.states import text_of_state
-from selectrie.errors import OptionError, PromptError
+from selectrie.errors import OptionError, PromptError, TextError
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -60,13 +60,19 @@ def test_messages_become_a_transcript():
 
 def test_what_is_not_all_messages_is_json():
     """A list with anything else in it is an array of JSON."""
-    for value in ([{"role": "user"}], [{"role": "cook", "content": "x"}], ["user"], [{"role": "user", "content": "x"}, 1]):
+    for value in (
+        [{"role": "user"}],
+        [{"role": "cook", "content": "x"}],
+        ["user"],
+        [{"role": "user", "content": "x"}, 1],
+    ):
         assert text_of_state(value) == json.dumps(value)
 
 
 @pytest.mark.parametrize(
     ("state", "error", "message"),
     [
+        ("a\ud800", TextError, "state: character 1 is the lone surrogate U+D800"),
         ("", OptionError, "state='': expected a state that is not blank"),
         (" \n", OptionError, "not blank"),
         (None, OptionError, "state is not given"),
@@ -79,7 +85,11 @@ def test_what_is_not_all_messages_is_json():
         ([{"role": "user", "content": 7}], PromptError, "state[0]['content'] is 7"),
         ([{"role": "user", "content": [{"type": "input_image"}]}], PromptError, "state[0]['content'][0]"),
         ([{"role": "user", "content": ["x"]}], PromptError, "a part of a type that is text"),
-        ([{"type": "function_call_output", "call_id": "c", "output": "x"}], PromptError, "which no item before it makes"),
+        (
+            [{"type": "function_call_output", "call_id": "c", "output": "x"}],
+            PromptError,
+            "which no item before it makes",
+        ),
         ([{"type": "function_call", "name": "f", "call_id": "c"}], PromptError, "state[0]['arguments'] is None"),
     ],
 )

@@ -27,7 +27,14 @@ def page_of(question, name="chat", state="Hello!", **params):
 @pytest.mark.parametrize("name", ["chat", "base"])
 @pytest.mark.parametrize(
     "question",
-    [CHOICE, DESCRIBED, Choice(options=["a"]), Predicate("It rains."), Predicate(yes_when="it is wet"), Score("", ["a", "b"])],
+    [
+        CHOICE,
+        DESCRIBED,
+        Choice(options=["a"]),
+        Predicate("It rains."),
+        Predicate(yes_when="it is wet"),
+        Score("", ["a", "b"]),
+    ],
 )
 def test_every_question_is_asked_in_every_layout(question, name, layout):
     """The page shows state, question and options once; the answer of a chat is a turn of its own, else it ends at the line."""
@@ -53,6 +60,7 @@ def test_every_question_is_asked_in_every_layout(question, name, layout):
 @pytest.mark.parametrize("name", ["chat", "base"])
 def test_the_shared_part_ends_at_a_line(name):
     """What prompts of one state share, or prompts of one question, ends behind a line end, whatever the rest begins with."""
+
     def text(question, state, layout):
         page = page_of(question, name, state, layout=layout)
         return page.messages[0]["content"] if page.is_chat else page.text
@@ -107,9 +115,15 @@ def test_values_are_never_tags():
         ("<<#user>>a<<select 'answer' options=answers>><</user>>", "in the turn of the assistant"),
         ("<<#assistant>><<select 'answer' options=answers>><</assistant>>", "a turn before the assistant's"),
         ("<<#user>>a<</user>> x <<#assistant>><<select 'answer' options=answers>><</assistant>>", "outside every role"),
-        ("<<#user>>a<</user>><<state>><<#assistant>><<select 'answer' options=answers>><</assistant>>", "outside every role"),
+        (
+            "<<#user>>a<</user>><<state>><<#assistant>><<select 'answer' options=answers>><</assistant>>",
+            "outside every role",
+        ),
         ("x<<#user>>a<</user>><<#assistant>><<select 'answer' options=answers>><</assistant>>", "outside every role"),
-        ("<<state>><<#user>>a<</user>><<#assistant>><<select 'answer' options=answers>><</assistant>>", "outside every role"),
+        (
+            "<<state>><<#user>>a<</user>><<#assistant>><<select 'answer' options=answers>><</assistant>>",
+            "outside every role",
+        ),
         ("<<#geneach 'x' num=1>><<gen 'this'>><</geneach>><<select 'answer' options=answers>>", "has one slot"),
         ("<<#joint>><<select 'answer' options=answers>><</joint>>", "has one slot"),
     ],

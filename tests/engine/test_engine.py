@@ -16,7 +16,7 @@ from selectrie.engine import load
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import BATCH_MULTIPLES, MARGIN, SelfCheck, self_check
 from selectrie.engine.requests.selection import SPLIT_NOTE
-from selectrie.errors import CapacityError, OptionError, PromptTooLongError
+from selectrie.errors import CapacityError, ChoiceError, OptionError, PromptTooLongError
 from selectrie.options import PromptParams, SearchParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.fakes import FakeModel
@@ -250,3 +250,25 @@ def test_a_prompt_that_is_too_long_is_told_how_the_model_gets_a_larger_context()
             with pytest.raises(PromptTooLongError, match=r", or open a larger fake$") as caught:
                 request()
             assert caught.value.larger_context == "open a larger fake"
+
+
+def test_choices_may_be_a_mapping_from_values_to_texts():
+    """A mapping scores its texts in order; the winner's value comes back, and without a mapping it is the text."""
+    values = {3: "at", None: " cat", "s": "s"}
+    with Engine(HashModel(1), check=NOTHING_IS_CLOSE) as engine:
+        plain = engine.select("a bat", list(values.values()))
+        for mapped in (
+            engine.select("a bat", values),
+            engine.rank("a bat", values, search=SearchParams()),
+            engine.select_many([("a bat", values), ("a", ["s"])])[0],
+        ):
+            assert mapped.choices == plain.choices
+            assert mapped.value == list(values)[mapped.index]
+            assert mapped.to_dict()["value"] == mapped.value
+        assert plain.value == plain.text
+        assert "value" not in plain.to_dict()
+        assert engine.tokens("a bat", values).choices == engine.tokens("a bat", list(values.values())).choices
+        with pytest.raises(ChoiceError, match="choice 1: must be a str, not int"):
+            engine.select("a bat", {"a": "at", "b": 7})
+        with pytest.raises(ChoiceError, match="no choices given"):
+            engine.select("a bat", {})

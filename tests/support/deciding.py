@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +32,19 @@ QUESTIONS = {
 DESCRIBED = Choice("Which team?", [Option(1, "sales", "prices, offers"), Option(2, "repairs"), Option(3, "post")])
 
 
-def fake(seed: int = 1, *, chat: bool = True, nodes: int = 1 << 15, **changes: Any) -> Engine:
-    """An engine on a model that hashes its context, byte by byte."""
+def fake(
+    seed: int = 1,
+    *,
+    chat: bool = True,
+    nodes: int = 1 << 15,
+    planted: Mapping[tuple[int, ...], Sequence[float]] | None = None,
+    **changes: Any,
+) -> Engine:
+    """An engine on a model that hashes its context, byte by byte, but for planted rows; `changes` are to its vocabulary."""
     limits = replace(LIMITS, nodes=nodes)
     vocabulary = replace(BYTES if chat else PLAIN, **changes)
-    return Engine(HashModel(seed, vocabulary=vocabulary, limits=limits, sharpness=0.5), check=EXACT)
+    model = HashModel(seed, vocabulary=vocabulary, limits=limits, sharpness=0.5, planted=planted)
+    return Engine(model, check=EXACT)
 
 
 def selected(llm: Engine, prompt: DecisionPrompt, rule: str | ScoringRule = "joint") -> Selection:

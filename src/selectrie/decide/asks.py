@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
+from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import (
     Answer,
     ChoiceAnswer,
@@ -67,13 +68,21 @@ class Ask:
 
 
 def ask_of(question: object, params: DecisionParams) -> Ask:
-    """Return what is asked for a question; raise if the options do not go with it."""
+    """Return what is asked for a question; raise if the options do not go with it.
+
+    Raises `TextError` for a text that cannot be tokenized, and `OptionError` or
+    `ChoiceError` for options of the decision that this question cannot have.
+    """
     if not isinstance(question, Choice | Predicate | Score):
         raise OptionError("question", question, "a Choice, a Predicate or a Score")
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
         return Ask(question, (), ((),), (), None)
     options = question.options
+    to_bytes(question.instructions, "instructions")
+    for index, one in enumerate(options):
+        to_bytes(one.scored, f"option {index}")
+        to_bytes(one.description or "", f"description of option {index}")
     if params.top is not None and not isinstance(question, Choice):
         other = f"a {type(question).__name__}"
         raise IncompatibleOptionsError("top", other, "it needs the probability of every option, so leave `top` out")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import OptionError, PromptError, of_value
 
 State: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
@@ -39,6 +40,7 @@ def text_of_state(state: State) -> str:
     Raises:
         OptionError: If it is none of these, or is blank, or JSON cannot hold it.
         PromptError: For a malformed message, with its index.
+        TextError: For a lone surrogate.
     """
     if isinstance(state, str):
         text = state
@@ -50,6 +52,7 @@ def text_of_state(state: State) -> str:
         raise OptionError("state", state, "a text, an object or array of JSON, or messages")
     if not text.strip():
         raise OptionError("state", state, "a state that is not blank")
+    to_bytes(text, "state")
     return text
 
 

@@ -297,18 +297,22 @@ def prepare(
     maker = _Maker.of(model, params)
     prepared: list[tuple[_PreparedQuestion, ...] | RequestError] = []
     for index, state in enumerate(states):
-        with of_request(None if first is None else first + index):
-            prepared.append(_prepared_state(maker, asks, state, keeps=keeps))
+        request = None if first is None else first + index
+        prepared.append(_prepared_state(maker, asks, state, request, keeps=keeps))
     return PreparedDecisions(maker, prepared, keeps, first)
 
 
 def _prepared_state(
-    maker: _Maker, asks: Mapping[str, Ask], state: State, *, keeps: bool
+    maker: _Maker, asks: Mapping[str, Ask], state: State, request: int | None, *, keeps: bool
 ) -> tuple[_PreparedQuestion, ...] | RequestError:
-    """Return the questions about one state, or its error if that is kept."""
+    """Return the questions about one state, or its error if that is kept.
+
+    `request` is the index of the state in errors.
+    """
     try:
-        text = text_of_state(state)
-        return tuple(_prepared(maker, name, ask, text) for name, ask in asks.items())
+        with of_request(request):
+            text = text_of_state(state)
+            return tuple(_prepared(maker, name, ask, text) for name, ask in asks.items())
     except RequestError as error:
         if not keeps:
             raise
