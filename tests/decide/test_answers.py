@@ -98,6 +98,6 @@ def test_options_are_values():
     params = DecisionParams(prior=weights, template=Template("<<select 'answer' options=answers>>"))
     weights["a"] = 2.0
     assert params.prior == {"a": 1.0}
-    assert copy.deepcopy(params) == params == pickle.loads(pickle.dumps(params))
+    assert copy.deepcopy(params) == params == pickle.loads(pickle.dumps(params))  # noqa: S301 - our own bytes
     assert hash(params) == hash(copy.copy(params))
     assert DecisionParams(prior=[1, 2]).prior == (1, 2)

@@ -15,7 +15,7 @@ from selectrie.errors import OptionError
 
 @given(k=st.integers(1, 30), wanted=st.integers(1, 64))
 def test_orders_are_distinct_and_balanced(k, wanted):
-    """n orders differ, each is a permutation, and every option stands at every place equally often, give or take one."""
+    """The orders differ, each is a permutation, and every option stands at every place equally often, give or take one."""
     n = min(wanted, math.factorial(min(k, 6)))
     orders = orders_of(k, n)
     assert len(set(orders)) == len(orders) == n

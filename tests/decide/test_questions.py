@@ -132,6 +132,6 @@ def test_questions_are_values():
         question = make()
         assert question == make()
         assert hash(question) == hash(make())
-        assert copy.deepcopy(question) == pickle.loads(pickle.dumps(question)) == question
+        assert copy.deepcopy(question) == pickle.loads(pickle.dumps(question)) == question  # noqa: S301 - our own bytes
         with pytest.raises(AttributeError):
             setattr(question, fields(question)[0].name, "other")

@@ -44,18 +44,17 @@ def test_messages_become_a_transcript():
         {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}], "phase": "final"},
         {"role": "developer", "content": ""},
     ]
-    assert text_of_state(messages) == "\n\n".join(
-        [
-            "system: Be kind.",
-            "user: Where is\nit?",
-            'assistant calls find: {"id": 7}',
-            "find returns: lost",
-            "assistant calls shell: ls",
-            'shell returns: {"ö": 1}',
-            "assistant: No.",
-            "developer: ",
-        ]
-    )
+    paragraphs = text_of_state(messages).split("\n\n")
+    assert paragraphs == [
+        "system: Be kind.",
+        "user: Where is\nit?",
+        'assistant calls find: {"id": 7}',
+        "find returns: lost",
+        "assistant calls shell: ls",
+        'shell returns: {"ö": 1}',
+        "assistant: No.",
+        "developer: ",
+    ]
 
 
 def test_what_is_not_all_messages_is_json():

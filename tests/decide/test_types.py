@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CALLS = ROOT / "tests" / "data" / "types" / "decide_calls.py"
+CALLS = ROOT / "tests" / "data" / "types" / "decide_calls.txt"
 
 
 def test_a_checker_finds_the_type_of_every_answer(tmp_path):

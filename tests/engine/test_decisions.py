@@ -474,9 +474,10 @@ def test_errors_of_states_are_raised_or_kept():
         assert [type(one.error).__name__ for one in made] == [
             *("NoneType", "OptionError", "PromptTooLongError", "NoneType", "OptionError"),
         ]
-        assert list(llm.decide_iter(states, QUESTIONS, on_error="keep"))[0] == made[0] == llm.decide(STATE, QUESTIONS)
+        first, *_ = llm.decide_iter(states, QUESTIONS, on_error="keep")
+        assert first == made[0] == llm.decide(STATE, QUESTIONS)
         assert str(made[2].error).startswith("request 2: question 'intent': needs ")
-        for read in (lambda one: one["intent"], lambda one: one.choices, lambda one: dict(one)):
+        for read in (lambda one: one["intent"], lambda one: one.choices, dict):
             with pytest.raises(PromptTooLongError):
                 read(made[2])
         assert made[2].to_dict()["error"]["code"] == "prompt_too_long"
@@ -496,7 +497,7 @@ def test_errors_of_evaluation_name_their_question():
         emptied = _with_text(prompt_of(probe, questions["b"]).prompt, f"Text: {STATE}\n\n", "")
         context = tuple(token for token, _ in probe.tokens(emptied, ["refund"]).context)
     with fake(planted={context: dead}) as llm:
-        with pytest.raises(ChoiceError, match="request 0: question 'b': choice 0.*probability 0 in the baseline"):
+        with pytest.raises(ChoiceError, match=r"request 0: question 'b': choice 0.*probability 0 in the baseline"):
             llm.decide_many([STATE, "other"], questions, params=params)
         made = llm.decide_many([STATE, "", "other"], questions, params=params, on_error="keep")
         assert [type(one.error) for one in made] == [ChoiceError, OptionError, ChoiceError]
@@ -517,7 +518,7 @@ def test_a_failing_model_fails_the_call_even_where_errors_are_kept():
 
 
 def test_a_model_without_a_chat_template_reads_a_page(plain, llm):
-    """ "auto" is the chat template where there is one; "chat" without one is an error; the signature names what was read."""
+    """The template "auto" is the chat template where there is one; "chat" without one is an error; the signature names what was read."""
     assert plain.decide(STATE, QUESTIONS["angry"]).signature.template == "base.tmpl"
     signature = llm.decide(STATE, QUESTIONS["angry"], params=DecisionParams(layout="questions first")).signature
     assert (signature.template, signature.layout) == ("chat.tmpl", "questions first")
@@ -552,7 +553,7 @@ def test_thinking_is_switched_off(opening, end):
     """By `enable_thinking=False` where the template looks at it, else a block that it opens is closed, empty."""
     with fake(chat_template=_thinks(opening)) as llm:
         prompt = prompt_of(llm, QUESTIONS["angry"])
-        assert prompt.shown.replace("\\n", "\n").endswith(end)
+        assert prompt.shown.endswith(end)
         assert same_scores(llm.decide(STATE, QUESTIONS["angry"]).selection, selected(llm, prompt))
 
 
@@ -593,7 +594,7 @@ def test_prompts_show_what_the_model_reads(llm):
     assert prompt.n_tokens == len(read.prompt)
     assert prompt.n_choice_tokens == sum(map(len, read.choices))
     assert prompt.shown.startswith("<bos>u:Text: My parcel")
-    assert prompt.shown.endswith("<eos>\\na:")
+    assert prompt.shown.endswith("<eos>\na:")
     assert prompt.search == SearchParams(method="exhaustive")
     assert llm._model.calls == calls
     grammar = prompt_of(llm, Choice("q", Grammar.from_regex("a+")))

@@ -11,6 +11,7 @@ import typer
 from selectrie.cli import generation, requests
 from selectrie.cli.beam import beam
 from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
+from selectrie.cli.decide import decide
 from selectrie.cli.evaluation import eval_app
 from selectrie.cli.grammar import grammar_app
 from selectrie.cli.groups import (
@@ -188,6 +189,8 @@ def generate(
 command(app)(beam)
 
 command(app)(render)
+
+command(app)(decide)
 
 
 @command(app)

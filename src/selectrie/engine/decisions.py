@@ -366,10 +366,16 @@ def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPro
         prior=ask.prior,
         search=one.request.search,
         prompting=one.request.prompting,
-        shown="".join(vocabulary.show(token) for token in tokens),
+        shown=_as_read(vocabulary, tokens),
         n_tokens=len(tokens),
         n_choice_tokens=len(one.select.encoded.tokens) if is_listed else 0,  # type: ignore[union-attr]
     )
+
+
+def _as_read(vocabulary: Vocabulary, tokens: Sequence[int]) -> str:
+    """Return the text of tokens, with control tokens by their spelling."""
+    pieces, names = vocabulary.pieces, vocabulary.texts
+    return b"".join(pieces[token] or names[token].encode() for token in tokens).decode(errors="replace")
 
 
 def n_prompt_tokens(vocabulary: Vocabulary, one: PreparedPrompt) -> int:

@@ -1,0 +1,238 @@
+"""The command `selectrie decide`, which answers questions about a state."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from selectrie.cli import inputs, requests
+from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.show import show_json, show_report
+from selectrie.core.output import is_terminal, visible, write
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, PromptError
+
+if TYPE_CHECKING:
+    from selectrie.decide.params import DecisionParams
+    from selectrie.decide.prompts import DecisionPrompt
+    from selectrie.decide.questions import Question
+    from selectrie.decide.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class StateGroup:
+    """State (one of these, or text on stdin).
+
+    The options that give the state.
+    """
+
+    state: Annotated[str | None, Option(metavar="TEXT", help="What the questions are about.")] = None
+    state_file: Annotated[
+        str | None,
+        Option(metavar="FILE", help="The same from a file (- for stdin); a .json file is JSON, or messages."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionsGroup:
+    """Questions.
+
+    The options that give the questions.
+    """
+
+    choice: Annotated[
+        list[str] | None,
+        Option("--choice", metavar="NAME=TEXT", help="Which option? The text is the question. Repeatable."),
+    ] = None
+    predicate: Annotated[
+        list[str] | None,
+        Option("--predicate", metavar="NAME=TEXT", help="Is it true? The text is the statement. Repeatable."),
+    ] = None
+    score: Annotated[
+        list[str] | None,
+        Option("--score", metavar="NAME=TEXT", help="How much? The text is the question. Repeatable."),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        Option("--option", metavar="NAME=TEXT", help="An option of a choice, or a level, lowest first. Repeatable."),
+    ] = None
+    options: Annotated[
+        list[str] | None,
+        Option("--options", metavar="NAME=FILE", help="The same from a file: one a line, or a .json array."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionGroup:
+    """Decision.
+
+    The options for how the questions are asked.
+    """
+
+    template: Annotated[
+        str, Option(metavar="NAME", help="auto, chat, base, or the file of a template with the slot 'answer'.")
+    ] = "auto"
+    layout: Annotated[
+        str, Option(metavar="LAYOUT", help="What comes first: auto, 'state first' or 'questions first'.")
+    ] = "auto"
+    scoring: Annotated[str, Option(metavar="text|letters", help="Score the options' texts, or letters.")] = "text"
+    rule: Annotated[str, Option(metavar="NAME", help="joint, token_mean, char_mean, byte_mean, pmi or calibrated.")] = (
+        "joint"
+    )
+    permutations: Annotated[
+        str | None, Option(metavar="N|all", help="Average over N orders of the options. [default: as given]")
+    ] = None
+    top: Annotated[int | None, Option(metavar="K", help="Only the K best options, best first. [default: all]")] = None
+    min_confidence: Annotated[float, Option(metavar="P", help="Abstain below this confidence.")] = 0.0
+    min_label_mass: Annotated[float, Option(metavar="P", help="Abstain below this label mass.")] = 0.0
+    unlisted: Annotated[bool, Option("--unlisted", help="Do not list the options in the prompt.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class DecideOutput:
+    """Output.
+
+    The options of `selectrie decide` for its output.
+    """
+
+    json: Json = False
+    show_prompt: Annotated[
+        bool, Option("--show-prompt", help="Show what the model would read, with token counts; it is not run.")
+    ] = False
+
+
+def decide(
+    model: ModelGroup, state: StateGroup, questions: QuestionsGroup, decision: DecisionGroup, output: DecideOutput
+) -> int:
+    r"""Answer questions about a text: which option, is it true, how much.
+
+    Each question has its own prompt, so no answer depends on which others are asked.
+    Options are scored as whole texts.
+
+    \b
+    selectrie decide --state-file mail.txt --choice team="Who answers?" --options team=teams.txt
+    selectrie decide --state "It broke!" --predicate angry="They are angry." --json
+    """
+    named, params = _questions(questions), _params(decision)
+    about = _state(state)
+    with requests.open_engine(model) as engine:
+        if output.show_prompt:
+            return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
+        made = engine.decide(about, named, params=params)
+    unnamed = requests.unnamed_model(model)
+    if output.json:
+        return show_json({**made.to_dict(), **({} if unnamed is None else {"model": unnamed})})
+    from selectrie.cli.report.decision import decision_report
+
+    return show_report(decision_report(made, unnamed=unnamed))
+
+
+def _state(group: StateGroup) -> State:
+    """Return the state from the one option that gives it, else from piped stdin."""
+    if group.state is not None and group.state_file is not None:
+        raise IncompatibleOptionsError("state", "`state_file`", "give the state once")
+    if group.state is not None:
+        return group.state
+    path = group.state_file
+    if path is None:
+        if sys.stdin is None or is_terminal(sys.stdin):
+            raise PromptError("no state: give --state TEXT, --state-file FILE, or text on stdin")
+        path = inputs.STDIN
+    text = inputs.read_prompt(path)
+    if not path.lower().endswith(".json"):
+        return text
+    try:
+        value: State = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputFileError(path, f"is not JSON: {error}", line=getattr(error, "lineno", None)) from error
+    return value
+
+
+def _questions(group: QuestionsGroup) -> Mapping[str, Question]:
+    """Return the questions of the options by name, choices first."""
+    from selectrie.decide.questions import Choice, Predicate, Score
+
+    options = _options(group)
+    made: dict[str, Question] = {}
+    for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", group.score)):
+        for name, text in (_pair(flag, one) for one in values or ()):
+            if name in made:
+                raise OptionError(flag, name, "a name that no other question has")
+            if flag == "predicate":
+                made[name] = Predicate(text)
+            else:
+                own = options.pop(name, None)
+                if own is None:
+                    raise OptionError("options", name, f"some for this question: --option {name}=TEXT, once for each")
+                made[name] = Choice(text, own) if flag == "choice" else Score(text, own)
+    if not made:
+        raise OptionError("choice", None, "at least one question: --choice, --predicate or --score")
+    for name in options:
+        raise OptionError("options", name, "the name of a --choice or --score")
+    return made
+
+
+def _options(group: QuestionsGroup) -> dict[str, list[str]]:
+    """Return the options by the name of their question: single ones, then files."""
+    made: dict[str, list[str]] = {}
+    for name, text in (_pair("option", one) for one in group.option or ()):
+        made.setdefault(name, []).append(text)
+    for name, path in (_pair("options", one) for one in group.options or ()):
+        made.setdefault(name, []).extend(inputs.read_choices(path))
+    return made
+
+
+def _pair(flag: str, value: str) -> tuple[str, str]:
+    name, equals, text = value.partition("=")
+    if not name.strip() or not equals:
+        raise OptionError(flag, value, "NAME=… with the name of a question")
+    return name, text
+
+
+def _params(group: DecisionGroup) -> DecisionParams:
+    from selectrie.decide.params import TEMPLATES, DecisionParams
+    from selectrie.template.analysis.template import Template
+
+    template: Any = group.template
+    if template not in TEMPLATES:
+        template = Template.from_file(Path(template))
+    orders: Any = group.permutations
+    if orders is not None and orders.isdecimal():
+        orders = int(orders)
+    return DecisionParams(
+        template=template,
+        layout=group.layout,
+        scoring=group.scoring,
+        rule=group.rule,
+        permutations=orders,
+        top=group.top,
+        min_confidence=group.min_confidence,
+        min_label_mass=group.min_label_mass,
+        list_options=not group.unlisted,
+    )
+
+
+def _show_prompts(prompts: Mapping[str, tuple[DecisionPrompt, ...]], *, as_json: bool) -> int:
+    """Write what the model would read for each question."""
+    if as_json:
+        shown = {name: [_prompt_fields(one) for one in own] for name, own in prompts.items()}
+        return show_json({"kind": "decision_prompts", "prompts": shown})
+    for name, own in prompts.items():
+        for at, one in enumerate(own):
+            order = f", order {at + 1} of {len(own)}" if len(own) > 1 else ""
+            ends = f"then {one.following!r}" if one.following else f"terminator {one.terminator}"
+            head = f"{name}{order}: {one.n_tokens} tokens; options {one.n_choice_tokens} tokens, {ends}"
+            write(visible(f"# {head}"), sys.stdout)
+            write(visible(one.shown), sys.stdout)
+            write("", sys.stdout)
+    return 0
+
+
+def _prompt_fields(one: DecisionPrompt) -> dict[str, object]:
+    names = ("shown", "n_tokens", "n_choice_tokens", "terminator", "following")
+    return {**{name: getattr(one, name) for name in names}, "choices": None if one.choices is None else [*one.choices]}

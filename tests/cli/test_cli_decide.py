@@ -1,0 +1,158 @@
+"""`selectrie decide`: what reaches the engine, and what comes out. The engine runs on a fake model."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from selectrie import Choice, DecisionParams, Predicate, Score
+from selectrie.cli import app, requests
+from tests.support.deciding import STATE, fake
+
+TEAMS = "sales\nrepairs\npost\n"
+
+
+@pytest.fixture
+def labels(tmp_path):
+    """A file of three labels."""
+    path = tmp_path / "teams.txt"
+    path.write_text(TEAMS)
+    return path
+
+
+@pytest.fixture
+def llm(monkeypatch):
+    """The engine that the command opens; another of the same model answers for comparison."""
+    monkeypatch.setattr(requests, "open_engine", lambda _group: fake())
+    with fake() as engine:
+        yield engine
+
+
+def run(*arguments, code=0, text=None):
+    """The result of the command, which ends with this exit code."""
+    result = CliRunner().invoke(app, ["decide", *map(str, arguments)], input=text)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def decided(*arguments, text=None):
+    """The answers of the command, from its JSON."""
+    return json.loads(run(*arguments, "--json", text=text).stdout)["answers"]
+
+
+def plain(decision):
+    """The answers of a decision as the command writes them, without what varies."""
+    return {name: {**one.to_dict(), "usage": None} for name, one in decision.items()}
+
+
+def test_questions_reach_the_engine(llm, labels):
+    """Choices, predicates and scores with their options, alone and from files, are asked as in Python."""
+    flags = ["--choice", "team=Which team?", "--options", f"team={labels}", "--predicate", "angry=They shout."]
+    flags += ["--score", "mood=How good?", "--option", "mood=bad", "--option", "mood=good"]
+    answers = decided("--state", STATE, *flags)
+    questions = {
+        "team": Choice("Which team?", TEAMS.split()),
+        "angry": Predicate("They shout."),
+        "mood": Score("How good?", ["bad", "good"]),
+    }
+    expected = plain(llm.decide(STATE, questions))
+    assert {name: {**one, "usage": None} for name, one in answers.items()} == json.loads(json.dumps(expected))
+
+
+def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):
+    """Every option stands in the parameters; a template may be a file."""
+    flags = ["--choice", "team=Which team?", "--options", f"team={labels}"]
+    question = {"team": Choice("Which team?", TEAMS.split())}
+    for given, params in (
+        (["--layout", "questions first", "--permutations", "2", "--min-confidence", "1"],
+         DecisionParams(layout="questions first", permutations=2, min_confidence=1)),
+        (["--scoring", "letters", "--permutations", "all", "--template", "base"],
+         DecisionParams(scoring="letters", permutations="all", template="base")),
+        (["--rule", "pmi", "--unlisted", "--min-label-mass", "0.5"],
+         DecisionParams(rule="pmi", list_options=False, min_label_mass=0.5)),
+        (["--top", "1"], DecisionParams(top=1)),
+    ):  # fmt: skip
+        answers = decided("--state", STATE, *flags, *given)
+        expected = plain(llm.decide(STATE, question, params=params))
+        assert {**answers["team"], "usage": None} == json.loads(json.dumps(expected))["team"]
+    template = tmp_path / "mine.tmpl"
+    template.write_text("<<state>>\n<<instructions>> <<select 'answer' options=answers>>.\n")
+    shown = run("--state", STATE, *flags, "--template", template, "--show-prompt").stdout
+    assert f"<bos>{STATE}\nWhich team? \n" in shown
+
+
+def test_a_state_comes_from_an_option_a_file_or_stdin(llm, tmp_path):
+    """Text from a file loses its last line end; a .json file is JSON; without an option, stdin is read."""
+    path, data = tmp_path / "mail.txt", tmp_path / "mail.json"
+    path.write_text(f"{STATE}\n")
+    data.write_text('{"text": "é"}')
+    flags = ["--predicate", "angry=They shout."]
+    question = {"angry": Predicate("They shout.")}
+    by_text = llm.decide(STATE, question)["angry"].probability
+    for given, text in (
+        (["--state", STATE], None),
+        (["--state-file", path], None),
+        ([], STATE),
+        (["--state-file", "-"], STATE),
+    ):
+        assert decided(*given, *flags, text=text)["angry"]["probability"] == by_text
+    by_json = llm.decide({"text": "é"}, question)["angry"].probability
+    assert decided("--state-file", data, *flags)["angry"]["probability"] == by_json
+
+
+def test_the_report_has_an_answer_a_line(llm, labels):
+    """The table names each question, its answer and what says how far to trust it, then the options."""
+    flags = ["--choice", "team=Which team?", "--options", f"team={labels}", "--predicate", "angry=They shout."]
+    out = run("--state", STATE, *flags, "--min-label-mass", "0.9").stdout
+    answer = llm.decide(STATE, Choice("Which team?", TEAMS.split()))
+    assert f"team      '{answer.value}'" in out
+    assert "label mass" in out
+    assert "is below 0.9" in out
+    for option in TEAMS.split():
+        assert f"'{option}'" in out
+    assert "template  chat.tmpl, state first, joint" in out
+
+
+def test_prompts_are_shown_without_the_model(llm, labels, monkeypatch):
+    """`--show-prompt` writes what the model reads and its tokens, also as JSON."""
+    opened = fake()
+    monkeypatch.setattr(requests, "open_engine", lambda _group: opened)
+    flags = ["--state", STATE, "--choice", "team=Which team?", "--options", f"team={labels}", "--show-prompt"]
+    out = run(*flags, "--permutations", "3").stdout
+    assert out.count("Which team?") == 3
+    assert "# team, order 2 of 3: " in out
+    assert opened._model.calls == 0
+    opened = fake()
+    [prompt] = json.loads(run(*flags, "--json").stdout)["prompts"]["team"]
+    assert prompt["choices"] == TEAMS.split()
+    assert prompt["n_tokens"] == len(prompt["shown"]) - len("<bos>") + 1 - len("<eos>") + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--state", "x"], "at least one question"),
+        (["--predicate", "angry=x", "--state", "x", "--state-file", "y"], "give the state once"),
+        (["--predicate", "angry", "--state", "x"], "expected NAME=…"),
+        (["--predicate", "=x", "--state", "x"], "expected NAME=…"),
+        (["--choice", "a=x", "--state", "x"], "--option a=TEXT"),
+        (["--choice", "a=x", "--option", "a=1", "--score", "a=y", "--state", "x"], "a name that no other question has"),
+        (["--predicate", "a=x", "--option", "b=1", "--state", "x"], "the name of a --choice or --score"),
+        (["--predicate", "a=x", "--state", " "], "a state that is not blank"),
+        (["--predicate", "a=x", "--state", "x", "--permutations", "some"], "a number of orders, or 'all'"),
+        (["--predicate", "a=x", "--state", "x", "--template", "missing.tmpl"], "missing.tmpl: no such file"),
+        (["--predicate", "a=x", "--state-file", "missing.json"], "missing.json"),
+    ],
+)
+def test_mistakes_are_told(llm, arguments, message):
+    """One line on what is wrong and what to do, and exit status 2."""
+    assert message in run(*arguments, code=2).output
+
+
+def test_json_that_cannot_be_read_names_its_line(llm, tmp_path):
+    """A broken .json file is an error of that file."""
+    path = tmp_path / "state.json"
+    path.write_text('{"a":\n]')
+    assert "state.json:2: is not JSON" in run("--predicate", "a=x", "--state-file", path, code=2).output
