@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -428,7 +429,7 @@ def test_any_text_is_plain_text(chat, state):
         ({"q": Choice("x", Grammar.from_regex("a+"))}, {"scoring": "letters"}, IncompatibleOptionsError, "with a grammar"),
         ({"q": Choice("x", Grammar.from_regex("a+"))}, {"prior": [1.0]}, IncompatibleOptionsError, "with a grammar"),
         ({"q": Choice("x", Grammar.from_regex("a{500}a*"))}, {"rule": "pmi"}, OptionError, "with a grammar whose texts are not listed"),
-        ({"q": Choice("x", ["a\nb"])}, {"template": "base"}, ChoiceError, "it holds '\\n', with which the template ends an answer"),
+        ({"q": Choice("x", ["a\nb", "a"])}, {"template": "base"}, ChoiceError, "choice 0 ('a\\nb'): it begins with choice 1 and '\\n'"),
         ({"q": Predicate("\ud800")}, {}, TextError, "question 'q': instructions: character 0 is the lone surrogate U+D800"),
         ({"q": Choice("x", ["a\ud800"])}, {}, TextError, "question 'q': option 0: character 1 is the lone surrogate U+D800"),
         ({"q": Choice("x", {"a": "\ud800", "b": "c"})}, {}, TextError, "question 'q': option 0: character 0"),
@@ -606,3 +607,31 @@ def test_requests_must_be_of_the_right_kind(llm):
     for call in (llm.decide, llm.decision_prompts):
         with pytest.raises(RequestError, match="a DecisionParams record"):
             call(STATE, {"q": Predicate("x")}, params={"top": 1})
+
+
+def test_a_baseline_is_evaluated_once_for_a_question():
+    """However many states are asked, the prompts without a state are read once, and the first state bears the cost."""
+    question, states = {"q": QUESTIONS["intent"]}, [STATE, "b", "c", "d"]
+    rows = {}
+    for rule in ("joint", "pmi", "calibrated"):
+        for n in (1, 4):
+            with fake() as llm:
+                made = llm.decide_many(states[:n], question, params=DecisionParams(rule=rule))
+                rows[rule, n] = [one.usage.cost.rows for one in made]
+    for rule in ("pmi", "calibrated"):
+        of_one = rows[rule, 1][0] - rows["joint", 1][0]
+        assert of_one > 50
+        assert abs(sum(rows[rule, 4]) - sum(rows["joint", 4]) - of_one) < 10
+        assert max(rows[rule, 4][1:]) < 110
+
+
+def test_decisions_can_be_pickled(llm):
+    """A decision comes back equal from a copy in bytes, with its selections and its error."""
+    decision = llm.decide(STATE, QUESTIONS)
+    again = pickle.loads(pickle.dumps(decision))  # noqa: S301 - our own bytes
+    assert again == decision
+    assert again["intent"].selection == decision["intent"].selection
+    [kept] = llm.decide_many([""], QUESTIONS, on_error="keep")
+    assert str(pickle.loads(pickle.dumps(kept)).error) == str(kept.error)  # noqa: S301 - our own bytes
+    assert len(kept) == 0
+    assert "not blank" in repr(kept)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 import numpy as np
 import pytest
 
 from selectrie import Choice, DecisionParams, Predicate
+from selectrie.decide.asks import ask_of, values_of
+from selectrie.decide.templates import render, shipped
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
+from selectrie.options import PromptParams
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import read_prompt
 from tests.support.deciding import DESCRIBED, QUESTIONS, selected
+from tests.support.vocabularies import vocabulary_of
 
 STATES = [
     "My parcel has not come, and this is the third time!",
@@ -91,3 +98,25 @@ def test_the_embedded_model_decides_what_it_was_trained_on(embedded):
             answer = llm.decide(state, question, params=params)
             assert answer.value == value
             assert answer.first_token_fits is (answer.label_mass > 0.5)
+
+
+def test_shared_parts_have_the_same_tokens_in_every_tokenizer(real_vocabulary):
+    """Up to the end of the line that two prompts share, their tokens are the same, whatever comes behind it."""
+    vocabulary = vocabulary_of(real_vocabulary)
+    states = ("hello", "  leading", "\nline", "🙂", "שלום", "123")
+    for name in ("chat", "base") if vocabulary.chat_template is not None else ("base",):
+        for layout, shared in (("state first", "\n\n"), ("questions first", "\nText:")):
+            params = DecisionParams(layout=layout)
+            if layout == "state first":
+                pairs = [(state, question) for state in states[:1] for question in ALL.values()]
+            else:
+                pairs = [(state, QUESTIONS["intent"]) for state in states]
+            tokens = []
+            for state, question in pairs:
+                ask = ask_of(question, params)
+                page = render(shipped(name), values_of(ask, ask.orders[0], params, state))
+                prompt = page.messages if page.is_chat else page.text
+                tokens.append(encode_prompt(vocabulary, read_prompt(vocabulary, prompt, PromptParams())).tolist())
+            common = [column[0] for column in takewhile(lambda ids: len(set(ids)) == 1, zip(*tokens, strict=False))]
+            whole, part = (vocabulary.decode(np.array(ids)).decode(errors="replace") for ids in (tokens[0], common))
+            assert whole[: whole.index(shared) + shared.count("\n")].strip() in part

@@ -97,10 +97,7 @@ class _Maker:
         if isinstance(ask.question, Choice) and ask.question.grammar is not None:
             return self._grammar(ask.question, prompt, page, request)
         choices = choices_of(ask, order, self.params)
-        for index, text in enumerate(choices):
-            if page.following and page.following[0] in text:
-                reason = f"it holds {page.following[0]!r}, with which the template ends an answer; give it another text"
-                raise ChoiceError(reason, index=index, choice=text)
+        _check_endings(choices, page.following)
         one = selection.prepare(self.model, prompt, choices, request, premises=self._premises(ask, order))
         return PreparedPrompt(prompt, one, request, None)
 
@@ -333,6 +330,22 @@ def _prepared(maker: _Maker, name: str, ask: Ask, state: str) -> _PreparedQuesti
                 remedy=f"{remedy}, or load with a larger n_ctx",
             ) from error
         return _PreparedQuestion(name, ask, prompts)
+
+
+def _check_endings(choices: Sequence[str], following: str) -> None:
+    """Raise `ChoiceError` for a choice that another one, once ended, would begin.
+
+    The shorter one would then hold the probability of the longer one too.
+    """
+    index_of = {text: index for index, text in enumerate(choices)}
+    for index, text in enumerate(choices):
+        for at, character in enumerate(text):
+            if character == following[:1] and text[:at] in index_of:
+                reason = (
+                    f"it begins with choice {index_of[text[:at]]} and {character!r}, with which the template "
+                    "ends an answer; give it another text"
+                )
+                raise ChoiceError(reason, index=index, choice=text)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from selectrie.engine.requests.selection import Choices, PreparedSelect, SearchR
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.model_thread import Handle
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import OptionError, SelectrieError, of_request
 from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
@@ -63,9 +64,7 @@ class SelectBatch:
         # All requests have the same search options.
         on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
         with group.together():
-            baselines = [
-                [group.begin(ScoreTask(p, one.trie, one.plain_needs)) for p in one.premises] for one in requests
-            ]
+            baselines, own = self._begin_baselines(group)
             exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
                 i: group.begin_counted(
                     ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows
@@ -87,12 +86,31 @@ class SelectBatch:
         for i, one in enumerate(requests):
             with self._errors_of(i):
                 evaluation, report = _exhausted(one, exhaustive[i]) if i in exhaustive else _searched(one, searches[i])
-            cost = sum((handle.cost for handle in baselines[i]), report.cost)
+            cost = sum((handle.cost for handle in own[i]), report.cost)
             report = replace(report, cost=replace(cost, rows_naive=one.rows_naive))
             evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
             if self.on_evaluated is not None:
                 self.on_evaluated(len(evaluated), len(requests))
         return _with_batch_means(evaluated)
+
+    def _begin_baselines(
+        self, group: TaskGroup
+    ) -> tuple[list[list[Handle[scoring.TrieEvaluation]]], list[list[Handle[scoring.TrieEvaluation]]]]:
+        """Begin the baselines of all requests, each of equal ones once.
+
+        Returns for each request the handles of its baselines, and of those the ones
+        that were begun for it, whose cost it bears.
+        """
+        begun: dict[tuple[bytes, ...], Handle[scoring.TrieEvaluation]] = {}
+        baselines, own = [], []
+        for one in self.requests:
+            keys = [one.baseline_key(premise) for premise in one.premises]
+            new = [at for at, key in enumerate(keys) if key not in begun and key not in keys[:at]]
+            for at in new:
+                begun[keys[at]] = group.begin(ScoreTask(one.premises[at], one.trie, one.plain_needs))
+            baselines.append([begun[key] for key in keys])
+            own.append([begun[keys[at]] for at in new])
+        return baselines, own
 
     def _errors_of(self, index: int) -> AbstractContextManager[None]:
         """Return a context manager that names this request in errors.

@@ -127,6 +127,12 @@ class PreparedSelect:
         contexts = (self.encoded.context, *self.premises)
         return sum(len(context) * len(self.texts) + len(self.encoded.tokens) for context in contexts)
 
+    def baseline_key(self, premise: IntArray) -> tuple[bytes, ...]:
+        """Return a key of a baseline: requests with equal keys have the same one."""
+        encoded = self.encoded
+        parts = (premise, encoded.tokens, encoded.offsets, encoded.first_scored)
+        return (*(part.tobytes() for part in parts), self.terminator.encode())
+
     def tolerances(self, tolerance: float) -> FloatArray:
         """Return the nats by which the layout may change each score, float64[C].
 
