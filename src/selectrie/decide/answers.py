@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -239,7 +239,7 @@ class Decision(Mapping[str, Answer]):
     def __getitem__(self, name: str) -> Answer:
         return self._read()[name]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._read())
 
     def __len__(self) -> int:

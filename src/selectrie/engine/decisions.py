@@ -77,7 +77,7 @@ class _Maker:
             if template == "chat" and chat is None:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
-        return cls(model, params, template, _without_thinking(model.vocabulary))
+        return cls(model, params, template, model.vocabulary.derived(_without_thinking))
 
     def page(self, ask: Ask, order: Order, state: str | None) -> tuple[Prompt, Page, PromptParams]:
         """Return the prompt of an order, with its page and its options."""
