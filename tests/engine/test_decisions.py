@@ -430,6 +430,7 @@ def test_any_text_is_plain_text(chat, state):
         ({"q": Choice("x", Grammar.from_regex("a+"))}, {"prior": [1.0]}, IncompatibleOptionsError, "with a grammar"),
         ({"q": Choice("x", Grammar.from_regex("a{500}a*"))}, {"rule": "pmi"}, OptionError, "with a grammar whose texts are not listed"),
         ({"q": Choice("x", ["a\nb", "a"])}, {"template": "base"}, ChoiceError, "choice 0 ('a\\nb'): it begins with choice 1 and '\\n'"),
+        ({"q": Choice("x", Grammar.from_regex("a(\\nb)?"))}, {"template": "base"}, ChoiceError, "with which the template ends an answer"),
         ({"q": Predicate("\ud800")}, {}, TextError, "question 'q': instructions: character 0 is the lone surrogate U+D800"),
         ({"q": Choice("x", ["a\ud800"])}, {}, TextError, "question 'q': option 0: character 1 is the lone surrogate U+D800"),
         ({"q": Choice("x", {"a": "\ud800", "b": "c"})}, {}, TextError, "question 'q': option 0: character 0"),

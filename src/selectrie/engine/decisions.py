@@ -112,6 +112,7 @@ class _Maker:
             raise InternalError("the question has a grammar")
         texts = select_grammar.listed(question.grammar)
         if texts is not None:
+            _check_endings(texts, page.following)
             one = selection.prepare(self.model, prompt, texts, request, premises=self._premises_of(question))
             return PreparedPrompt(prompt, one, request, None)
         vocabulary = self.model.vocabulary
