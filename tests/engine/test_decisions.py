@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Choice, DecisionParams, Grammar, Option, Predicate, Score, Template
+from selectrie.backends.chat.template import chat_template
 from selectrie.decide.answers import ChoiceAnswer
 from selectrie.errors import (
     ChoiceError,
@@ -29,6 +30,7 @@ from selectrie.errors import (
     TextError,
 )
 from selectrie.options import PromptParams, ScoringRule, SearchParams
+from tests.support.chat_templates import TEMPLATES
 from tests.support.deciding import BYTES, DESCRIBED, QUESTIONS, STATE, fake, prompt_of, selected
 
 LAYOUTS = ("state first", "questions first")
@@ -432,6 +434,7 @@ def test_any_text_is_plain_text(chat, state):
         ({"q": Choice("x", ["a\nb", "a"])}, {"template": "base"}, ChoiceError, "choice 0 ('a\\nb'): it begins with choice 1 and '\\n'"),
         ({"q": Choice("x", Grammar.from_regex("a(\\nb)?"))}, {"template": "base"}, ChoiceError, "with which the template ends an answer"),
         ({"q": Predicate("\ud800")}, {}, TextError, "question 'q': instructions: character 0 is the lone surrogate U+D800"),
+        ({"q": Choice("\ud800", Grammar.from_regex("a+"))}, {}, TextError, "instructions: character 0"),
         ({"q": Choice("x", ["a\ud800"])}, {}, TextError, "question 'q': option 0: character 1 is the lone surrogate U+D800"),
         ({"q": Choice("x", {"a": "\ud800", "b": "c"})}, {}, TextError, "question 'q': option 0: character 0"),
         ({"q": Choice("x", [Option("a", description="\ud800")])}, {}, TextError, "description of option 0: character 0"),
@@ -636,3 +639,19 @@ def test_decisions_can_be_pickled(llm):
     assert str(pickle.loads(pickle.dumps(kept)).error) == str(kept.error)  # noqa: S301 - our own bytes
     assert len(kept) == 0
     assert "not blank" in repr(kept)
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_chat_templates_of_the_field_ask_for_an_answer_at_once(name):
+    """Each template gives one turn with the question, after which no block of thinking is open; one that rewrites data is refused."""
+    template = chat_template(TEMPLATES[name], {"bos_token": "<bos>", "eos_token": "<eos>"})
+    with fake(chat_template=template) as llm:
+        try:
+            prompt = prompt_of(llm, QUESTIONS["intent"])
+        except PromptError as error:
+            assert "changes what messages say" in str(error) or "computes" in str(error)
+            assert name in ("as-json", "escapes")
+            return
+        assert prompt.shown.count(STATE) == 1
+        assert prompt.shown.count("<think>") == prompt.shown.count("</think>") == (name == "qwen-3")
+        assert same_scores(llm.decide(STATE, QUESTIONS["intent"]).selection, selected(llm, prompt))

@@ -75,11 +75,11 @@ def ask_of(question: object, params: DecisionParams) -> Ask:
     """
     if not isinstance(question, Choice | Predicate | Score):
         raise OptionError("question", question, "a Choice, a Predicate or a Score")
+    to_bytes(question.instructions, "instructions")
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
         return Ask(question, (), ((),), (), None)
     options = question.options
-    to_bytes(question.instructions, "instructions")
     for index, one in enumerate(options):
         to_bytes(one.scored, f"option {index}")
         to_bytes(one.description or "", f"description of option {index}")
