@@ -374,6 +374,21 @@ def test_the_first_token_fits_or_does_not():
             assert (answer.label_mass > 0.5) is False
 
 
+def test_the_first_token_fits_only_if_it_does_in_every_order():
+    """One order in which the model would say something else is enough for it not to fit."""
+    question, params = Choice("q", ["yes", "no"]), DecisionParams(permutations=2)
+    with fake() as probe:
+        [prompts] = probe.decision_prompts(STATE, {"q": question}, params=params).values()
+        contexts = [tuple(token for token, _ in probe.tokens(one.prompt, one.choices).context) for one in prompts]
+    for firsts, fits in ((b"yn", True), (b"yz", False), (b"zy", False), (b"zz", False)):
+        planted = {}
+        for context, first in zip(contexts, firsts, strict=True):
+            planted[context] = [0.0] * len(BYTES.pieces)
+            planted[context][BYTES.pieces.index(bytes([first]))] = 20.0
+        with fake(planted=planted) as llm:
+            assert llm.decide(STATE, question, params=params).first_token_fits is fits
+
+
 def _asked(llm, question):
     """Prompt and choices, for `Engine.tokens`, without options of the chat template."""
     prompt = prompt_of(llm, question)
@@ -643,15 +658,16 @@ def test_decisions_can_be_pickled(llm):
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
 def test_chat_templates_of_the_field_ask_for_an_answer_at_once(name):
-    """Each template gives one turn with the question, after which no block of thinking is open; one that rewrites data is refused."""
+    """Each template gives one turn with the question, after which no block of thinking is open; an answer begins as in the
+    template's own turns of the assistant."""
     template = chat_template(TEMPLATES[name], {"bos_token": "<bos>", "eos_token": "<eos>"})
     with fake(chat_template=template) as llm:
-        try:
-            prompt = prompt_of(llm, QUESTIONS["intent"])
-        except PromptError as error:
-            assert "changes what messages say" in str(error) or "computes" in str(error)
-            assert name in ("as-json", "escapes")
-            return
+        prompt = prompt_of(llm, QUESTIONS["intent"])
         assert prompt.shown.count(STATE) == 1
+        messages = [*prompt.prompt, {"role": "assistant", "content": "refund"}]
+        turns = "" if name == "as-json" else template(messages, enable_thinking=False, add_generation_prompt=False)
+        lead = prompt.prompting.assistant_prefix
+        assert lead == {"llama-2": " ", "mistral": " "}.get(name, "")
+        assert name in ("qwen-3", "as-json", "vicuna") or f"{prompt.shown.removeprefix('<bos>')}refund" in turns
         assert prompt.shown.count("<think>") == prompt.shown.count("</think>") == (name == "qwen-3")
         assert same_scores(llm.decide(STATE, QUESTIONS["intent"]).selection, selected(llm, prompt))

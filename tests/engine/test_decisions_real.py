@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import takewhile
 
 import numpy as np
@@ -120,3 +121,22 @@ def test_shared_parts_have_the_same_tokens_in_every_tokenizer(real_vocabulary):
             common = [column[0] for column in takewhile(lambda ids: len(set(ids)) == 1, zip(*tokens, strict=False))]
             whole, part = (vocabulary.decode(np.array(ids)).decode(errors="replace") for ids in (tokens[0], common))
             assert whole[: whole.index(shared) + shared.count("\n")].strip() in part
+
+
+def test_a_healed_baseline_ends_where_the_prompt_ends(embedded):
+    """On a page that ends in a space, which is encoded with each option, `pmi` is the difference of two selects' joints."""
+    question, params = QUESTIONS["intent"], DecisionParams(template="base", layout="questions first")
+    with load(embedded, n_threads=1) as llm:
+        answer = llm.decide(STATES[0], question, params=replace(params, rule="pmi"))
+        [(prompt,)] = llm.decision_prompts(STATES[0], {"q": question}, params=params).values()
+        emptied = replace(prompt, prompt=prompt.prompt.replace(f"Text: {STATES[0]}\n", ""))
+        assert emptied.prompt != prompt.prompt
+        with_state, without = selected(llm, prompt), selected(llm, emptied)
+        assert with_state.healed == without.healed == b" "
+        scores = with_state.choices.logp - without.choices.logp
+        p = np.exp(scores - scores.max())
+        by_hand = p / p.sum()
+        n_rows = int(with_state.choices.trie.depth.max()) + 2
+        gaps = np.abs(np.log(list(answer.probabilities.values())) - np.log(by_hand))
+        assert gaps.max() <= 8 * n_rows * llm.tolerance
+        assert np.ptp(scores) > 16 * n_rows * llm.tolerance

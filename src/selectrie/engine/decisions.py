@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from selectrie.core.model import Model
-from selectrie.core.vocabulary import Vocabulary
+from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
 from selectrie.decide.asks import CONTENT_FREE, Ask, Evidence, answer_of, ask_of, choices_of, values_of
 from selectrie.decide.orders import Order
@@ -50,6 +50,8 @@ from selectrie.tokenization.prompts import Prompt, read_prompt
 
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """A block of thinking that a chat template opens at the end of the prompt."""
+_MARK = "m4rk"
+"""A text that stands for an answer, to find what a chat template writes before it."""
 _SEARCH = SearchParams(method="exhaustive")
 
 
@@ -77,7 +79,7 @@ class _Maker:
             if template == "chat" and chat is None:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
-        return cls(model, params, template, model.vocabulary.derived(_without_thinking))
+        return cls(model, params, template, model.vocabulary.derived(_for_answers))
 
     def page(self, ask: Ask, order: Order, state: str | None) -> tuple[Prompt, Page, PromptParams]:
         """Return the prompt of an order, with its page and its options."""
@@ -413,21 +415,38 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     )
 
 
-def _without_thinking(vocabulary: Vocabulary) -> PromptParams:
+def _for_answers(vocabulary: Vocabulary) -> PromptParams:
     """Return the options under which a chat template asks for an answer at once.
 
     `enable_thinking=False` is what templates of models that can do both look at. If the
-    prompt still ends in an open block of thinking, the block is closed, empty.
+    prompt still ends in an open block of thinking, the block is closed, empty. White
+    space that the template writes before an answer becomes part of the prompt.
     """
-    args = {"enable_thinking": False}
-    if vocabulary.chat_template is None:
+    args, chat = {"enable_thinking": False}, vocabulary.chat_template
+    if chat is None:
         return PromptParams()
+    question = {"role": "user", "content": "?"}
     try:
-        written = vocabulary.chat_template([{"role": "user", "content": "?"}], **args)
+        written = chat([question], **args)
     except PromptError:
         return PromptParams(template_args=args)
     opened = _OPEN_THOUGHT.search(written)
     if opened is None:
-        return PromptParams(template_args=args)
+        return PromptParams(template_args=args, assistant_prefix=_lead(chat, question, written, args))
     gap = "\n" if opened[0].endswith("\n") else "\n\n"
     return PromptParams(template_args=args, assistant_prefix=f"{gap}</{opened[1]}>\n\n")
+
+
+def _lead(chat: ChatTemplate, question: Mapping[str, str], written: str, args: Mapping[str, object]) -> str:
+    """Return the white space that a chat template writes before an answer, or "".
+
+    It is what comes between the prompt `written` for a question and the content of an
+    assistant's turn after it. Other text is left out: it belongs to earlier turns only,
+    or is the model's to write.
+    """
+    try:
+        told = chat([question, {"role": "assistant", "content": _MARK}], **args, add_generation_prompt=False)
+    except PromptError:
+        return ""
+    lead = told[len(written) :].partition(_MARK)[0] if told.startswith(written) and _MARK in told else ""
+    return "" if lead.strip() else lead
