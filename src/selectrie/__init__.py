@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.prompts import DecisionPrompt
-    from selectrie.decide.questions import Choice, Option, Predicate, Score
+    from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
     from selectrie.engine.model_list import models
@@ -82,6 +82,7 @@ __all__ = [
     "Predicate",
     "PredicateAnswer",
     "PromptParams",
+    "Question",
     "RenderParams",
     "SamplingParams",
     "Score",
@@ -109,6 +110,7 @@ _HOME = {
     "Option": "decide.questions",
     "Predicate": "decide.questions",
     "PredicateAnswer": "decide.answers",
+    "Question": "decide.questions",
     "Score": "decide.questions",
     "ScoreAnswer": "decide.answers",
     "BeamSearchParams": "options",

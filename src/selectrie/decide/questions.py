@@ -192,6 +192,7 @@ class Score:
 
 
 Question: TypeAlias = Choice[Any] | Predicate | Score
+"""A question of any kind, for annotations: `questions: dict[str, Question] = {…}`."""
 
 
 def options_of(given: object) -> tuple[Option[Any], ...]:

@@ -41,6 +41,7 @@ from selectrie.errors import (
     of_request,
     of_slot,
 )
+from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.results import Selection
 from selectrie.template.analysis.template import Template
@@ -97,7 +98,7 @@ class _Maker:
         search = _SEARCH if self.params.top is None else SearchParams(method="best_first", k=self.params.top)
         request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
         if isinstance(ask.question, Choice) and ask.question.grammar is not None:
-            return self._grammar(ask.question, prompt, page, request)
+            return self._grammar(ask, ask.question.grammar, prompt, page, request)
         choices = choices_of(ask, order, self.params)
         _check_endings(choices, page.following)
         one = selection.prepare(self.model, prompt, choices, request, premises=self._premises(ask, order))
@@ -108,29 +109,24 @@ class _Maker:
         states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self.params.rule)
         return None if states is None else [self.page(ask, order, state)[0] for state in states]
 
-    def _grammar(self, question: Choice[str], prompt: Prompt, page: Page, request: SelectRequest) -> PreparedPrompt:
+    def _grammar(
+        self, ask: Ask, grammar: Grammar, prompt: Prompt, page: Page, request: SelectRequest
+    ) -> PreparedPrompt:
         """Return a prompt whose choices are the texts of a grammar."""
-        if question.grammar is None:
-            raise InternalError("the question has a grammar")
-        texts = select_grammar.listed(question.grammar)
+        texts = select_grammar.listed(grammar)
         if texts is not None:
             _check_endings(texts, page.following)
-            one = selection.prepare(self.model, prompt, texts, request, premises=self._premises_of(question))
+            one = selection.prepare(self.model, prompt, texts, request, premises=self._premises(ask, ask.orders[0]))
             return PreparedPrompt(prompt, one, request, None)
         vocabulary = self.model.vocabulary
-        ending = ending_of(vocabulary, question.grammar, None, page.following, ends_turn=page.is_chat)
+        ending = ending_of(vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
         n_left = self.model.limits.nodes - max_context_tokens(
             reopen(vocabulary, read_prompt(vocabulary, prompt, request.prompting))
         )
         search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
         asked = replace(request, terminator=ending.terminator, following="", search=search)
-        return PreparedPrompt(
-            prompt, select_grammar.prepare(self.model, prompt, ending.grammar, asked), request, ending
-        )
-
-    def _premises_of(self, question: Choice[str]) -> list[Prompt] | None:
-        ask = ask_of(question, self.params)
-        return self._premises(ask, ask.orders[0])
+        searched = select_grammar.prepare(self.model, prompt, ending.grammar, asked)
+        return PreparedPrompt(prompt, searched, request, ending)
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
