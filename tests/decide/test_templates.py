@@ -156,3 +156,22 @@ def test_the_digest_is_of_all_files(tmp_path):
     (tmp_path / "part.tmpl").write_text("b")
     assert digest_of(Template(source, search_path=tmp_path)) != before
     assert digest_of(shipped("chat")) != digest_of(shipped("base"))
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        (CHOICE, "What does the customer want?"),
+        (Choice(options=["a"]), "What fits the text?"),
+        (Predicate("It rains."), "Is this true of the text? It rains."),
+        (Predicate(yes_when="it is wet"), "Which answer fits the text?"),
+        (Score("How urgent?", ["a", "b"]), "How urgent?"),
+        (Score("", ["a", "b"]), "Which level fits the text?"),
+    ],
+)
+@pytest.mark.parametrize("name", ["chat", "base"])
+def test_each_kind_is_asked_in_its_own_words(question, asked, name):
+    """A statement is asked whether it is true; what has no instructions is asked in general words."""
+    page = page_of(question, name)
+    text = page.messages[0]["content"] if page.is_chat else page.text
+    assert asked in [line.removeprefix("Question: ") for line in text.split("\n")]
