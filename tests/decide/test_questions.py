@@ -77,6 +77,15 @@ def test_an_option_needs_a_text_and_a_value_to_look_up():
             Option(value, text)
 
 
+def test_instructions_are_text():
+    """Anything else is an error that names them."""
+    for make in (lambda: Choice(7, ["a"]), lambda: Score(7, ["a"])):
+        with pytest.raises(OptionError, match="instructions=7: expected a str"):
+            make()
+    with pytest.raises(OptionError, match="statement=7: expected a str"):
+        Predicate(7)
+
+
 def test_a_grammar_takes_the_place_of_options():
     """A question with a grammar has no options of its own."""
     digits = Grammar.from_regex("[0-9]+")

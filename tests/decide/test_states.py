@@ -83,6 +83,11 @@ def test_what_is_not_all_messages_is_json():
         ([{"type": "message", "role": "cook", "content": "x"}], PromptError, "state[0] has role 'cook'"),
         ([{"role": "user", "content": 7}], PromptError, "state[0]['content'] is 7"),
         ([{"role": "user", "content": [{"type": "input_image"}]}], PromptError, "state[0]['content'][0]"),
+        (
+            [{"role": "user", "content": [{"type": "input_json"}]}],
+            PromptError,
+            "state[0]['content'][0] is {'type': 'input_json'}",
+        ),
         ([{"role": "user", "content": ["x"]}], PromptError, "a part of a type that is text"),
         (
             [{"type": "function_call_output", "call_id": "c", "output": "x"}],
