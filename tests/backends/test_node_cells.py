@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from selectrie.backends.node_cells import NodeCells
 from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
-from selectrie.errors import CapacityError, InternalError
+from selectrie.errors import CapacityError, InternalError, ModelError
 
 V = 3
 NODES = 12
@@ -138,3 +138,11 @@ def test_too_few_free_cells_are_an_error_of_ours():
     with pytest.raises(InternalError, match="8 cells are free, 9 are needed"):
         cells.lay_out(plan, rows, n)
     assert rows.cells is None
+
+
+def test_too_many_cells_are_refused_in_words():
+    """Where there is no memory for what each row sees, the error says what to ask for instead."""
+    with pytest.raises(
+        ModelError, match="no memory for the bookkeeping of 1099511627776 cells; ask for a smaller n_ctx"
+    ):
+        NodeCells(PrefixTree(9), nodes=8, n_cells=1 << 40, read_multiple=8)

@@ -12,7 +12,7 @@ import numpy as np
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray, OffsetArray
-from selectrie.errors import InternalError
+from selectrie.errors import InternalError, ModelError
 
 
 @dataclass(slots=True, eq=False)
@@ -80,10 +80,13 @@ class NodeCells:
         self.sequences = nodes
         self._cell: dict[int, int] = {}
         self._n_prefix = n_prefix
-        self._is_used: BoolArray = np.arange(n_cells) < n_prefix
-        self._position = np.where(self._is_used, np.arange(n_cells), 0)
-        # The last row belongs to the root: it sees the prefix and nothing else.
-        self._visible = np.zeros((n_cells + 1, n_cells // 8), dtype=np.uint8)
+        try:
+            self._is_used: BoolArray = np.arange(n_cells) < n_prefix
+            self._position = np.where(self._is_used, np.arange(n_cells), 0)
+            # The last row belongs to the root: it sees the prefix and nothing else.
+            self._visible = np.zeros((n_cells + 1, n_cells // 8), dtype=np.uint8)
+        except MemoryError as error:
+            raise ModelError(f"no memory for the bookkeeping of {n_cells} cells; ask for a smaller n_ctx") from error
         self._visible[n_cells] = np.packbits(self._is_used, bitorder="little")
 
     @property

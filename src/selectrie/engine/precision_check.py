@@ -24,9 +24,9 @@ import numpy as np
 
 from selectrie.core.model import Model, chain
 from selectrie.core.reads import Reads
-from selectrie.core.types import FloatArray, IntArray, Limits, SelfCheck
+from selectrie.core.types import ROOT, FloatArray, IntArray, Limits, SelfCheck
 from selectrie.engine.row_layouts import Layout, Passage, alone, beside, drawn, drawn_alone, reopened, unit, unpadded
-from selectrie.errors import UnsupportedModelError
+from selectrie.errors import NonFiniteLogitsError, UnsupportedModelError
 
 MARGIN, MARGIN_RARE = 4.0, 8.0
 """Factors from the largest move seen to the tolerance, since the check sees few rows.
@@ -93,11 +93,46 @@ round activations, so on tiny models one row in a hundred moves. A row takes 1 t
 565 rows of the embedded model stay below a second.
 """
 
+_ATTEMPTS = 3
+"""Number of times that tokens which give NaN are looked for and left out."""
+
 VERSION = 3
 """Version of the check, raised when it measures something else.
 
 Checks kept by earlier versions then do not count.
 """
+
+
+class _Tokens:
+    """Draws tokens, and remembers which.
+
+    Attributes:
+        usable: int32[n], the tokens that may be drawn.
+    """
+
+    def __init__(self, usable: IntArray) -> None:
+        self.usable = usable
+        self._drawn: set[int] = set()
+
+    @property
+    def drawn(self) -> IntArray:
+        """Return the tokens drawn so far, each once."""
+        return np.array(sorted(self._drawn), dtype=np.int32)
+
+    def draw(self, n: int, seed: int) -> IntArray:
+        """Return n tokens, in a pseudo-random order that `seed` fixes.
+
+        No token comes twice if there are enough.
+        """
+        rng = np.random.default_rng(seed)
+        n_times = -(-n // len(self.usable))
+        tokens = np.concatenate([rng.permutation(self.usable) for _ in range(n_times)])[:n]
+        self._drawn.update(tokens.tolist())
+        return tokens
+
+    def without(self, tokens: IntArray) -> _Tokens:
+        """Return these tokens but for some."""
+        return _Tokens(self.usable[~np.isin(self.usable, tokens)])
 
 
 def self_check(model: Model) -> SelfCheck:
@@ -113,18 +148,37 @@ def self_check(model: Model) -> SelfCheck:
     One row a call and one sequence are enough, or three states. With one sequence, no
     cells of another request lie among those of the paths.
 
+    Tokens for which the model computes NaN, as where their embeddings are damaged, are
+    left out.
+
     Raises:
         UnsupportedModelError: If a recurrent-state model has fewer than three states.
+        NonFiniteLogitsError: If NaN does not come from single tokens.
     """
+    tokens = _Tokens(np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32))
+    for _ in range(_ATTEMPTS):
+        try:
+            return _checked(model, tokens)
+        except NonFiniteLogitsError:  # noqa: PERF203 - hardly ever
+            model.trim(0)
+            left = tokens.without(_not_finite(model, tokens.drawn))
+            if len(left.usable) in {0, len(tokens.usable)}:
+                raise
+            tokens = left
+    return _checked(model, tokens)
+
+
+def _checked(model: Model, tokens: _Tokens) -> SelfCheck:
+    """Return the self-check made with these tokens."""
     cut = 0.0
     limits = model.limits
     for batch_multiple in _batch_multiples(limits):
         model.trim(0)
         model.set_batch_multiple(batch_multiple)
-        cut = _cut_moved(model)
-        if cut <= MIN_MOVE or cut <= _moved_by_cells(model):
+        cut = _cut_moved(model, tokens)
+        if cut <= MIN_MOVE or cut <= _moved_by_cells(model, tokens):
             break
-    moves = _moved(model)
+    moves = _moved(model, tokens)
     moved = max(float(moves.max()), cut)
     return SelfCheck(_batch_multiple(model.limits), moved, _margin(moves) * max(moved, MIN_MOVE), len(moves))
 
@@ -169,7 +223,7 @@ def _margin(moves: FloatArray) -> float:
     return MARGIN_RARE if is_rare else MARGIN
 
 
-def _cut_moved(model: Model) -> float:
+def _cut_moved(model: Model, source: _Tokens) -> float:
     """Return the largest difference of logits between one large call and small calls.
 
     The small calls alternate between one and three batch multiples of rows. The large
@@ -178,7 +232,7 @@ def _cut_moved(model: Model) -> float:
     """
     batch_multiple, max_rows = model.limits.batch_sizes.multiple, model.limits.rows_per_call
     n_rows = min(max(CUT_ROWS, 4 * batch_multiple), max_rows) // batch_multiple * batch_multiple
-    tokens = _tokens(model, n_rows, seed=0)
+    tokens = source.draw(n_rows, seed=0)
     solo = model.new_context(n_rows)
     try:
         whole = _run(solo, tokens, (n_rows,))
@@ -188,17 +242,19 @@ def _cut_moved(model: Model) -> float:
         solo.close()
 
 
-def _moved_by_cells(model: Model) -> float:
+def _moved_by_cells(model: Model, tokens: _Tokens) -> float:
     """Return the largest move between layouts that differ in cells and row order."""
-    return max(float(_moves(model, _passage(model, seed), (beside, reopened)).max()) for seed in range(MIN_ROUNDS))
+    return max(
+        float(_moves(model, _passage(model, tokens, seed), (beside, reopened)).max()) for seed in range(MIN_ROUNDS)
+    )
 
 
-def _moved(model: Model) -> FloatArray:
+def _moved(model: Model, tokens: _Tokens) -> FloatArray:
     """Return how far each row of random tokens moves between layouts, float64[rows]."""
     n, length = _shape(model)
     n_rounds = max(MIN_ROUNDS, -(-_n_rows(model) // (n * (length - 1))))
     return np.concatenate(
-        [_moves(model, _passage(model, seed), _layouts(model, seed)).ravel() for seed in range(n_rounds)]
+        [_moves(model, _passage(model, tokens, seed), _layouts(model, seed)).ravel() for seed in range(n_rounds)]
     )
 
 
@@ -234,10 +290,10 @@ def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> Float
     return np.asarray(np.nanmax(values, axis=0) - np.nanmin(values, axis=0), dtype=np.float64)
 
 
-def _passage(model: Model, seed: int) -> Passage:
+def _passage(model: Model, source: _Tokens, seed: int) -> Passage:
     n, length = _shape(model)
     n_foreign = FOREIGN_TOKENS if model.limits.sequences > 1 else 0
-    tokens = _tokens(model, n_foreign + PROMPT_TOKENS + n * length, seed)
+    tokens = source.draw(n_foreign + PROMPT_TOKENS + n * length, seed)
     foreign, prompt, rest = np.split(tokens, [n_foreign, n_foreign + PROMPT_TOKENS])
     return Passage(foreign, prompt, rest.reshape(n, length))
 
@@ -283,11 +339,19 @@ def _run(model: Model, tokens: IntArray, sizes: tuple[int, ...]) -> FloatArray:
     return np.stack(result)
 
 
-def _tokens(model: Model, n: int, seed: int) -> IntArray:
-    """Return n tokens that have bytes, in a pseudo-random order that `seed` fixes.
-
-    No token comes twice if the vocabulary is large enough.
-    """
-    plain = np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32)
-    rng = np.random.default_rng(seed)
-    return np.concatenate([rng.permutation(plain) for _ in range(-(-n // len(plain)))])[:n]
+def _not_finite(model: Model, tokens: IntArray) -> IntArray:
+    """Return which of these tokens give NaN when they stand alone."""
+    solo = model.new_context(model.limits.rows_per_call)
+    try:
+        step = min(solo.limits.rows_per_call, solo.limits.sequences)
+        bad: list[int] = []
+        for start in range(0, len(tokens), step):
+            part = tokens[start : start + step]
+            every = np.ones(len(part), dtype=np.bool_)
+            extension = solo.extend(np.full(len(part), ROOT, dtype=np.int32), part, every, ~every)
+            rows = extension.rows.fetch(partial(Reads.everything, len(part)))
+            bad += [int(token) for i, token in enumerate(part) if not np.isfinite(rows.logits(i).max())]
+            solo.release(extension.nodes, forget=True)
+        return np.array(bad, dtype=np.int32)
+    finally:
+        solo.close()

@@ -41,7 +41,8 @@ def opened_as(digest: str, buckets: tuple[int, ...] = (4,)):
 
 
 @pytest.mark.parametrize(
-    "buckets", [(), (0,), (-1,), (True,), (1.0,), ("8",), "512", 512, None, (8, 8), (8193,), tuple(range(1, 18))]
+    "buckets",
+    [{8: 1}, {8}, (), (0,), (-1,), (True,), (1.0,), ("8",), "512", 512, None, (8, 8), (8193,), tuple(range(1, 18))],
 )
 def test_buckets_are_different_whole_numbers(buckets):
     """Anything else is refused with what is expected, before a package is imported."""

@@ -42,9 +42,11 @@ from selectrie.core.cache_dir import cache_folder, read_object, write_object
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import OptionError, UnsupportedModelError
+from selectrie.errors import DecodeError, OptionError, UnsupportedModelError
 
 logger = logging.getLogger(__name__)
+
+_OTHER = "use backend='transformers'"
 
 
 def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:
@@ -121,6 +123,9 @@ def open_module(
             _time_programs(source, model)
             with full_precision():
                 probe_model(prepared, model)
+        except DecodeError as error:
+            model.close()
+            raise UnsupportedModelError(name, f"cannot be run by XLA: {error}; {_OTHER}") from error
         except BaseException:
             model.close()
             raise
@@ -175,7 +180,7 @@ def find_device(name: str | None) -> Any:
 
 def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options: XlaOptions) -> None:
     """Raise an error for a module that cannot be compiled with these options."""
-    name, other = prepared.name, "use backend='transformers'"
+    name, other = prepared.name, _OTHER
     if prepared.n_vocabulary != vocabulary.n_tokens:
         raise UnsupportedModelError(
             name, f"predicts {prepared.n_vocabulary} tokens, its vocabulary has {vocabulary.n_tokens}"
