@@ -101,11 +101,10 @@ class PreparedModule:
     _hooks: list[Any] = field(default_factory=list)
     _trained: list[nn.Module] = field(default_factory=list)
     _configs: list[tuple[Any, Any]] = field(default_factory=list)
-    _own: list[tuple[Any, Any]] = field(default_factory=list)
-    _idle: threading.Condition = field(default_factory=threading.Condition)
+    _attention_before: list[tuple[Any, Any]] = field(default_factory=list)
+    _callers_changed: threading.Condition = field(default_factory=threading.Condition)
     _callers: set[int] = field(default_factory=set)
-    _n_waiting: int = 0
-    _alone: int | None = None
+    _claimants: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.config = self.module.config.get_text_config()
@@ -160,17 +159,19 @@ class PreparedModule:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait for calls of other threads to end, and let none begin meanwhile."""
-        with self._idle:
+        """Keep calls of other threads out of the module until the block ends.
+
+        Waits for those that are running. Calls of this thread are made as usual.
+        """
+        thread = threading.get_ident()
+        with self._callers_changed:
             try:
-                self._n_waiting += 1
-                self._idle.wait_for(lambda: not self._callers)
-                self._alone = threading.get_ident()
+                self._claimants.add(thread)
+                self._callers_changed.wait_for(lambda: not self._callers)
                 yield
             finally:
-                self._alone = None
-                self._n_waiting -= 1
-                self._idle.notify_all()
+                self._claimants.discard(thread)
+                self._callers_changed.notify_all()
 
     def new_cache(self, n_cells: int) -> CellCache:
         """Return cells for all layers.
@@ -258,7 +259,7 @@ class PreparedModule:
             given["logits_to_keep"] = outputs
         # In inference mode, operations are not taken apart into those a compiler knows.
         mode = torch.no_grad() if call.is_traced else torch.inference_mode()
-        with mode, self._noted(), running(call):
+        with mode, self._calling(), running(call):
             try:
                 return self.module(input_ids=ids[None], use_cache=True, **given)
             except SelectrieError:
@@ -269,18 +270,21 @@ class PreparedModule:
                 raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Note this thread as a caller meanwhile, after those that want to be alone."""
-        caller = threading.get_ident()
+    def _calling(self) -> Iterator[None]:
+        """Count this thread among the callers until the block ends.
+
+        Waits while other threads claim the module by `alone`.
+        """
+        thread = threading.get_ident()
         try:
-            with self._idle:
-                self._idle.wait_for(lambda: self._alone == caller or not self._n_waiting)
-                self._callers.add(caller)
+            with self._callers_changed:
+                self._callers_changed.wait_for(lambda: thread in self._claimants or not self._claimants)
+                self._callers.add(thread)
             yield
         finally:
-            with self._idle:
-                self._callers.discard(caller)
-                self._idle.notify_all()
+            with self._callers_changed:
+                self._callers.discard(thread)
+                self._callers_changed.notify_all()
 
     def _logits(self, result: Any, outputs: Tensor) -> Tensor:
         logits: Tensor = result.logits[0]
@@ -344,16 +348,16 @@ class PreparedModule:
             if hasattr(config, "_attn_implementation_internal"):
                 self._configs.append((part, config))
                 part.config = copy.deepcopy(config, memo)
-        self._own = [(config, config._attn_implementation_internal) for config in self.configs()]
+        self._attention_before = [(config, config._attn_implementation_internal) for config in self.configs()]
 
-    def _hold(self) -> None:
+    def _set_attention(self) -> None:
         """Set our attention function in every config."""
-        for config, _ in self._own:
+        for config, _ in self._attention_before:
             config._attn_implementation_internal = ATTENTION
 
-    def _let_go(self) -> None:
+    def _reset_attention(self) -> None:
         """Set in every config the attention that was set before."""
-        for config, before in self._own:
+        for config, before in self._attention_before:
             config._attn_implementation_internal = before
 
     def _return_configs(self) -> None:
@@ -362,13 +366,13 @@ class PreparedModule:
         If another attention function was chosen since the module was prepared, that
         choice is kept.
         """
-        before = {id(config): name for config, name in self._own}
+        before = {id(config): name for config, name in self._attention_before}
         for part, config in self._configs:
             chosen = part.config._attn_implementation_internal
             if chosen not in (ATTENTION, before.get(id(part.config))):
                 config._attn_implementation_internal = chosen
             part.config = config
-        self._configs, self._own = [], []
+        self._configs, self._attention_before = [], []
 
     def _return_tensors(self) -> None:
         """Replace tensors that the module has kept from our calls by ordinary ones.
@@ -388,13 +392,13 @@ class PreparedModule:
 
         No other call of the model may run meanwhile.
         """
-        is_held = any(config._attn_implementation_internal == ATTENTION for config, _ in self._own)
-        self._let_go()
+        is_set = any(config._attn_implementation_internal == ATTENTION for config, _ in self._attention_before)
+        self._reset_attention()
         try:
             yield
         finally:
-            if is_held:
-                self._hold()
+            if is_set:
+                self._set_attention()
 
     def _examine(self) -> None:
         """Find out which kind of cache the model has, and choose its route."""
@@ -416,7 +420,7 @@ class PreparedModule:
         layers: list[Any] = getattr(cache, "layers", None) or []
         self.cache_windows = [getattr(layer, "sliding_window", None) for layer in layers]
         self.cache_windows += [None] * (self.n_layers - len(layers))
-        if may_have_cells(self.module, cache) and self._lead():
+        if may_have_cells(self.module, cache) and self._choose_route():
             # On these routes, layers apply no window but `sliding_window`.
             bounds = [self.max_positions, *_other_windows(self.config)]
             self.max_positions = min((bound for bound in bounds if bound is not None), default=None)
@@ -426,7 +430,7 @@ class PreparedModule:
         is_hybrid = any(isinstance(layer, DynamicLayer) for layer in _layers_of(cache))
         self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
 
-    def _lead(self) -> bool:
+    def _choose_route(self) -> bool:
         """Choose the route by which the model attends to cells.
 
         Returns whether there is one. A model without one can still evaluate trees by
@@ -434,25 +438,25 @@ class PreparedModule:
         """
         if self.config.model_type in _ALIBI_BLOCKS:
             self.route = Route.ALIBI
-            put_in = _ALIBI_BLOCKS[self.config.model_type](self.config)
-            self._hooks += [block.register_forward_pre_hook(put_in, with_kwargs=True) for block in self.blocks()]
-            self._try()
+            add_bias = _ALIBI_BLOCKS[self.config.model_type](self.config)
+            self._hooks += [block.register_forward_pre_hook(add_bias, with_kwargs=True) for block in self.blocks()]
+            self._evaluate_two()
             return True
-        self._hold()
+        self._set_attention()
         for route in (Route.FUNCTION, Route.MASK):
             self.route = route
             if route is Route.MASK:
-                self._let_go()
+                self._reset_attention()
             try:
-                windows = self._try()
+                windows = self._evaluate_two()
             except DecodeError as error:
-                logger.debug("%s is not led by %s: %s", self.name, route.value, error)
+                logger.debug("%s cannot be evaluated by the route %r: %s", self.name, route.value, error)
                 continue
             self.kind = ModelKind.SLIDING_WINDOW if windows else ModelKind.ATTENTION
             return True
         return False
 
-    def _try(self) -> set[int]:
+    def _evaluate_two(self) -> set[int]:
         """Evaluate two rows, and return the windows that layers asked for."""
         visible = np.tril(np.ones((2, 2), dtype=np.bool_))
         at = np.arange(2)
@@ -533,16 +537,21 @@ def copy_without_weights(module: nn.Module) -> nn.Module:
 
     The copy is as the module is when nobody uses it, also while it is prepared.
     """
-    shared = {id(one): one for one in [*module.parameters(), *module.buffers()]}
+    shared: dict[int, Any] = {id(one): one for one in [*module.parameters(), *module.buffers()]}
     with _lock:
         known = _prepared.get(id(module))
         if known is None:
             return copy.deepcopy(module, shared)
-        shared[id(known._idle)] = known._idle  # locks cannot be copied
-        twin = copy.deepcopy(known, shared)
-        twin._put_back()
-        module_copy: nn.Module = twin.module
-        return module_copy
+        known.acquire()  # it then stays prepared while it is copied
+    try:
+        shared[id(known._callers_changed)] = known._callers_changed  # locks cannot be copied
+        with known.alone():  # `probe_behind` changes the module for a while
+            twin = copy.deepcopy(known, shared)
+    finally:
+        known.release()
+    twin._put_back()
+    module_copy: nn.Module = twin.module
+    return module_copy
 
 
 def _require_supported(module: Any, name: str) -> None:
@@ -643,7 +652,7 @@ def _first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> 
 def _bloom_bias(config: Any) -> Any:
     from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
 
-    def put_in(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         if running_call() is None:
             return None
         call, hidden = require_tree_call(), args[0]
@@ -653,7 +662,7 @@ def _bloom_bias(config: Any) -> Any:
         bias = (slopes * call.distance(hidden.device)).to(hidden.dtype)
         return args, {**kwargs, "alibi": bias, "attention_mask": call.bias(hidden.dtype, hidden.device)}
 
-    return put_in
+    return add_bias
 
 
 def _mpt_bias(config: Any) -> Any:
@@ -662,14 +671,14 @@ def _mpt_bias(config: Any) -> Any:
     two = build_mpt_alibi_tensor(config.n_heads, 2, config.attn_config.alibi_bias_max)
     slopes = (two[..., 1] - two[..., 0])[..., None]
 
-    def put_in(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         if running_call() is None:
             return None
         call, hidden = require_tree_call(), args[0]
         bias = (slopes.to(hidden.device) * call.distance(hidden.device)).to(hidden.dtype)
         return args, {**kwargs, "position_bias": bias, "attention_mask": ~call.mask(None, hidden.device)}
 
-    return put_in
+    return add_bias
 
 
 _ALIBI_BLOCKS = {"bloom": _bloom_bias, "mpt": _mpt_bias}
