@@ -1,6 +1,7 @@
-"""An automaton for a grammar after a space that its texts may begin with already.
+"""Token paths of a grammar for a tokenizer that adds a space before some texts.
 
-Some tokenizers add a space before a text only if the text does not begin with one.
+Such a tokenizer adds a space before a text only if the text does not begin with one, so
+that the tokens of `a` and of ` a` are the same.
 """
 
 from __future__ import annotations
@@ -16,18 +17,23 @@ from selectrie.grammar.tokens.protocols import LedAutomaton
 
 _SPACE = b" "
 _FRESH = -2
-"""The state of `inner` before a text that must not be empty or begin with a space."""
+"""The state in which only the added space was spelled.
+
+It is the start state of `inner`, but the text must not be empty or begin with a space.
+"""
 
 
 class LeadingSpaceAutomaton:
-    """Accepts the token paths that spell a text of `inner` after at most one space.
+    """Accepts token paths that spell a text of `inner` as such a tokenizer writes it.
 
-    The space is spelled before a text that does not begin with one, and no other space
-    before a text that does. The empty text has no path. ` a` is the path of two texts,
-    `a` and ` a`, if `inner` accepts both.
+    A path spells a space and the text, or the text alone if that begins with a space.
+    The empty text has no path. If `inner` accepts both `a` and ` a`, they share the
+    path ` a`.
 
-    State 0 is the start. The others stand for pairs of states of `inner`: after the
-    text without the first space, and after the text with it. -1 stands for no text.
+    What a path spells is therefore read in two ways: its first space was added, or it
+    belongs to the text. State 0 is the start. Every other state stands for a pair of
+    states of `inner`, one for each way; -1 means that the path cannot be read so. As a
+    state of this automaton, -1 accepts nothing.
     """
 
     def __init__(self, inner: LedAutomaton, vocabulary: Vocabulary) -> None:
@@ -37,20 +43,20 @@ class LeadingSpaceAutomaton:
         self._spaced[vocabulary.eog] = False
         self._pairs: list[tuple[int, int]] = []
         self._state_of: dict[tuple[int, int], int] = {}
-        self._kept: dict[int, BoolArray] = {}
+        self._flags_of: dict[int, BoolArray] = {}
 
     def start(self) -> int:
         return 0
 
     def allowed(self, state: int) -> BoolArray | IntArray:
-        without, within = self._pairs[state - 1] if state else (_FRESH, DEAD)
-        if state and without >= 0 and within == DEAD:
-            return self._inner.allowed(without)
-        if state and without == DEAD:
-            return self._inner.allowed(within)
-        flags = self._kept.get(state)
+        added, own = self._pairs[state - 1] if state else (_FRESH, DEAD)
+        if state and added >= 0 and own in (DEAD, added):
+            return self._inner.allowed(added)
+        if state and added == DEAD:
+            return self._inner.allowed(own)
+        flags = self._flags_of.get(state)
         if flags is None:
-            flags = self._kept[state] = self._joined(without, within) if state else self._first()
+            flags = self._flags_of[state] = self._union(added, own) if state else self._first_tokens()
             flags.setflags(write=False)
         return flags
 
@@ -59,12 +65,12 @@ class LeadingSpaceAutomaton:
             raise ProtocolError(f"token {token} is not allowed in state {state}")
         piece = self._vocabulary.pieces[token]
         if state:
-            without, within = self._pairs[state - 1]
-            if without == _FRESH:
-                without = DEAD if piece[:1] == _SPACE else self._inner.start()
-            return self._state(self._after(without, token), self._after(within, token))
-        without = self._walked(_FRESH, piece[1:]) if len(piece) > 1 else _FRESH
-        return self._state(without, self._after(self._inner.start(), token))
+            added, own = self._pairs[state - 1]
+            if added == _FRESH:
+                added = DEAD if piece[:1] == _SPACE else self._inner.start()
+            return self._state(self._advance_inner(added, token), self._advance_inner(own, token))
+        added = self._walk_inner(_FRESH, piece[1:]) if len(piece) > 1 else _FRESH
+        return self._state(added, self._advance_inner(self._inner.start(), token))
 
     def can_end(self, state: int) -> bool:
         return bool(state) and any(one >= 0 and self._inner.can_end(one) for one in self._pairs[state - 1])
@@ -74,34 +80,34 @@ class LeadingSpaceAutomaton:
         if not text:
             return state
         if state:
-            without, within = self._pairs[state - 1]
+            added, own = self._pairs[state - 1]
         elif text[:1] != _SPACE:
             return DEAD
         else:
-            without, within, text = _FRESH, self._inner.walk(self._inner.start(), _SPACE), text[1:]
-        return self._state(self._walked(without, text), self._walked(within, text))
+            added, own, text = _FRESH, self._inner.walk(self._inner.start(), _SPACE), text[1:]
+        return self._state(self._walk_inner(added, text), self._walk_inner(own, text))
 
-    def _walked(self, state: int, text: bytes) -> int:
+    def _walk_inner(self, state: int, text: bytes) -> int:
         if state == DEAD or not text:
             return state
         if state == _FRESH:
             return DEAD if text[:1] == _SPACE else self._inner.walk(self._inner.start(), text)
         return self._inner.walk(state, text)
 
-    def _after(self, state: int, token: int) -> int:
+    def _advance_inner(self, state: int, token: int) -> int:
         is_open = state != DEAD and allows(self._inner.allowed(state), token)
         return self._inner.advance(state, token) if is_open else DEAD
 
-    def _state(self, without: int, within: int) -> int:
-        if without == within == DEAD:
+    def _state(self, added: int, own: int) -> int:
+        if added == own == DEAD:
             return DEAD
-        pair = without, within
+        pair = added, own
         if pair not in self._state_of:
             self._pairs.append(pair)
             self._state_of[pair] = len(self._pairs)
         return self._state_of[pair]
 
-    def _first(self) -> BoolArray:
+    def _first_tokens(self) -> BoolArray:
         """Return the tokens with which a path may begin; they begin with a space."""
         start = self._inner.start()
         plain = self._flags(self._inner.allowed(start))
@@ -113,13 +119,13 @@ class LeadingSpaceAutomaton:
             flags[lone] = True
         return flags
 
-    def _joined(self, without: int, within: int) -> BoolArray:
+    def _union(self, added: int, own: int) -> BoolArray:
         """Return the tokens that either text allows."""
-        if without == _FRESH:
+        if added == _FRESH:
             flags: BoolArray = self._flags(self._inner.allowed(self._inner.start())) & ~self._spaced
         else:
-            flags = self._flags(self._inner.allowed(without))
-        return flags if within == DEAD else flags | self._flags(self._inner.allowed(within))
+            flags = self._flags(self._inner.allowed(added))
+        return flags if own == DEAD else flags | self._flags(self._inner.allowed(own))
 
     def _flags(self, allowed: BoolArray | IntArray) -> BoolArray:
         """Return the tokens as a new bool[V]."""
