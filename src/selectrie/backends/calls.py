@@ -1,4 +1,4 @@
-"""Checks and sizes that calls have in common, whatever the back end."""
+"""Checks and sizes of calls that several back ends need."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def require_batch_multiple(value: int, *, max_rows: int, tree: PrefixTree) -> No
 
 
 def require_one_round(kind: ModelKind, parents: IntArray, keep: BoolArray) -> None:
-    """Raise `ProtocolError` if a model of this kind cannot take a call at once.
+    """Raise `ProtocolError` if a recurrent or hybrid model is given several rounds.
 
-    Recurrent and hybrid models take calls of one round, see `core.model.rounds`.
+    Such models take calls of one round, see `core.model.rounds`.
     """
     if kind.is_recurrent and len(parents) and rounds(parents, keep).any():
         raise ProtocolError(

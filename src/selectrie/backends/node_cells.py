@@ -53,11 +53,11 @@ class CellLayout:
 class NodeCells:
     """Assigns a cell to each node of a tree, and knows what the row of a cell may see.
 
-    For each cell, packed bits say which cells its row may see: those of its parent, and
-    its own. The cells of a call count as free until the call has succeeded, so a failed
-    call changes nothing. A node that is wanted again is evaluated in another cell,
-    which stays free. If its own cell were written again, its keys and values might
-    change in their last bits, and so might the rows of all nodes below.
+    For each cell, packed bits say which cells its row may see: its own, and those that
+    its parent may see. The cells of a call count as free until the call has succeeded,
+    so a failed call changes nothing. A node that is wanted again is evaluated in
+    another cell, which stays free. If its own cell were written again, its keys and
+    values might change in their last bits, and so might the rows of all nodes below.
 
     Attributes:
         sequences: Maximum number of branches, as many as nodes.

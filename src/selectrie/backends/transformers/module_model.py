@@ -1,4 +1,4 @@
-"""The verbs of the model port for models that evaluate a prepared module."""
+"""What models that evaluate a prepared module have in common."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ModuleModel(ABC):
     See `selectrie.core.model.Model` for the contracts of its methods. A subclass says
     how a call is evaluated, and what the model's limits and identity are.
 
-    Only `interrupt` is thread-safe. If a call fails after nodes were evicted for it,
-    they are not restored: they were cached and held by no caller.
+    Only `interrupt` is thread-safe. Nodes that were evicted for a call do not come back
+    if the call fails. No caller held them.
     """
 
     def __init__(
@@ -123,8 +123,8 @@ class ModuleModel(ABC):
     def interrupt(self) -> None:
         """Stop the running decode as `Model.interrupt` does.
 
-        It stops at the next block of the module, or behind the running program of a
-        compiled one.
+        It stops at the next block of the module. A compiled model stops when the
+        program that runs has ended.
         """
         self._stop.set()
 

@@ -32,9 +32,10 @@ from selectrie.errors import OptionError
 MIN_NODES = 8
 """Tokens that must fit behind a prefix; also the least `n_ctx`."""
 _NEAR = 2**-6
-"""Part of its length by which a key may differ between kernels, TF32 among them.
+"""How far a key may be from the one expected, as a part of its length.
 
-Keys of two tokens differ by about their own length.
+Kernels differ by less, also those that round to TF32. Keys of different tokens are
+about their own length apart.
 """
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -170,7 +171,7 @@ def read_prefix(value: Any, prepared: PreparedModule) -> Prefix:
 def _layers(value: Any) -> list[_Layer | None]:
     """Return what each layer of the caller's holds; None for one without anything.
 
-    Raises `OptionError` if it is no such thing.
+    Raises `OptionError` if it is neither a cache nor a sequence.
     """
     if isinstance(value, Cache) and isinstance(getattr(value, "layers", None), list):
         return [_of_layer(i, layer) for i, layer in enumerate(value.layers)]
@@ -182,8 +183,8 @@ def _layers(value: Any) -> list[_Layer | None]:
 def _of_layer(i: int, layer: Any) -> _Layer | None:
     """Return what a layer of a cache of Transformers holds.
 
-    Only classes that are known are read: others may keep something else beside, or
-    other numbers, as those that quantise.
+    Only known classes are read. Others may keep more than keys and values, or keep
+    them in another form, as quantised caches do.
     """
     if type(layer) not in (DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, StaticLayer):
         raise OptionError("prefix", type(layer).__name__, f"{PREFIXES}; layer {i} cannot be read, so copy it into one")
@@ -209,7 +210,7 @@ def _of_pair(i: int, pair: Any) -> _Layer | None:
 
 
 def _mismatch(layer: _Layer, own: Pair, length: int, window: int | None) -> str:
-    """Return what was expected of a layer in place of what it has, "" if it is right.
+    """Return what is expected of a layer instead of what it has, "" if it is right.
 
     Args:
         layer: The layer.
@@ -228,7 +229,7 @@ def _mismatch(layer: _Layer, own: Pair, length: int, window: int | None) -> str:
     if layer.length != length:
         return f"as many tokens as in the first layer, {length}, not {layer.length},"
     n_keys, n_values = layer.keys.shape[2], layer.values.shape[2]
-    # A model whose window has this size never reads more of them.
+    # A model with this window never reads more tokens.
     required = length if window is None else min(length, window - 1)
     if n_keys != n_values or not required <= n_keys <= length:
         return f"keys and values of the last {required} tokens or more, not of {n_keys} and {n_values},"
@@ -236,7 +237,7 @@ def _mismatch(layer: _Layer, own: Pair, length: int, window: int | None) -> str:
 
 
 def _copied(tensor: Tensor, own: Tensor, length: int) -> Tensor:
-    """Return a copy on the device of the layer, with 0 for tokens that have left it."""
+    """Return a copy on the device of `own`, with 0 for tokens beyond the window."""
     result = own.new_zeros((1, own.shape[1], length, own.shape[3]))
     result[:, :, length - tensor.shape[2] :] = tensor
     return result

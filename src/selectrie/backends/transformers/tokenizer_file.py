@@ -14,7 +14,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from selectrie.backends.transformers.checkpoint import TOKENIZER, read_json
-from selectrie.errors import ModelFileError, UnsupportedModelError
+from selectrie.errors import UnsupportedModelError
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _TEXTS = (
     ),
     *("a<0x0A>b", "\u2581a", "\u00a0", "  two  spaces  "),
 )
-"""Texts on which tokenizers of different parts give different tokens."""
+"""Texts of many kinds. Where two tokenizers differ in a part, some text shows it."""
 _MAX_ADDED = 16
 """Maximum number of added tokens that are tried within a text."""
 
@@ -55,21 +55,21 @@ def compare_with_file(folder: Path, tokenizer: Any) -> None:
     try:
         added = read_json(path).get("added_tokens") or []
         own = Tokenizer.from_file(str(path))
-    except (ModelFileError, OSError, Exception) as error:  # noqa: BLE001 - the library raises nothing more specific
+    except Exception as error:  # noqa: BLE001 - tokenizers raises nothing more specific
         logger.debug("%s is not compared: %s", path, error)
         return
     _check_ids(folder, backend, added)
     own.no_truncation()
     own.no_padding()
     for text in _texts([str(token["content"]) for token in added]):
-        opened, filed = list(tokenizer(text).input_ids), own.encode(text).ids
-        if opened != filed:
-            shown = (backend.id_to_token, own.id_to_token)
-            one, other = ([name(token) for token in ids] for name, ids in zip(shown, (opened, filed), strict=True))
+        ids, ids_of_file = list(tokenizer(text).input_ids), own.encode(text).ids
+        if ids != ids_of_file:
+            tokens = [backend.id_to_token(one) for one in ids]
+            tokens_of_file = [own.id_to_token(one) for one in ids_of_file]
             logger.warning(
                 "%s: Transformers opens the tokenizer as %s, which encodes %r as %s; its %s says %s. The tokens of "
                 "Transformers are used; pass tokenizer=PreTrainedTokenizerFast(tokenizer_file=…) for those of the file",
-                *(folder, type(tokenizer).__name__, text, one, TOKENIZER, other),
+                *(folder, type(tokenizer).__name__, text, tokens, TOKENIZER, tokens_of_file),
             )
             return
 
