@@ -41,7 +41,7 @@ MAX_ROWS = 2048
 An end that half the trie continues would need more; it is not scored again.
 """
 _ROOM = 256
-"""With fixed batch sizes, rows are scored in a memory for a multiple of this many."""
+"""With fixed batch sizes, the nodes below a context are rounded up to a multiple."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,15 +163,19 @@ def _canonical_joints(
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
-    n_new = np.array([len(sub.token) for sub, _ in subs]) + len(prepared.healing.nodes)
-    # With fixed sizes, the length of a memory must not depend on other paths, as
-    # programs for other lengths sum in another order.
-    is_fixed = model.limits.batch_sizes.is_fixed
-    rooms = -(-n_new // _ROOM) * _ROOM if is_fixed else np.full(len(subs), n_new.max())
+    n_nodes = len(context) + len(prepared.healing.nodes) + np.array([len(sub.token) for sub, _ in subs])
+    if model.limits.batch_sizes.is_fixed:
+        # The length of a memory must not depend on other paths, as programs for other
+        # lengths sum in another order. Nor is it longer than the model's own memory,
+        # for which there may be no programs yet.
+        rounded = len(context) + -(-(n_nodes - len(context)) // _ROOM) * _ROOM
+        n_nodes = np.maximum(n_nodes, np.minimum(rounded, model.limits.nodes))
+    else:
+        n_nodes[:] = n_nodes.max()
     result, cost = np.empty(len(choices)), Cost()
-    for room in np.unique(rooms):
-        picked = np.flatnonzero(rooms == room)
-        solo = model.new_context(len(context) + int(room))
+    for n in np.unique(n_nodes):
+        picked = np.flatnonzero(n_nodes == n)
+        solo = model.new_context(int(n))
         try:
             result[picked], more = _joints(solo, prepared, context, [(choices[i], *subs[i]) for i in picked])
             cost += more
@@ -189,7 +193,7 @@ def _joints(
     """
     is_fixed = solo.limits.batch_sizes.is_fixed
     scheduler = Scheduler(solo)
-    cost = _hold(solo, context) if is_fixed else Cost()
+    cost = _evaluate_apart(solo, context) if is_fixed else Cost()
     healed, more = _log_heal(scheduler, prepared, context)
     cost += more
     result = np.empty(len(paths))
@@ -205,12 +209,12 @@ def _joints(
     return result, cost
 
 
-def _hold(solo: Model, context: IntArray) -> Cost:
-    """Evaluate a context apart from what comes after it, and hold it.
+def _evaluate_apart(solo: Model, context: IntArray) -> Cost:
+    """Evaluate a context in calls of its own, and hold it until the model is closed.
 
     Programs of different sizes round differently, and so do sums over cells in another
-    order. With the context held and nothing else kept, every path is evaluated by the
-    same programs in the same cells, whatever others are scored.
+    order. If the context is held and everything else is dropped, a path is evaluated by
+    the same programs in the same cells, whatever other paths are scored.
     """
     node, cost, step = ROOT, Cost(), solo.limits.rows_per_call
     for start in range(0, len(context), step):
@@ -218,7 +222,12 @@ def _hold(solo: Model, context: IntArray) -> Cost:
         is_last = np.arange(len(part)) == len(part) - 1
         extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
         node = int(extension.nodes[-1])
-        cost += Cost(1, extension.rows_evaluated, 0, extension.rows_padded, 0, extension.decode_s)
+        cost += Cost(
+            model_calls=1,
+            rows=extension.rows_evaluated,
+            rows_padded=extension.rows_padded,
+            decode_s=extension.decode_s,
+        )
     return cost
 
 
