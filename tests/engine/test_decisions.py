@@ -503,8 +503,11 @@ def test_errors_of_states_are_raised_or_kept():
         assert made[2].to_dict()["error"]["code"] == "prompt_too_long"
         with pytest.raises(OptionError, match="on_error='skip'"):
             llm.decide_many(states, QUESTIONS, on_error="skip")
-        with pytest.raises(OptionError, match="states='one text': expected several states"):
-            llm.decide_many("one text", QUESTIONS)
+        for states in ("one text", 7, {"a": 1}):
+            with pytest.raises(OptionError, match=r"states=.*: expected several states"):
+                llm.decide_many(states, QUESTIONS)
+        with pytest.raises(OptionError, match=r"^state='': expected"):
+            llm.decide_many([""], QUESTIONS)
 
 
 def test_errors_of_evaluation_name_their_question():
@@ -671,3 +674,32 @@ def test_chat_templates_of_the_field_ask_for_an_answer_at_once(name):
         assert name in ("qwen-3", "as-json", "vicuna") or f"{prompt.shown.removeprefix('<bos>')}refund" in turns
         assert prompt.shown.count("<think>") == prompt.shown.count("</think>") == (name == "qwen-3")
         assert same_scores(llm.decide(STATE, QUESTIONS["intent"]).selection, selected(llm, prompt))
+
+
+def test_a_tie_is_one_of_the_mean():
+    """Options that tie in one order and not in the other do not tie; with one order, the selection's tie is the answer's."""
+    question = Choice("q", ["y", "n"])
+    params = DecisionParams(permutations=2)
+    with fake() as probe:
+        [prompts] = probe.decision_prompts(STATE, {"q": question}, params=params).values()
+        contexts = [tuple(token for token, _ in probe.tokens(one.prompt, one.choices).context) for one in prompts]
+    even = [0.0] * len(BYTES.pieces)
+    tied = [
+        {
+            path: even
+            for end in ((), *((BYTES.pieces.index(text),) for text in (b"y", b"n")))
+            for path in [(*context, *end)]
+        }
+        for context in contexts
+    ]
+    for planted, is_tie in ((tied[0], False), (tied[1], False), (tied[0] | tied[1], True)):
+        with fake(planted=planted) as llm:
+            answer = llm.decide(STATE, question, params=params)
+            assert answer.is_tie is is_tie
+            assert any(one.is_tie for one in answer.selections)
+
+
+def test_an_option_may_hold_a_line_end(plain):
+    """Only an option that begins with another one and a line end is refused on a page; others are scored with theirs."""
+    answer = plain.decide(STATE, Choice("q", ["a\nb", "c", "b"]))
+    assert set(answer.probabilities) == {"a\nb", "c", "b"}

@@ -237,7 +237,7 @@ class PreparedDecisions:
             for (at, _), result in zip(batch, SelectBatch([one for _, one in batch]).run(session), strict=True):
                 made[at] = result
         except SelectrieError as error:
-            if error.request is None and len(batch) > 1:
+            if error.request is None and len(batch) != 1:
                 raise
             at, error.request = batch[error.request or 0][0], None
             with self._errors_of(places[at]):
