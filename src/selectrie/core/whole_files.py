@@ -7,9 +7,10 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 _MAX_NAME = 32
 """Maximum characters of a file's name in that of its temporary file."""
@@ -27,7 +28,7 @@ def check_plain(path: Path) -> None:
 
 
 def is_temporary(name: str, names: Collection[str]) -> bool:
-    """Return whether `write_whole` may have made `name` while it wrote one of `names`.
+    """Return whether `replaced` may have made `name` while it wrote one of `names`.
 
     That is a temporary file, which stays behind if the process is killed.
     """
@@ -36,26 +37,34 @@ def is_temporary(name: str, names: Collection[str]) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a plain file as a whole.
+    """Replace a plain file as a whole by a text, as `replaced` does."""
+    check_plain(path)
+    data = text.encode()
+    with replaced(path) as file:
+        file.write(data)
 
-    A reader sees the old text or the new one, and the new one is on the disk when this
-    returns. The text is first written to a file that no other process can have
-    (`.NAME-<16 hex digits>.tmp`, NAME cut at 32 characters); if two processes write one
-    file at once, the last one therefore decides. A process that is killed leaves that
-    file behind. The mode of the old file is kept; a new file gets the mode of any new
-    file.
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """Replace a plain file as a whole by what the block writes to the yielded file.
+
+    A reader sees the old content or the new one, and the new one is on the disk when
+    the block has ended. An error in the block leaves the old file. The content is first
+    written to a file that no other process can have (`.NAME-<16 hex digits>.tmp`, NAME
+    cut at 32 characters); if two processes write one file at once, the last one
+    therefore decides. A process that is killed leaves that file behind. The mode of the
+    old file is kept; a new file gets the mode of any new file.
 
     Raises `OSError`, also where `check_plain` does.
     """
     check_plain(path)
-    data = text.encode()
     temporary = path.with_name(f".{path.name[:_MAX_NAME]}-{secrets.token_hex(8)}.tmp")
     file = temporary.open("xb")
     try:
         with file:
             with suppress(FileNotFoundError):
                 temporary.chmod(stat.S_IMODE(path.lstat().st_mode))
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
