@@ -24,8 +24,9 @@ from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluator import Progress
 from selectrie.evaluation.metrics import METRICS, named
-from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY
+from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import read_run
+from selectrie.runs.folder import LOG, RUN
 
 QUESTIONS = [
     ("Q: What is the capital of France? A:", ["Paris", "a car", "Berlin"], 0),
@@ -339,10 +340,11 @@ def test_a_cluster_is_asked_where_one_is_named(opened, llm, monkeypatch):
     """`--ray local` is a cluster of this machine, any other name an address; the model goes as a path that holds elsewhere."""
     from selectrie.evaluation import ray_cluster
     from selectrie.evaluation.evaluator import measured
+    from selectrie.runs.actors import Cluster
 
     asked = []
 
-    def measure_on(of: ray_cluster.Cluster, signature: object) -> object:
+    def measure_on(of: Cluster, signature: object) -> object:
         asked.append(of)
         return lambda units: measured(llm, units)
 

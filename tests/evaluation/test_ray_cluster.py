@@ -13,10 +13,11 @@ from selectrie.engine.load import load
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
 from selectrie.evaluation.evaluator import measured, signature_of
-from selectrie.evaluation.ray_cluster import Cluster, _check_answers, measure_on
+from selectrie.evaluation.ray_cluster import measure_on
 from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import run
 from selectrie.evaluation.work_units import TaskItems, plan
+from selectrie.runs.actors import Cluster, _check_answers
 
 ray = pytest.importorskip("ray")
 

@@ -25,11 +25,14 @@ from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import run_folder
 from selectrie.evaluation.compare import compare
 from selectrie.evaluation.evaluator import measured, signature_of
-from selectrie.evaluation.files import write_file
-from selectrie.evaluation.log import LogRecord, TornLineError
-from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, check_folder
+from selectrie.evaluation.log import UNIT_LINES
+from selectrie.evaluation.run_folder import ITEMS, SUMMARY, check_folder
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 from selectrie.results import FORMAT_VERSION
+from selectrie.runs import folder
+from selectrie.runs.files import write_file
+from selectrie.runs.folder import LOG, RUN
+from selectrie.runs.log_lines import LogLine, TornLineError
 from selectrie.testing import HashModel
 from tests.support import kill_points, racing_runs, toy_backend
 
@@ -204,10 +207,10 @@ def test_a_line_is_read_back_or_not_at_all(finished, data):
     other = body[:start] + put_in + body[end:]
     for line in (signed(other), text.replace(body, other)):
         try:
-            read = LogRecord.from_json(line)
+            read = LogLine.from_json(line, UNIT_LINES)
         except (TornLineError, ValueError):
             continue
-        assert read.to_json() == line
+        assert read.to_json(UNIT_LINES) == line
 
 
 def test_two_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
@@ -286,7 +289,7 @@ def test_a_file_in_a_folder_that_takes_no_other_is_written_in_place(tmp_path, mo
 @pytest.mark.parametrize("target", ["/dev/stdout", "out"])
 def test_a_page_for_standard_output_follows_what_stands_there(tmp_path, target):
     """Redirected to a file, which is neither replaced nor emptied; a device takes it as it is."""
-    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from selectrie.evaluation.files import write_file, Path\n"
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from selectrie.runs.files import write_file, Path\n"
     code += f"print('report', flush=True); write_file(Path({target!r}), 'page'); write_file(Path('/dev/null'), 'page')"
     with (tmp_path / "out").open("wb") as file:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=file, cwd=tmp_path)
@@ -410,7 +413,7 @@ def test_a_log_without_a_beginning_is_left_alone(finished, tmp_path):
 )
 def test_the_environment_has_the_versions_of_the_back_end_in_use(tmp_path, monkeypatch, model, packages):
     """Those of another one in the table are left out, and a model of the caller's own adds none."""
-    monkeypatch.setattr(run_folder, "BACKENDS", toy_backend.TABLE)
+    monkeypatch.setattr(folder, "BACKENDS", toy_backend.TABLE)
     with Engine(model(4, limits=kill_points.engine().limits)) as llm:
         run(llm, kill_points.tasks(), tmp_path / "out")
     said = json.loads((tmp_path / "out" / RUN).read_text())["environment"]
@@ -421,7 +424,7 @@ def test_the_environment_has_the_versions_of_the_back_end_in_use(tmp_path, monke
 
 def test_llama_cpp_names_its_package():
     """As run folders of before have it."""
-    assert run_folder.environment("llama.cpp")["llama-cpp-python"] == version("llama-cpp-python")
+    assert folder.environment("llama.cpp")["llama-cpp-python"] == version("llama-cpp-python")
 
 
 def test_a_run_of_the_first_format_is_shown_and_does_not_go_on(tmp_path):

@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError, RequestError
-from selectrie.evaluation import Item, log
+from selectrie.evaluation import Item
 from selectrie.evaluation.evaluator import evaluate_tasks, measured
-from selectrie.evaluation.log import Log, LogRecord, TornLineError
-from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY, plan_of
+from selectrie.evaluation.log import UNIT_LINES
+from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
 from selectrie.evaluation.work_units import TaskItems, plan
+from selectrie.runs import unit_log
+from selectrie.runs.folder import LOG, RUN, open_log, plan_of
+from selectrie.runs.log_lines import LogLine, TornLineError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support import kill_points
@@ -226,7 +229,11 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 def test_one_process_at_a_time_writes_a_run(finished):
     """A log that is held is refused."""
-    with Log(finished / LOG), pytest.raises(OptionError, match="no other run is writing"), Log(finished / LOG):
+    with (
+        open_log(finished, UNIT_LINES),
+        pytest.raises(OptionError, match="no other run is writing"),
+        open_log(finished, UNIT_LINES),
+    ):
         pass
 
 
@@ -251,10 +258,10 @@ def test_what_is_no_run_is_said(finished, tmp_path):
 def test_a_line_is_read_as_it_was_written(finished):
     """Each line of the log, to the byte; a changed digit is found."""
     for text in (finished / LOG).read_text().splitlines():
-        line = LogRecord.from_json(text)
-        assert line.to_json() == text
+        line = LogLine.from_json(text, UNIT_LINES)
+        assert line.to_json(UNIT_LINES) == text
         with pytest.raises(TornLineError):
-            LogRecord.from_json(text.replace("1", "2", 1) if "1" in text else text[:-1])
+            LogLine.from_json(text.replace("1", "2", 1) if "1" in text else text[:-1], UNIT_LINES)
 
 
 def test_a_full_disk_is_said_and_loses_nothing(finished, tmp_path, monkeypatch):
@@ -292,12 +299,16 @@ def test_a_full_disk_is_said_and_loses_nothing(finished, tmp_path, monkeypatch):
 
 def test_a_line_without_end_is_not_read_whole(finished, tmp_path, monkeypatch):
     """What is longer than any unit is torn, however long it is."""
-    monkeypatch.setattr(log, "_LONGEST_LINE", 1 << 16)
+    monkeypatch.setattr(unit_log, "_LONGEST_LINE", 1 << 16)
     whole = (finished / LOG).read_bytes()
     (tmp_path / LOG).write_bytes(whole + b"x" * (1 << 20) + b"\n" + whole)
-    with kill_points.engine() as llm, Log(tmp_path / LOG) as held:
+    with kill_points.engine() as llm, open_log(tmp_path, UNIT_LINES) as held:
         units = plan(llm.vocabulary, llm.limits, kill_points.tasks())
-        assert len(held.recover(plan_of(json.loads((finished / RUN).read_text())), units)) == whole.count(b"\n")
+        logged = []
+        missing = held.recover(
+            plan_of(json.loads((finished / RUN).read_text())), units, lambda unit, values: logged.append(unit)
+        )
+        assert (len(logged), list(missing)) == (whole.count(b"\n"), [])
     assert (tmp_path / LOG).read_bytes() == whole
 
 

@@ -40,6 +40,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "testing",
         "engine",
     ),
+    ("runs",),
     ("evaluation",),
     ("cli",),
     (
@@ -159,7 +160,7 @@ THIRD_PARTY = {
     "pandas": frozenset({"evaluation"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),
-    "ray": frozenset({"evaluation.ray_cluster"}),
+    "ray": frozenset({"runs.actors"}),
 }
 """Who may import what, by room or by module; a package that is not named here may be imported by nobody."""
 

@@ -11,13 +11,16 @@ import dataclasses
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from selectrie.engine.engine import Engine
 from selectrie.evaluation import Item
-from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY
+from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import run
 from selectrie.evaluation.work_units import TaskItems
+from selectrie.runs.folder import LOG, RUN
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 
@@ -70,14 +73,14 @@ def die_at(point: int) -> None:
     os.write, Path.replace = writing, replacing
 
 
-def in_child(out: Path, point: int | None) -> int:
-    """Run in a child that dies at a point; the signal it died of, 0 where it came to its end."""
+def in_child(whole: Callable[[], object], point: int | None) -> int:
+    """Run a function in a child that dies at a point; the signal it died of, 0 where it came to its end."""
     child = os.fork()
     if not child:
         try:
             if point is not None:
                 die_at(point)
-            whole(out)
+            whole()
             os._exit(0)
         finally:
             os._exit(1)
@@ -87,13 +90,13 @@ def in_child(out: Path, point: int | None) -> int:
 
 def main(folder: Path, points: list[str]) -> None:
     """Print `POINT signals same` for each point."""
-    in_child(folder / "undisturbed", None)
+    in_child(lambda: whole(folder / "undisturbed"), None)
     expected = {name: (folder / "undisturbed" / name).read_bytes() for name in (ITEMS, SUMMARY, LOG, RUN)}
     sys.stdout.write(f"bytes {len(expected[LOG])}\n")
     for point in points:
         out = folder / f"run{point}"
-        signals = [in_child(out, int(part)) for part in point.split(",")]
-        ended = in_child(out, None)
+        signals = [in_child(partial(whole, out), int(part)) for part in point.split(",")]
+        ended = in_child(partial(whole, out), None)
         same = all((out / name).read_bytes() == expected[name] for name in (ITEMS, SUMMARY, LOG))
         sys.stdout.write(f"{point} {signals} {ended} {same}\n")
 

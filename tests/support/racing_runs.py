@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from selectrie.errors import OptionError
-from selectrie.evaluation.run_folder import ITEMS, LOG, RUN, SUMMARY
+from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import run
+from selectrie.runs.folder import LOG, RUN
 from tests.support.kill_points import engine, tasks
 
 EVENTS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.rename", "os.remove", "os.truncate", "fcntl.flock"}

@@ -299,7 +299,8 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
     if running.ray is None:
         return None
     from selectrie.evaluation.evaluator import signature_of
-    from selectrie.evaluation.ray_cluster import Cluster, measure_on
+    from selectrie.evaluation.ray_cluster import measure_on
+    from selectrie.runs.actors import Cluster
 
     cluster = Cluster(
         source=None if source.model is None else _absolute(source.model),
@@ -395,7 +396,7 @@ def _write(path: str, text: str) -> None:
 
     Standard output is flushed first, because the file may be standard output.
     """
-    from selectrie.evaluation.files import write_file
+    from selectrie.runs.files import write_file
 
     flush()
     try:

@@ -1,4 +1,4 @@
-"""Runs that survive a crash.
+"""Evaluations that survive a crash, as `runs` does it.
 
 A run has a folder with its description, a log of finished units and, once all units are
 finished, the results. `run.json` describes the run (`run_folder`), `log.jsonl` has a
@@ -21,24 +21,15 @@ from selectrie.core.whole_files import write_whole
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError
 from selectrie.evaluation.checks import check, check_records, check_view
-from selectrie.evaluation.evaluator import Counter, Measure, OnProgress, measured, results_of
-from selectrie.evaluation.files import writing
+from selectrie.evaluation.evaluator import Counter, Done, Measure, OnProgress, measured, results_of
 from selectrie.evaluation.items import ItemRecord
+from selectrie.evaluation.log import UNIT_LINES, LoggedUnit
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.results import Evaluation, record_from_json, record_to_json
-from selectrie.evaluation.run_folder import (
-    ITEMS,
-    SUMMARY,
-    begin,
-    check_same,
-    describe,
-    open_log,
-    plan_of,
-    read_described,
-    read_resumable,
-    with_original_metrics,
-)
+from selectrie.evaluation.run_folder import FOLDER, ITEMS, SUMMARY, describe, with_original_metrics
 from selectrie.evaluation.work_units import TaskItems, plan
+from selectrie.runs.files import writing
+from selectrie.runs.folder import begin, check_same, open_log, plan_of, read_described, read_resumable
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +88,20 @@ def run(
     units = plan(llm.vocabulary, llm.limits, own)
     described = describe(llm, own, units, configuration, options.model)
     # Creates nothing in a folder of something else.
-    check_same(out, described, other_machine=options.other_machine)
+    check_same(out, FOLDER, described, other_machine=options.other_machine)
     for task, was in zip(tasks, own, strict=True):
         check_view(task, was.metrics)
-    with open_log(out) as log:
-        run_json = begin(out, log, described, other_machine=options.other_machine)
-        own_plan = plan_of(run_json)
-        finished = log.recover(own_plan, units)
+    with open_log(out, UNIT_LINES) as log:
+        run_json = begin(out, FOLDER, log, described, other_machine=options.other_machine)
+        finished: dict[int, Done] = {}
+        missing = log.recover(
+            plan_of(run_json), units, lambda unit, values: finished.update({unit.number: values.measured(unit)})
+        )
         counter = Counter(tasks, units, options.on_progress)
         for done in finished.values():
             counter.count(done, is_logged=True)
-        for done in (measure or partial(measured, llm))([unit for unit in units if unit.number not in finished]):
-            log.add(own_plan, done)
+        for done in (measure or partial(measured, llm))(list(missing)):
+            log.add(done.unit, LoggedUnit.of(done))
             finished[done.unit.number] = done
             counter.count(done)
         records = [record for done in finished.values() for record in done.records]
@@ -131,7 +124,7 @@ def began_with(out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     Raises `InputFileError` if the folder holds no run that can be resumed.
     """
-    described = read_resumable(out)
+    described = read_resumable(out, FOLDER)
     return described["configuration"], described["model"]
 
 
@@ -149,7 +142,7 @@ def read_run(out: Path, metrics: Sequence[str] = ()) -> Evaluation:
             log-likelihoods.
     """
     named(metrics)
-    described = read_described(out)
+    described = read_described(out, FOLDER)
     if not (out / ITEMS).exists() or not (out / SUMMARY).exists():
         raise InputFileError(str(out), f"this run is not finished: selectrie eval --resume {out}")
     evaluated, naive = _rows(out / SUMMARY, described)

@@ -1,26 +1,22 @@
-"""Measures units of an evaluation on a Ray cluster (extra `ray`).
+"""Works on units in actors of a Ray cluster (extra `ray`).
 
-Each actor has a model and measures one unit at a time; a unit whose actor died is
-measured again. An actor's results have the same bits as those of a single machine of
-that type, and results are written in a fixed order, so the files are the same.
+Each actor has a model and works on one unit at a time; a unit whose actor died is
+tried again. An actor's values have the same bits as those of a single machine of that
+type, and results are written in a fixed order, so the files are the same.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol
 
-from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import LogLikelihoods, LoglikelihoodScorer, Sequences
 from selectrie.errors import ClusterError, MissingExtraError, OptionError
-from selectrie.evaluation.evaluator import Done, Measure, signature_of
-from selectrie.evaluation.work_units import WorkUnit
 from selectrie.options import at_least
+from selectrie.runs.unit_log import UnitT
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +28,7 @@ _START_S = 600
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The Ray cluster on which units are measured, and the model of its actors.
+    """The Ray cluster that works on units, and the model of its actors.
 
     Attributes:
         source, options: Arguments of `selectrie.load` for each actor. A file must be at
@@ -58,49 +54,54 @@ class Cluster:
         at_least("retries", self.retries, 0, optional=False)
 
 
-class Worker:
-    """A model in a separate process on any machine; actors are made of this class."""
+class Worker(Protocol):
+    """What runs in an actor: a model in a separate process on any machine."""
 
-    def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
-        self._engine = load(source, **options)
-        self._scorer: LoglikelihoodScorer = self._engine.loglikelihood_scorer(longest)
-
-    def signature(self) -> dict[str, object]:
+    def signature(self) -> Mapping[str, object]:
         """Return the facts that the model's log-probabilities depend on."""
-        return signature_of(self._engine)
+        ...
 
-    def measure(self, sequences: Sequences) -> LogLikelihoods:
-        """Return the log-likelihoods of one unit."""
-        return self._scorer.loglikelihoods(sequences)
+    def measure(self, work: Any) -> Any:
+        """Return the values of one unit, from the data that `ActorJob.data` made."""
+        ...
 
 
-def measure_on(
-    cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
-) -> Measure:
-    """Return a function that measures units for `runner.run` on a cluster's actors.
+@dataclass(frozen=True, slots=True)
+class ActorJob(Generic[UnitT]):
+    """What the actors of a run do.
 
-    The function yields units in the order in which they finish.
-
-    Args:
-        cluster: The cluster.
-        signature: `signature_of` the engine that planned the run. An actor of another
+    Attributes:
+        worker: The class of the actors. It is called with the `source` and `options` of
+            the cluster, followed by `arguments`.
+        arguments: Further arguments of the worker.
+        data: Returns what an actor needs of a unit; it is sent to the actor.
+        signature: Signature of the model that planned the run. An actor of another
             model, build or processor type raises an error, because its
             log-probabilities would have other bits.
+        window: Maximum distance between the first unit that is not finished and any
+            unit that an actor has (see `unit_log.Log`). None means no bound.
         on_actor: Called with each actor when it is made.
     """
 
-    def measure(units: Sequence[WorkUnit]) -> Iterator[Done]:
-        if not units:
-            return
-        longest = max(1, *(unit.longest for unit in units))
-        with _connected(cluster) as ray:
-            crew = _Crew(ray, cluster, longest, signature, on_actor)
-            try:
-                yield from crew.work(units)
-            finally:
-                crew.dismiss()
+    worker: Callable[..., Worker]
+    arguments: tuple[Any, ...]
+    data: Callable[[UnitT], Any]
+    signature: Mapping[str, object]
+    window: int | None = None
+    on_actor: Callable[[Any], None] | None = None
 
-    return measure
+
+def work_on(cluster: Cluster, job: ActorJob[UnitT], units: Iterable[UnitT]) -> Iterator[tuple[UnitT, Any]]:
+    """Yield units with their values, in the order in which actors finish them.
+
+    Units are taken from the iterable as actors become free.
+    """
+    with _connected(cluster) as ray:
+        crew = _Crew(ray, cluster, job)
+        try:
+            yield from crew.work(iter(units))
+        finally:
+            crew.dismiss()
 
 
 @contextmanager
@@ -139,39 +140,34 @@ def _check_answers(address: str | None) -> None:
         raise OptionError("ray", address, f"the address of a running cluster ({error})") from error
 
 
-class _Crew:
-    """The actors of a run, and the unit that each one measures."""
+class _Crew(Generic[UnitT]):
+    """The actors of a run, and the unit that each one works on."""
 
-    def __init__(
-        self,
-        ray: Any,
-        cluster: Cluster,
-        longest: int,
-        signature: Mapping[str, object],
-        on_actor: Callable[[Any], None] | None,
-    ) -> None:
-        self._ray, self._cluster, self._longest = ray, cluster, longest
-        self._signature, self._on_actor = signature, on_actor
+    def __init__(self, ray: Any, cluster: Cluster, job: ActorJob[UnitT]) -> None:
+        self._ray, self._cluster, self._job = ray, cluster, job
         self._actors: list[Any] = []
 
-    def work(self, units: Sequence[WorkUnit]) -> Iterator[Done]:
-        """Yield units as they are measured.
+    def work(self, units: Iterator[UnitT]) -> Iterator[tuple[UnitT, Any]]:
+        """Yield units as they are finished.
 
         A unit whose actor died goes to a new actor, up to `retries` times.
         """
-        waiting, tries = deque(units), dict.fromkeys((unit.number for unit in units), 0)
         size = self._size()
-        busy = {}
-        for _ in range(min(size, len(waiting))):
-            unit, actor = waiting.popleft(), self._hire()
-            busy[actor.measure.remote(unit.sequences)] = (actor, unit)
-        while busy:
+        busy: dict[Any, tuple[Any, UnitT]] = {}
+        idle: list[Any] = []
+        tries: dict[int, int] = {}
+        upcoming = next(units, None)
+        while upcoming is not None or busy:
+            while upcoming is not None and len(busy) < size and self._may_begin(upcoming, busy):
+                actor = idle.pop() if idle else self._hire()
+                busy[self._begin(actor, upcoming)] = (actor, upcoming)
+                upcoming = next(units, None)
             [ready], _ = self._ray.wait(list(busy), num_returns=1)
             actor, unit = busy.pop(ready)
             try:
-                loglikelihoods = self._ray.get(ready)
+                values = self._ray.get(ready)
             except self._ray.exceptions.RayActorError as error:
-                tries[unit.number] += 1
+                tries[unit.number] = tries.get(unit.number, 0) + 1
                 logger.warning("the actor of unit %d died: %s", unit.number, error)
                 if tries[unit.number] > self._cluster.retries:
                     raise ClusterError(
@@ -179,14 +175,21 @@ class _Crew:
                     ) from error
                 self._actors.remove(actor)
                 actor = self._hire()
-                waiting.appendleft(unit)
+                busy[self._begin(actor, unit)] = (actor, unit)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.as_instanceof_cause() from error
             else:
-                yield Done(unit, loglikelihoods)
-            if waiting:
-                unit = waiting.popleft()
-                busy[actor.measure.remote(unit.sequences)] = (actor, unit)
+                tries.pop(unit.number, None)
+                idle.append(actor)
+                yield unit, values
+
+    def _begin(self, actor: Any, unit: UnitT) -> Any:
+        return actor.measure.remote(self._job.data(unit))
+
+    def _may_begin(self, unit: UnitT, busy: Mapping[Any, tuple[Any, UnitT]]) -> bool:
+        """Return whether the window allows a unit beside those that actors have."""
+        first = min((other.number for _, other in busy.values()), default=unit.number)
+        return self._job.window is None or unit.number < first + self._job.window
 
     def _size(self) -> int:
         """Return the number of actors that run at once.
@@ -201,8 +204,8 @@ class _Crew:
 
     def _hire(self) -> Any:
         """Return a new actor, after checking that its signature is that of the run."""
-        worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(Worker)
-        actor = worker.remote(self._cluster.source, dict(self._cluster.options), self._longest)
+        worker = self._ray.remote(num_cpus=self._cluster.cpus, max_restarts=0)(self._job.worker)
+        actor = worker.remote(self._cluster.source, dict(self._cluster.options), *self._job.arguments)
         self._actors.append(actor)
         try:
             theirs = self._ray.get(actor.signature.remote(), timeout=_START_S)
@@ -215,14 +218,14 @@ class _Crew:
             raise ClusterError(
                 f"an actor could not load {self._cluster.source or 'the embedded model'}: {error}"
             ) from error
-        for name, value in self._signature.items():
+        for name, value in self._job.signature.items():
             if theirs[name] != value:
                 raise ClusterError(
                     f"an actor's {name} is {theirs[name]!r}, here it is {value!r}: "
                     "its log-probabilities would have other bits"
                 )
-        if self._on_actor is not None:
-            self._on_actor(actor)
+        if self._job.on_actor is not None:
+            self._job.on_actor(actor)
         return actor
 
     def dismiss(self) -> None:

@@ -1,0 +1,1 @@
+"""Long runs on disk: units of work, a log of the finished ones, and actors."""

@@ -1,0 +1,246 @@
+"""The folder of a run, and the check whether a resumed run is the same one.
+
+`run.json` in the folder holds plan, signature, environment and what else describes a
+run. The process that holds the log's lock writes it once, so that it and the log's
+lines always belong to one run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from selectrie.backends.entry import versions_of
+from selectrie.backends.table import BACKENDS
+from selectrie.core.whole_files import check_plain, is_temporary, write_whole
+from selectrie.errors import InputFileError, OptionError
+from selectrie.runs.files import writing
+from selectrie.runs.log_lines import LineFormat, ValuesT
+from selectrie.runs.unit_log import Log, UnitT
+from selectrie.version import __version__
+
+RUN, LOG = "run.json", "log.jsonl"
+
+_OF_THE_MACHINE = ("processor", "build", "tolerance", "largest_move", "rows_compared", "support")
+"""Parts of a signature that move a log-probability only within the tolerance."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFormat:
+    """What the folders of one kind of run hold, and how they are checked.
+
+    Attributes:
+        kind: The kind of run, which `run.json` states.
+        version: Format of `run.json` and of the log's lines; only such a run can go on.
+        parts: What `run.json` has besides format, kind and environment, each with its
+            type. The parts `plan` and `signature` are always among them.
+        compared: The parts in which a resumed run must agree, in the order in which
+            they are compared.
+        results: Names of the files that a run writes into its folder at its end.
+        earlier: Earlier formats, of which finished runs can be read.
+        remedy: What a user can do with a run of an earlier format.
+    """
+
+    kind: str
+    version: int
+    parts: Mapping[str, type]
+    compared: tuple[str, ...]
+    results: tuple[str, ...] = ()
+    earlier: tuple[int, ...] = ()
+    remedy: str = ""
+
+    def described(self, parts: Mapping[str, object], backend: str) -> dict[str, Any]:
+        """Return the content of `run.json` for a run that begins now.
+
+        Args:
+            parts: The values of `parts`, ready for JSON.
+            backend: Name of the back end in use, for the environment.
+        """
+        own = {name: json.loads(json.dumps(parts[name])) for name in self.parts}
+        return {"format": self.version, "kind": self.kind, **own, "environment": environment(backend)}
+
+
+def plan_of(run_json: Mapping[str, Any]) -> str:
+    """Return the digest of a run's plan, which its log lines carry.
+
+    It covers the part `plan`, which describes the run's units, and the signature with
+    which the run began, so that runs of other data, tokens or models never share a
+    line.
+    """
+    text = json.dumps([run_json["plan"], run_json["signature"]], sort_keys=True)
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def environment(backend: str) -> dict[str, object]:
+    """Return the machine and versions of this process.
+
+    Args:
+        backend: Name of the back end in use. One that is not in the table, as of a
+            model of the caller's, adds no versions.
+    """
+    in_use = [versions_of(one) for one in BACKENDS if one.name == backend]
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "cores": os.cpu_count(),
+        "selectrie": __version__,
+        "numpy": version("numpy"),
+        **{name: number for versions in in_use for name, number in versions.items()},
+    }
+
+
+def open_log(out: Path, lines: LineFormat[UnitT, ValuesT], *, window: int | None = None) -> Log[UnitT, ValuesT]:
+    """Create the folder if there is none, and return its log, locked.
+
+    Raises `OptionError` if another process holds the log or the folder cannot be used.
+    """
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    return Log(out / LOG, lines, window=window)
+
+
+def begin(
+    out: Path, form: FolderFormat, log: Log[UnitT, ValuesT], described: dict[str, Any], *, other_machine: bool
+) -> dict[str, Any]:
+    """Write `run.json`, or check that it is of the same run, and return its content.
+
+    The caller must hold `log`. Raises `OptionError` as `check_same` does, and for a log
+    that has lines but no `run.json`.
+    """
+    run_json = check_same(out, form, described, other_machine=other_machine)
+    names = (RUN, *form.results)
+    with writing(out):
+        for name in names:
+            check_plain(out / name)
+        for path in out.iterdir():  # left by a process that was killed
+            if is_temporary(path.name, names):
+                path.unlink()
+        if run_json is None:
+            if not log.is_empty():
+                raise _no_new_folder(out, f"there is a {LOG} but no {RUN}")
+            write_whole(out / RUN, json.dumps(described, ensure_ascii=False, indent=1) + "\n")
+    return run_json or described
+
+
+def check_same(
+    out: Path, form: FolderFormat, described: dict[str, Any], *, other_machine: bool
+) -> dict[str, Any] | None:
+    """Return the `run.json` of a folder, None if no run has begun in it.
+
+    Raises `OptionError` if the folder holds other files, or another run. The parts are
+    compared in the order of the format. Those of a signature that name processor and
+    build may differ with `other_machine`.
+    """
+    run_json = resumable_or_none(out, form)
+    if run_json is None:
+        return None
+    for part in form.compared:
+        if part == "signature":
+            _check_signature(out, run_json["signature"], described["signature"], other_machine=other_machine)
+        elif run_json[part] != described[part]:
+            raise other_run(out, part, run_json[part], described[part])
+    return run_json
+
+
+def _check_signature(out: Path, before: Mapping[str, Any], now: Mapping[str, Any], *, other_machine: bool) -> None:
+    for name, value in now.items():
+        was = before.get(name)
+        if was == value or (name in _OF_THE_MACHINE and other_machine):
+            continue
+        remedy = "; --other-machine goes on all the same" if name in _OF_THE_MACHINE else ""
+        raise OptionError("out", str(out), f"a folder of the same run: {name} was {was!r}, now {value!r}{remedy}")
+
+
+def other_run(out: Path, part: str, was: Any, now: Any) -> OptionError:
+    """Return the error of a folder whose run differs in a part of `run.json`."""
+    return OptionError("out", str(out), f"a folder of the same run: {_difference(part, was, now)}")
+
+
+def resumable_or_none(out: Path, form: FolderFormat) -> dict[str, Any] | None:
+    """Return the `run.json` of a run that can be resumed, None if no run has begun.
+
+    No run has begun if there is no folder, or if it holds only a log and temporary
+    files of killed processes. Raises `OptionError` if it holds other files.
+    """
+    try:
+        with writing(out):
+            names = [path.name for path in out.iterdir()]
+    except OptionError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        if isinstance(error.__cause__, NotADirectoryError):
+            raise _no_new_folder(out, "Not a directory") from error
+        raise
+    if RUN in names:
+        return read_resumable(out, form)
+    for name in names:
+        if name != LOG and not is_temporary(name, (RUN,)):
+            raise _no_new_folder(out, f"there is {name!r}")
+    return None
+
+
+def _no_new_folder(out: Path, reason: str) -> OptionError:
+    return OptionError("out", str(out), f"a new folder, an empty one, or that of a run to go on with ({reason})")
+
+
+def read_resumable(out: Path, form: FolderFormat) -> dict[str, Any]:
+    """Return the `run.json` of a run that can be resumed.
+
+    Raises `InputFileError` if the folder holds no run, or one of an earlier format.
+    """
+    run_json = read_described(out, form)
+    if run_json["format"] != form.version:
+        raise InputFileError(str(out / RUN), f"a run of format {run_json['format']}, {form.remedy}")
+    return run_json
+
+
+def read_described(out: Path, form: FolderFormat) -> dict[str, Any]:
+    """Return the `run.json` of a run of any format that can be shown.
+
+    Raises `InputFileError` if the folder holds no run.
+    """
+    path = out / RUN
+    try:
+        check_plain(path)
+        described: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        formats = (*form.earlier, form.version)
+        if described["format"] not in formats or described["kind"] != form.kind:
+            read = " and ".join(map(str, formats))
+            raise InputFileError(str(path), f"a run of format {described['format']}; this version reads {read}")
+        for name, kind in form.parts.items():
+            if name not in described:
+                raise InputFileError(str(path), f"not the description of a run: it has no {name!r}")
+            if not isinstance(described[name], kind):
+                raise InputFileError(str(path), f"not the description of a run: {name!r} has the wrong type")
+    except FileNotFoundError:
+        raise InputFileError(str(out), f"it holds no run: there is no {RUN}") from None
+    except OSError as error:
+        raise InputFileError(str(path), f"not the description of a run: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputFileError(str(path), f"not the description of a run: {error}") from error
+    return described
+
+
+def _difference(part: str, was: Any, now: Any) -> str:
+    """Return the first difference between two parts, in words."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for name in [*was, *(name for name in now if name not in was)]:
+            if was.get(name) != now.get(name):
+                return _difference(f"{part}.{name}", was.get(name), now.get(name))
+    if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for i, (one, other) in enumerate(zip(was, now, strict=True)):
+            if one != other:
+                return _difference(f"{part}[{i}]", one, other)
+    return f"{part} was {_short(was)}, now {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"

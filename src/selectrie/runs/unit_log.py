@@ -1,0 +1,308 @@
+"""The log of a run: one line for each unit, on the disk before the next unit begins.
+
+A process may be killed at any byte. Lines up to the first one that is incomplete or
+damaged count; the rest is cut off, and its units are worked on again. A complete line
+that does not belong to the plan raises an error, because it comes from another run or
+from an editor. One process at a time holds a log.
+
+Neither the units nor the lines are held in memory: a log and the units, which come in
+their order, are read side by side. Units may be finished in another order. If they are
+many, `window` bounds by how much, and so the units and lines that are held at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from selectrie.core.whole_files import check_plain
+from selectrie.errors import InputFileError, InternalError, OptionError
+from selectrie.options import at_least
+from selectrie.runs.files import writing
+from selectrie.runs.log_lines import LineFormat, LogLine, TornLineError, ValuesT
+
+_LONGEST_LINE = 64 << 20
+"""Maximum line length in bytes; no unit needs more."""
+
+
+class NumberedUnit(Protocol):
+    """A unit of work; the units of a run are numbered from 0 in their order."""
+
+    @property
+    def number(self) -> int:
+        """Return the unit's number among all units of the run."""
+        ...
+
+
+UnitT = TypeVar("UnitT", bound=NumberedUnit)
+
+
+class Log(Generic[UnitT, ValuesT]):
+    """The log of one run, open for appending and locked. A context manager.
+
+    The system releases the lock when the process and the children it forked have ended,
+    however they end. The file stays and does not say who holds it. Raises `OptionError`
+    if another process holds the log, or if the file system has no locks.
+
+    Args:
+        path: The file, which is made if there is none.
+        lines: What a line holds about a unit.
+        window: Maximum distance between the first unit that is not logged and any unit
+            that is logged. At 1 units are logged in their order. A caller may work on
+            as many units at once, and look at the next one. It belongs to the kind of
+            run: a log that was written with a larger window may be refused. None means
+            no bound.
+    """
+
+    def __init__(self, path: Path, lines: LineFormat[UnitT, ValuesT], *, window: int | None = None) -> None:
+        at_least("window", window, 1)
+        self._path, self._lines, self._window = path, lines, window
+        self._plan = ""
+        self._open: set[int] = set()
+        """Units that were handed out and are not logged."""
+        self._n_read = 0
+        """Number of units that were taken from the caller's."""
+        with writing(path.parent):
+            check_plain(path)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+        try:
+            self._lock()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _lock(self) -> None:
+        folder = str(self._path.parent)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise OptionError("out", folder, "a folder that no other run is writing now") from error
+        except OSError as error:
+            expected = f"a folder on a file system with locks ({error.strerror}), for two runs could write it at once"
+            raise OptionError("out", folder, expected) from error
+        self.check_held()
+
+    def check_held(self) -> None:
+        """Raise `OptionError` if the folder's log is no longer the file that is locked.
+
+        Another run may have begun in the folder.
+        """
+        try:
+            is_there = os.path.samestat(os.fstat(self._file), self._path.lstat())
+        except OSError:
+            is_there = False
+        if not is_there:
+            expected = f"a folder whose {self._path.name} is not taken away while a run writes it"
+            raise OptionError("out", str(self._path.parent), expected)
+
+    def __enter__(self) -> Log[UnitT, ValuesT]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def is_empty(self) -> bool:
+        """Return whether the log has no bytes."""
+        return os.fstat(self._file).st_size == 0
+
+    def recover(
+        self, plan: str, units: Iterable[UnitT], on_logged: Callable[[UnitT, ValuesT], None]
+    ) -> Iterator[UnitT]:
+        """Read the log, and return the units that it does not have, in their order.
+
+        The log is cut after the last complete line before the first damaged one. When
+        this returns, units have been taken as far as the log has lines; the others are
+        taken as the caller asks for them.
+
+        Args:
+            plan: The digest of the run's plan, which its lines carry.
+            units: The units of the run, numbered from 0 in this order.
+            on_logged: Called with each unit that was logged and the values of its line,
+                in the order of the lines, before the next line is read.
+
+        Raises:
+            InputFileError: With the number of a complete line that is not of this plan,
+                repeats a unit, or is further ahead than `window` allows. Nothing is cut
+                off then.
+        """
+        self._plan, self._open, self._n_read = plan, set(), 0
+        source = iter(units)
+        held: dict[int, UnitT] = {}
+        end = 0
+        for number, (text, stop) in enumerate(self._texts(), start=1):
+            try:
+                line = LogLine.from_json(text, self._lines)
+                self._check_turn(line, number)
+            except TornLineError:
+                break
+            except ValueError as error:
+                raise self._refused(number, str(error)) from error
+            while self._n_read <= line.unit and (unit := next(source, None)) is not None:
+                held[self._taken(unit)] = unit
+            try:
+                self._check_known(line, number)
+                self._lines.check(held[line.unit], line.values)
+            except ValueError as error:
+                raise self._refused(number, str(error)) from error
+            self._open.remove(line.unit)
+            on_logged(held.pop(line.unit), line.values)
+            end = stop
+        with writing(self._path.parent):
+            if end < os.fstat(self._file).st_size:
+                os.ftruncate(self._file, end)
+                os.fsync(self._file)
+        return chain(held.values(), self._handed_out(source))
+
+    def _taken(self, unit: UnitT) -> int:
+        """Count a unit as taken and not logged, and return its number."""
+        if unit.number != self._n_read:
+            raise InternalError(f"unit {unit.number} of a run comes as number {self._n_read}")
+        self._open.add(unit.number)
+        self._n_read += 1
+        return unit.number
+
+    def _handed_out(self, source: Iterator[UnitT]) -> Iterator[UnitT]:
+        for unit in source:
+            self._taken(unit)
+            if self._window is not None and len(self._open) > self._window + 1:
+                raise InternalError(f"unit {unit.number} was asked for while unit {self._first()} is not logged")
+            yield unit
+
+    def _first(self) -> int:
+        """Return the number of the first unit that is not logged."""
+        return min(self._open, default=self._n_read)
+
+    def _is_beyond(self, unit: int) -> bool:
+        return self._window is not None and unit >= self._first() + self._window
+
+    def _check_turn(self, line: LogLine[ValuesT], number: int) -> None:
+        """Raise an error for a line of another plan, or one beyond the window."""
+        if line.plan != self._plan:
+            raise ValueError(f"its plan is {line.plan}, this run's is {self._plan}")
+        if self._is_beyond(line.unit):
+            reason = f"unit {line.unit} is in it, and no line before it has unit {self._first()}"
+            raise self._refused(number, reason, what="this line and those after it")
+
+    def _check_known(self, line: LogLine[ValuesT], number: int) -> None:
+        """Raise `ValueError` for a unit that the plan lacks or an earlier line has."""
+        if not 0 <= line.unit < self._n_read:
+            raise ValueError(f"the plan has no unit {line.unit}")
+        if line.unit not in self._open:
+            texts = enumerate(self._texts(), start=1)
+            units = ((n, LogLine.from_json(text, self._lines).unit) for n, (text, _) in texts if n < number)
+            earlier = next(n for n, unit in units if unit == line.unit)
+            raise ValueError(f"unit {line.unit} is already in line {earlier}")
+
+    def _refused(self, line: int, reason: str, *, what: str = "the line") -> InputFileError:
+        remedy = f"delete {what} and go on: what is missing then is measured again"
+        return InputFileError(str(self._path), f"not a line of this run: {reason}; {remedy}", line=line)
+
+    def add(self, unit: UnitT, values: ValuesT) -> None:
+        """Append the line of a unit; it is on the disk when this returns.
+
+        The unit is one that `recover` handed out and that has not been added. It is
+        within the window.
+        """
+        if unit.number not in self._open:
+            raise InternalError(f"unit {unit.number} is not one that the run still has to do")
+        if self._is_beyond(unit.number):
+            raise InternalError(f"unit {unit.number} was finished while unit {self._first()} is not logged")
+        data = (LogLine(self._plan, unit.number, values).to_json(self._lines) + "\n").encode()
+        self.check_held()
+        with writing(self._path.parent):
+            while data:
+                data = data[os.write(self._file, data) :]
+            os.fsync(self._file)
+        self._open.remove(unit.number)
+
+    def in_order(self, units: Iterable[UnitT]) -> Iterator[tuple[UnitT, ValuesT]]:
+        """Yield every unit with the values of its line, in the order of the units.
+
+        The log is read again from its beginning. At most `window` lines are held.
+
+        Args:
+            units: All units of the run, as `recover` had them.
+
+        Raises:
+            InputFileError: If the log and the units no longer fit: a line or a unit is
+                missing, or values do not belong to their unit.
+        """
+        texts = enumerate(self._texts(), start=1)
+        early: dict[int, tuple[int, ValuesT]] = {}
+        for unit in units:
+            while unit.number not in early:
+                number, line = self._next_line(texts, unit.number)
+                early[line.unit] = (number, line.values)
+            number, values = early.pop(unit.number)
+            try:
+                self._lines.check(unit, values)
+            except ValueError as error:
+                raise self._refused(number, str(error)) from error
+            yield unit, values
+        beyond = min(early, default=None)
+        if beyond is None and (left := next(texts, None)) is not None:
+            beyond = LogLine.from_json(left[1][0], self._lines).unit
+        if beyond is not None:
+            raise InputFileError(
+                str(self._path), f"it has unit {beyond}, which the input no longer has: the input has changed meanwhile"
+            )
+
+    def _next_line(self, texts: Iterator[tuple[int, tuple[str, int]]], unit: int) -> tuple[int, LogLine[ValuesT]]:
+        """Return the next line of the log, which must have one of `unit` or a later.
+
+        Raises `InputFileError` if there is none, as `in_order` does.
+        """
+        if (numbered := next(texts, None)) is not None:
+            number, (text, _) = numbered
+            try:
+                line = LogLine.from_json(text, self._lines)
+            except (TornLineError, ValueError) as error:
+                raise self._refused(number, str(error) or "it is damaged") from error
+            if line.plan != self._plan or line.unit < unit:
+                raise self._refused(number, "the log has been changed meanwhile")
+            if self._window is None or line.unit < unit + self._window:
+                return number, line
+        raise InputFileError(str(self._path), f"it has no line of unit {unit}: the input has changed meanwhile")
+
+    def _texts(self) -> Iterator[tuple[str, int]]:
+        """Yield (line, offset after it) up to the first incomplete line.
+
+        A line that is not text counts as incomplete.
+        """
+        stop = 0
+        with io.BufferedReader(_FromStart(self._file)) as file:
+            while True:
+                with writing(self._path.parent):
+                    data = file.readline(_LONGEST_LINE)
+                stop += len(data)
+                try:
+                    text = data.removesuffix(b"\n").decode()
+                except UnicodeDecodeError:
+                    return
+                if not data.endswith(b"\n"):
+                    return
+                yield text, stop
+
+
+class _FromStart(io.RawIOBase):
+    """Reads an open file from its beginning, wherever others read or write it."""
+
+    def __init__(self, file: int) -> None:
+        self._file, self._offset = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = os.pread(self._file, len(buffer), self._offset)
+        buffer[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
