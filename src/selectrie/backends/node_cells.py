@@ -63,7 +63,9 @@ class NodeCells:
         sequences: Maximum number of branches, as many as nodes.
     """
 
-    def __init__(self, tree: PrefixTree, *, nodes: int, n_cells: int, read_multiple: int, n_prefix: int = 0) -> None:
+    def __init__(
+        self, tree: PrefixTree, *, nodes: int, n_cells: int, read_multiple: int, n_prefix: int = 0, n_reserved: int = 0
+    ) -> None:
         """Start without nodes.
 
         Args:
@@ -75,19 +77,22 @@ class NodeCells:
                 the pool. `n_cells` means that it reads all.
             n_prefix: Number of tokens that stand before all contexts. They have the
                 first cells, which every row may see, and the first positions.
+            n_reserved: Number of cells at the end that no node gets.
         """
         self._tree, self._nodes, self._read_multiple = tree, nodes, read_multiple
         self.sequences = nodes
         self._cell: dict[int, int] = {}
         self._n_prefix = n_prefix
         try:
-            self._is_used: BoolArray = np.arange(n_cells) < n_prefix
-            self._position = np.where(self._is_used, np.arange(n_cells), 0)
+            cells = np.arange(n_cells)
+            self._end = n_cells - n_reserved
+            self._is_used: BoolArray = (cells < n_prefix) | (cells >= self._end)
+            self._position = np.where(cells < n_prefix, cells, 0)
             # The last row belongs to the root: it sees the prefix and nothing else.
             self._visible = np.zeros((n_cells + 1, n_cells // 8), dtype=np.uint8)
         except MemoryError as error:
             raise ModelError(f"no memory for the bookkeeping of {n_cells} cells; ask for a smaller n_ctx") from error
-        self._visible[n_cells] = np.packbits(self._is_used, bitorder="little")
+        self._visible[n_cells] = np.packbits(cells < n_prefix, bitorder="little")
 
     @property
     def free_sequences(self) -> int:
@@ -167,7 +172,7 @@ class NodeCells:
         """Forget the cells of nodes that are not in the tree, after a failed call."""
         references = self._tree.references
         self._cell = {node: cell for node, cell in self._cell.items() if references[node] >= 0}
-        self._is_used[self._n_prefix :] = False
+        self._is_used[self._n_prefix : self._end] = False
         self._is_used[list(self._cell.values())] = True
 
     # Dropping

@@ -20,7 +20,7 @@ CELL_MULTIPLE = 64
 
 
 def cells_needed(nodes: int, rows: int) -> int:
-    """Return the number of cells for so many nodes and rows of a call.
+    """Return the number of cells for this many nodes, and rows of a call.
 
     Nodes that are wanted again are evaluated into cells of their own, and the rows of
     padding share one.
@@ -34,11 +34,10 @@ class PoolCells(NodeCells):
     def __init__(
         self, tree: PrefixTree, programs: Programs, *, nodes: int, n_cells: int, stop: threading.Event
     ) -> None:
-        super().__init__(tree, nodes=nodes, n_cells=n_cells, read_multiple=n_cells)
+        super().__init__(tree, nodes=nodes, n_cells=n_cells, read_multiple=n_cells, n_reserved=1)
         self._programs, self._stop = programs, stop
         self._padding_cell = n_cells - 1
         self._is_spoiled = np.zeros(n_cells, dtype=np.bool_)
-        self._is_used[self._padding_cell] = True
         self._pool: Pool | None = programs.new_pool(n_cells)
 
     def evaluate(self, plan: CallPlan, rows: CellRows, bodies: BatchSizes, heads: BatchSizes) -> Evaluated:
@@ -121,11 +120,6 @@ class PoolCells(NodeCells):
         if not parts:
             return None
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def restore(self) -> None:
-        """Forget the cells of nodes that are not in the tree."""
-        super().restore()
-        self._is_used[self._padding_cell] = True
 
     def close(self) -> None:
         """Free the cells."""

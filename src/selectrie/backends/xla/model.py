@@ -23,8 +23,8 @@ from selectrie.core.types import BatchSizes, Limits, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError
 
-_SHORT = 4
-"""The short pools have this fraction of the cells of the long ones."""
+_SHORT_PART = 4
+"""A short pool has one cell for this many of the long one's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Lengths:
 
     @staticmethod
     def of(nodes: int, rows: int) -> Lengths:
-        """Return the lengths for a model of so many nodes, and rows of a call.
+        """Return the lengths for a model of this many nodes, and rows of a call.
 
-        A context that holds a call's rows beside as many nodes fits into the long one.
+        A context of `nodes + rows` nodes fits into the long one.
         """
         long = cells_needed(nodes + rows, rows)
-        return Lengths(long, min(long, cells_needed(-(-long // _SHORT), 0)))
+        return Lengths(long, min(long, cells_needed(-(-long // _SHORT_PART), 0)))
 
     def fitting(self, n_cells: int) -> int:
         """Return the length of a pool of at least `n_cells` cells.

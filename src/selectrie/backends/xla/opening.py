@@ -55,7 +55,7 @@ def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:
     Args:
         source: The `Path` of a folder, or an `AutoModelForCausalLM`; `tokenizer` must
             then be given. A module is copied without its weights, which must not be
-            changed until `close`.
+            changed until this returns.
         options: See `XlaOptions`.
 
     Raises:
@@ -90,7 +90,7 @@ def open_module(
 
     Args:
         module: An `AutoModelForCausalLM` on the CPU. It is copied without its weights,
-            which must not be changed until `close`.
+            which must not be changed until this returns.
         vocabulary: What its token ids mean.
         options: See `XlaOptions`.
         name: Name of the model, for messages and signatures.
@@ -136,11 +136,14 @@ def open_module(
 
 
 def memory_needed(folder: Path, options: XlaOptions) -> int:
-    """Return an upper bound on the bytes of a checkpoint's weights and contexts.
+    """Return an estimate of the bytes of a checkpoint's weights and contexts.
 
-    As `memory_needs` of the back end on Transformers reckons it, with the cells of the
-    long pool and the rows of the largest program. Two products of attention are alive
-    at once in the largest body.
+    Not included are the weights in the host's memory while the model is opened, and the
+    short pool that exists while near ties are settled.
+
+    It is reckoned as by `memory_needs` of the back end on Transformers, with the cells
+    of the long pool and the rows of the largest program. Two products of attention are
+    alive at once in the largest body.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.

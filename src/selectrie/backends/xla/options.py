@@ -10,7 +10,7 @@ from selectrie.errors import OptionError
 from selectrie.options import at_least, flag, one_of
 
 BUCKETS = (512, 64, 8, 1)
-"""Rows of the programs, if nothing else is said."""
+"""Rows of the programs by default."""
 MAX_BUCKETS = 16
 MAX_ROWS = 8192
 """Maximum number of programs, and of the rows of one."""

@@ -99,7 +99,7 @@ class Programs:
         """Copy the weights to a device; nothing is compiled yet.
 
         Args:
-            prepared: The module. Nobody else may call it while a program is recorded.
+            prepared: The module. No other thread may call it during recording.
             n_hidden: Maximum number of rows of a call, padding included.
             device: The device of JAX.
             compiling: Shows that a program is compiled.
@@ -161,7 +161,8 @@ class Programs:
             self._hidden, pool, is_finite = self._run(program, arguments)
         except BaseException:
             if self._hidden.is_deleted():
-                self._hidden = self._new_hidden()
+                with self._memory_for("hidden states"):
+                    self._hidden = self._new_hidden()
             raise
         flags: BoolArray = np.asarray(is_finite)
         return pool, flags
@@ -270,6 +271,10 @@ class Programs:
             with precision, self._traceable_experts(), jax.default_device(self._device):
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
+            if "RESOURCE_EXHAUSTED" in str(error):
+                raise ModelError(
+                    f"{self._prepared.name}: no memory to compile a program; ask for a smaller n_ctx or smaller buckets"
+                ) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
             reason = f"cannot be compiled by XLA: {_said(cause)}"
             raise UnsupportedModelError(self._prepared.name, f"{reason}; use backend='transformers'") from error
