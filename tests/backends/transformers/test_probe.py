@@ -92,7 +92,7 @@ def test_gpt_neo_is_refused_whatever_its_name(monkeypatch):
 @pytest.mark.parametrize("name", ["bloom", "mpt"])
 def test_a_bias_by_place_is_noticed(monkeypatch, name):
     """ALiBi models whose bias is left as they make it are refused."""
-    monkeypatch.setitem(module._ALIBI_BLOCKS, name, lambda _config: lambda _block, args, kwargs: (args, kwargs))
+    monkeypatch.setitem(module.ALIBI_BLOCKS, name, lambda _config: lambda _block, args, kwargs: (args, kwargs))
     with pytest.raises(UnsupportedModelError):
         opened(make_module(name))
 

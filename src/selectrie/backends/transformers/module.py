@@ -20,16 +20,15 @@ from transformers.cache_utils import DummyLayer, DynamicLayer
 
 from selectrie.backends.transformers.attention import (
     ATTENTION,
-    EXACT_BATCH_MULTIPLE,
     CellCache,
     ModuleCall,
     TreeCall,
-    require_tree_call,
     running,
-    running_call,
 )
+from selectrie.backends.transformers.hooks import ALIBI_BLOCKS, first_of_each, repeat_rows, stop_if_asked
+from selectrie.backends.transformers.positions import max_positions_of, other_windows
 from selectrie.core.types import ModelKind
-from selectrie.errors import DecodeError, DecodeInterrupted, ModelError, SelectrieError, UnsupportedModelError
+from selectrie.errors import DecodeError, ModelError, SelectrieError, UnsupportedModelError
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +39,6 @@ _ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
 
 `probe` would find them too, but not in bfloat16, whose rows are too coarse.
 """
-_BOUNDED_ROPE = ("dynamic", "longrope")
-"""Rotary embeddings that depend, for all rows of a call, on its greatest position."""
 
 
 class Route(Enum):
@@ -309,10 +306,10 @@ class PreparedModule:
         self._trained = [m for m in self.module.modules() if m.training]
         for part in self._trained:
             part.training = False
-        self._hooks = [block.register_forward_pre_hook(_stop_if_asked) for block in self.blocks()]
+        self._hooks = [block.register_forward_pre_hook(stop_if_asked) for block in self.blocks()]
         for experts in (m for m in self.module.modules() if hasattr(m, "_is_expert_parallel")):
-            self._hooks.append(experts.register_forward_pre_hook(_repeat_rows))
-            self._hooks.append(experts.register_forward_hook(_first_of_each))
+            self._hooks.append(experts.register_forward_pre_hook(repeat_rows))
+            self._hooks.append(experts.register_forward_hook(first_of_each))
         self._copy_configs()
         self._examine()
 
@@ -422,7 +419,7 @@ class PreparedModule:
         self.cache_windows += [None] * (self.n_layers - len(layers))
         if may_have_cells(self.module, cache) and self._choose_route():
             # On these routes, layers apply no window but `sliding_window`.
-            bounds = [self.max_positions, *_other_windows(self.config)]
+            bounds = [self.max_positions, *other_windows(self.config)]
             self.max_positions = min((bound for bound in bounds if bound is not None), default=None)
             return
         self.route = Route.STATES
@@ -436,9 +433,9 @@ class PreparedModule:
         Returns whether there is one. A model without one can still evaluate trees by
         copies of its own cache.
         """
-        if self.config.model_type in _ALIBI_BLOCKS:
+        if self.config.model_type in ALIBI_BLOCKS:
             self.route = Route.ALIBI
-            add_bias = _ALIBI_BLOCKS[self.config.model_type](self.config)
+            add_bias = ALIBI_BLOCKS[self.config.model_type](self.config)
             self._hooks += [block.register_forward_pre_hook(add_bias, with_kwargs=True) for block in self.blocks()]
             self._evaluate_two()
             return True
@@ -589,99 +586,6 @@ def may_have_cells(module: Any, cache: Any) -> bool:
 
 def _layers_of(cache: Any) -> list[Any]:
     return getattr(cache, "layers", None) or []
-
-
-def max_positions_of(config: Any) -> int | None:
-    """Return up to how many positions a row depends on its path alone, or None."""
-    bounds = []
-    rope = getattr(config, "rope_parameters", None)
-    if not rope:
-        # Learned positions, or a table of angles.
-        bounds.append(getattr(config, "max_position_embeddings", None))
-    else:
-        for one in [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]:
-            if one.get("rope_type") in _BOUNDED_ROPE:
-                bounds.append(one.get("original_max_position_embeddings"))
-                bounds.append(getattr(config, "original_max_position_embeddings", None))
-                bounds.append(getattr(config, "max_position_embeddings", None))
-    bounds.append(getattr(config, "attention_chunk_size", None))
-    known = [int(bound) for bound in bounds if bound]
-    return min(known) if known else None
-
-
-def _other_windows(config: Any) -> list[int]:
-    """Return the sizes of windows that a config has under other names.
-
-    The usual name is `sliding_window`. A row sees all of a path that is no longer than
-    the window.
-    """
-    sizes = [
-        size
-        for key, size in config.to_dict().items()
-        if "window" in key and key != "sliding_window" and "layers" not in key and "pattern" not in key
-    ]
-    return [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
-
-
-def _stop_if_asked(_block: nn.Module, _args: tuple[Any, ...]) -> None:
-    call = running_call()
-    if call is not None and call.stop.is_set():
-        raise DecodeInterrupted("the decode was interrupted")
-
-
-def _repeat_rows(_experts: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Repeat the rows that are given to experts, if the bits of a row matter.
-
-    An expert evaluates its rows together. If their number is a multiple of
-    `EXACT_BATCH_MULTIPLE`, the bits of a row do not depend on that number.
-    """
-    call = running_call()
-    if not isinstance(call, TreeCall) or not call.in_path_order:
-        return None
-    return tuple(one.repeat_interleave(EXACT_BATCH_MULTIPLE, 0) if isinstance(one, Tensor) else one for one in args)
-
-
-def _first_of_each(_experts: nn.Module, _args: tuple[Any, ...], result: Any) -> Any:
-    """Keep one of the copies of each row that `_repeat_rows` made."""
-    call = running_call()
-    if not isinstance(call, TreeCall) or not call.in_path_order:
-        return None
-    return result[::EXACT_BATCH_MULTIPLE]
-
-
-def _bloom_bias(config: Any) -> Any:
-    from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
-
-    def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        if running_call() is None:
-            return None
-        call, hidden = require_tree_call(), args[0]
-        slopes = _get_alibi_slopes(config.n_head, hidden.device)[:, None, None]
-        # A softmax stays the same if one number is added to all scores of a row. So the
-        # position of a cell can be used instead of its distance.
-        bias = (slopes * call.distance(hidden.device)).to(hidden.dtype)
-        return args, {**kwargs, "alibi": bias, "attention_mask": call.bias(hidden.dtype, hidden.device)}
-
-    return add_bias
-
-
-def _mpt_bias(config: Any) -> Any:
-    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
-
-    two = build_mpt_alibi_tensor(config.n_heads, 2, config.attn_config.alibi_bias_max)
-    slopes = (two[..., 1] - two[..., 0])[..., None]
-
-    def add_bias(_block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        if running_call() is None:
-            return None
-        call, hidden = require_tree_call(), args[0]
-        bias = (slopes.to(hidden.device) * call.distance(hidden.device)).to(hidden.dtype)
-        return args, {**kwargs, "position_bias": bias, "attention_mask": ~call.mask(None, hidden.device)}
-
-    return add_bias
-
-
-_ALIBI_BLOCKS = {"bloom": _bloom_bias, "mpt": _mpt_bias}
 
 
 def pad_outputs(outputs: Sequence[int], multiple: int) -> list[int]:
