@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeAlias
@@ -268,7 +269,9 @@ class Programs:
         precision = jax.default_matmul_precision("highest") if exact else nullcontext()
         donated = tuple(range(1, 1 + n_donated))
         try:
-            with precision, self._traceable_experts(), jax.default_device(self._device):
+            with precision, self._traceable_experts(), jax.default_device(self._device), warnings.catch_warnings():
+                # A module's own numbers of 64 bits become numbers of 32 bits, as they should.
+                warnings.filterwarnings("ignore", message="Explicitly requested dtype .*int64")
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
