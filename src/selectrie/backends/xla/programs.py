@@ -270,7 +270,7 @@ class Programs:
         donated = tuple(range(1, 1 + n_donated))
         try:
             with precision, self._traceable_experts(), jax.default_device(self._device), warnings.catch_warnings():
-                # A module's own numbers of 64 bits become numbers of 32 bits, as they should.
+                # The integers of 64 bits that a module makes become those of 32 bits.
                 warnings.filterwarnings("ignore", message="Explicitly requested dtype .*int64")
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
