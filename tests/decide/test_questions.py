@@ -10,7 +10,7 @@ from enum import Enum
 import pytest
 
 from selectrie import Choice, Grammar, Option, Predicate, Score
-from selectrie.errors import ChoiceError, OptionError
+from selectrie.errors import ChoiceError, OptionError, SelectrieError
 
 
 class Team(Enum):
@@ -144,3 +144,11 @@ def test_questions_are_values():
         assert copy.deepcopy(question) == pickle.loads(pickle.dumps(question)) == question  # noqa: S301 - our own bytes
         with pytest.raises(AttributeError):
             setattr(question, fields(question)[0].name, "other")
+
+
+def test_whole_numbers_that_are_too_large_are_refused_in_words():
+    """A level beyond the largest float, and a value of more digits than Python writes, are one error each."""
+    with pytest.raises(OptionError, match="finite numbers as the keys"):
+        Score("x", {10**400: "a", 1: "b"})
+    with pytest.raises(SelectrieError):
+        Choice("Q", [10**5000, 1])

@@ -175,3 +175,9 @@ def test_each_kind_is_asked_in_its_own_words(question, asked, name):
     page = page_of(question, name)
     text = page.messages[0]["content"] if page.is_chat else page.text
     assert asked in [line.removeprefix("Question: ") for line in text.split("\n")]
+
+
+def test_the_answer_has_the_options_of_the_question():
+    """A list of the template's own would be ignored; it is refused."""
+    with pytest.raises(TemplateError, match="the options of the answer are `answers`"):
+        render(Template("<<select 'answer' options=['q', 'r']>>"), {"answers": ["a", "b"]})

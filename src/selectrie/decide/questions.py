@@ -34,7 +34,12 @@ def text_of(value: object) -> str | None:
         return str.__str__(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, int) else None
+    if not isinstance(value, int):
+        return None
+    try:
+        return str(value)
+    except ValueError:  # more digits than Python writes
+        return None
 
 
 # Generic records have no slots: `Option[int](…)` sets an attribute, for which a frozen
@@ -242,11 +247,18 @@ def _mapped(value: object, text: object) -> str:
     return text
 
 
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number beyond the largest float
+        return False
+
+
 def _levels_of(given: object) -> tuple[Option[float], ...]:
     if isinstance(given, Mapping):
         for number in given:
             is_number = isinstance(number, int | float) and not isinstance(number, bool)
-            if not is_number or not math.isfinite(number):
+            if not is_number or not _is_finite(number):
                 raise OptionError("levels", number, "finite numbers as the keys of the mapping")
         return tuple(Option(number, _mapped(number, text)) for number, text in given.items())
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):

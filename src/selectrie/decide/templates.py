@@ -20,6 +20,7 @@ from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import what_follows
 from selectrie.template.runtime.steps import Decide, Hide, Naming, Turn, Write
 from selectrie.template.syntax.ast import Document, Span
+from selectrie.template.syntax.ast import Path as NamePath
 from selectrie.template.syntax.source_positions import error_at
 
 SLOT = "answer"
@@ -120,7 +121,9 @@ def _answer(page: _Turns, step: Decide, interpreter: Interpreter) -> Page:
     if slot.kind != "select" or slot.name != SLOT or slot.choices is not None:
         reason = f"a template of decisions has one slot, <<select {SLOT!r} options=answers>>"
         raise error_at(step.document, slot.span, reason)
-    for name, _ in slot.arguments:
+    for name, value in slot.arguments:
+        if name == "options" and value != NamePath("answers"):
+            raise error_at(step.document, slot.span, "the options of the answer are `answers`, those of the question")
         if name != "options":
             reason = f"`{name}` is not an argument here; `DecisionParams` has rule, prior and top"
             raise error_at(step.document, slot.span, reason)
