@@ -138,7 +138,7 @@ def test_calls_of_few_rows_are_all_padded_to_the_same_size(monkeypatch, rows):
     """With fewer rows than the smallest multiple, calls have all of them: only calls without padding move rows."""
     monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
     model = Unsteady(1, limits=Limits(100, 6, rows, ModelKind.ATTENTION, max_idle_rows=64))
-    passage = precision_check._passage(model, 0)
+    passage = precision_check._passage(model, precision_check._Tokens.of(model), 0)
     check = self_check(model)
     assert check.batch_multiple == rows
     assert precision_check._moves(model, passage, precision_check._layouts(model, 0)).max() == 0.0

@@ -114,6 +114,11 @@ class _Tokens:
         self.usable = usable
         self._drawn: set[int] = set()
 
+    @classmethod
+    def of(cls, model: Model) -> _Tokens:
+        """Return the tokens of a model that have bytes."""
+        return cls(np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32))
+
     @property
     def drawn(self) -> IntArray:
         """Return the tokens drawn so far, each once."""
@@ -155,7 +160,7 @@ def self_check(model: Model) -> SelfCheck:
         UnsupportedModelError: If a recurrent-state model has fewer than three states.
         NonFiniteLogitsError: If NaN does not come from single tokens.
     """
-    tokens = _Tokens(np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32))
+    tokens = _Tokens.of(model)
     for _ in range(_ATTEMPTS):
         try:
             return _checked(model, tokens)
