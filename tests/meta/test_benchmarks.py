@@ -235,6 +235,7 @@ def test_transformers_calls_measures_all_that_it_promises(common):
     assert all(isfinite(verdict["figure"]) and verdict["figure"] > 0 for verdict in verdicts)
 
 
+@pytest.mark.long
 def test_lm_eval_hf_measures_all_that_it_promises(common, test_data):
     """A quick look at few items: every set by each way, log-likelihoods and answers as of `hf`; a target for each in a full run."""
     for name in ("torch", "transformers", "lm_eval"):
