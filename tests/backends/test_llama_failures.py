@@ -13,8 +13,9 @@ from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
 from selectrie.backends.llama_cpp.library import StopFlag
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, NodeError
+from tests.support.arrays import ints
 from tests.support.llama_twin import SinglePath
-from tests.support.llama_work import KINDS, Work, chain, fan, flags, ints, logp
+from tests.support.llama_work import KINDS, Work, chain, fan, flags, logp
 from tests.support.measured import row_nats
 
 LONG_S = 20

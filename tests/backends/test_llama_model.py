@@ -11,8 +11,9 @@ from selectrie.backends.llama_cpp import LlamaModel, LlamaOptions, open_model
 from selectrie.backends.llama_cpp.sequences_attention import AttentionSequences
 from selectrie.core.types import ROOT, BatchSizes, CallCost, ModelKind, Precision
 from selectrie.errors import CapacityError, ClosedError, NodeError, OptionError, ProtocolError, TokenRangeError
+from tests.support.arrays import ints
 from tests.support.llama_twin import SinglePath
-from tests.support.llama_work import KINDS, Work, chain, fan, flags, ints, logp
+from tests.support.llama_work import KINDS, Work, chain, fan, flags, logp
 from tests.support.measured import row_nats
 
 GENERATED = {

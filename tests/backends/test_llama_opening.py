@@ -20,7 +20,8 @@ from selectrie.backends.llama_cpp import LlamaOptions, open_model, size
 from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.core.types import ROOT, Precision
 from selectrie.errors import ClosedError, ModelError, ModelFileError, OptionError, UnsupportedModelError
-from tests.support.llama_work import chain, ints, logp
+from tests.support.arrays import ints
+from tests.support.llama_work import chain, logp
 
 ONE_THREAD = LlamaOptions(n_threads=1)
 

@@ -11,6 +11,7 @@ from selectrie.backends.node_cells import NodeCells
 from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, InternalError, ModelError
+from tests.support.arrays import ints
 
 V = 3
 NODES = 12
@@ -18,10 +19,6 @@ N_CELLS = 32
 MULTIPLE = 4
 
 Path = tuple[int, ...]
-
-
-def ints(*values: int):
-    return np.array(values, dtype=np.int32)
 
 
 def plan_of(tree: PrefixTree, parents, tokens, wanted):

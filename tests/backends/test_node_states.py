@@ -11,6 +11,7 @@ from selectrie.backends.node_states import NodeStates, Run
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT
 from selectrie.errors import NodeError
+from tests.support.arrays import ints
 
 V = 3
 
@@ -32,10 +33,6 @@ class Named(NodeStates[str]):
 
     def oldest_first(self, protected: set[int]) -> list[int]:
         return sorted(self._droppable(protected), key=self._eviction_key)
-
-
-def ints(*values: int):
-    return np.array(values, dtype=np.int32)
 
 
 def plan_of(tree: PrefixTree, parents, tokens, wanted=(), keep=()) -> CallPlan:

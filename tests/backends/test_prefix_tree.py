@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, NodeError, ProtocolError, TokenRangeError
+from tests.support.arrays import ints
 
 Path = tuple[int, ...]
 V = 4
@@ -27,10 +28,6 @@ def call(tree: PrefixTree, parents, tokens, wanted=None):
 def add(tree: PrefixTree, parents, tokens) -> list[int]:
     """Plan and commit; the nodes."""
     return tree.commit(call(tree, parents, tokens), len(tokens)).tolist()
-
-
-def ints(*values: int):
-    return np.array(values, dtype=np.int32)
 
 
 class Twin:

@@ -14,13 +14,10 @@ from selectrie.decoding.task import Ask, check_count, extend_in_rounds
 from selectrie.errors import DecodeError, ProtocolError
 from selectrie.testing import HashModel
 from selectrie.testing.driver import run
+from tests.support.arrays import ints
 
 BOS = 0
 RECURRENT = Limits(nodes=30, sequences=8, rows_per_call=6, kind=ModelKind.RECURRENT, max_idle_rows=10)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int32)
 
 
 def flags(*values: int) -> np.ndarray:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from selectrie.core.model import Extension, Model, rounds
 from selectrie.core.rows import Rows
-from selectrie.core.types import ROOT, BoolArray, FloatArray, IntArray
+from selectrie.core.types import ROOT, BoolArray, FloatArray
 from selectrie.errors import CapacityError, DecodeError
+from tests.support.arrays import ints
 from tests.support.llama_twin import SinglePath
 
 Path = tuple[int, ...]
@@ -32,10 +33,6 @@ KINDS = {
     "recurrent": Kind("tiny-rwkv-7v0-834K.gguf", "recurrent", range(3, 250)),  # ids from 256 on do not exist
     "hybrid": Kind("random-hybrid-qwen35.gguf", "hybrid", range(3, 500)),
 }
-
-
-def ints(*values: int) -> IntArray:
-    return np.array(values, dtype=np.int32)
 
 
 def flags(n: int, *true: int) -> BoolArray:

@@ -37,6 +37,7 @@ from selectrie.testing import (
     spell,
 )
 from selectrie.testing.fakes import WIDE
+from tests.support.arrays import ints
 
 VOCABULARY = make_vocabulary()
 KINDS = tuple(ModelKind)
@@ -46,10 +47,6 @@ BOS = 0
 def tight(kind: ModelKind) -> Limits:
     """Limits that random work runs into all the time."""
     return Limits(nodes=30, sequences=8, rows_per_call=6, kind=kind, max_idle_rows=10)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, dtype=np.int32)
 
 
 def flags(*values: int) -> np.ndarray:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.torch_threads import one_torch_thread
+
 
 @pytest.fixture(scope="package", autouse=True)
 def _one_thread():
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_torch_thread():
+        yield

@@ -31,6 +31,7 @@ from selectrie.errors import (
     UnsupportedModelError,
 )
 from selectrie.testing import numbered_vocabulary
+from tests.support.arrays import every, ints
 from tests.support.transformers_models import (
     ARCHITECTURES,
     N_TOKENS,
@@ -38,14 +39,6 @@ from tests.support.transformers_models import (
     opened,
     plain_logp,
 )
-
-
-def ints(*values):
-    return np.array(values, dtype=np.int32)
-
-
-def every(n):
-    return np.ones(n, dtype=np.bool_)
 
 
 def run(model, parent, tokens):

@@ -22,19 +22,12 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck, self_check
 from selectrie.errors import DecodeError, NonFiniteLogitsError
 from selectrie.testing import numbered_vocabulary
+from tests.support.arrays import every, ints
 from tests.support.transformers_models import N_TOKENS, fail_next, make_module, opened, plain_logp
 
 BAD = 77
 """The token whose rows are not finite. It is none of those that a model is tried with when it is opened."""
 ALLOWED_NATS = 5e-5
-
-
-def ints(*values):
-    return np.array(values, dtype=np.int32)
-
-
-def every(n):
-    return np.ones(n, dtype=np.bool_)
 
 
 def spoil(tiny, token=BAD, value=float("nan")):

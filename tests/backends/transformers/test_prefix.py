@@ -29,6 +29,7 @@ from selectrie.grammar import Grammar
 from selectrie.options import PromptParams
 from selectrie.testing import check_model
 from tests.support import checkpoints
+from tests.support.arrays import every, ints
 from tests.support.fast_tokenizers import made
 from tests.support.transformers_models import (
     ARCHITECTURES,
@@ -56,14 +57,6 @@ def _unprobed(request, monkeypatch):
     if request.node.get_closest_marker("long") is None:
         for name in ("probe", "probe_behind"):
             monkeypatch.setattr(f"selectrie.backends.transformers.model.{name}", lambda *_: None)
-
-
-def ints(*values):
-    return np.array(values, dtype=np.int32)
-
-
-def every(n):
-    return np.ones(n, dtype=np.bool_)
 
 
 def computed(tiny, tokens=BEFORE):

@@ -7,6 +7,8 @@ import tempfile
 
 import pytest
 
+from tests.support.torch_threads import one_torch_thread
+
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
@@ -20,9 +22,6 @@ for _name, _value in _ENVIRONMENT.items():
 
 @pytest.fixture(scope="package", autouse=True)
 def _one_thread():
-    torch = pytest.importorskip("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_torch_thread():
+        yield
     _programs.cleanup()

@@ -17,16 +17,9 @@ from selectrie.core.model import chain
 from selectrie.core.types import ROOT, BatchSizes
 from selectrie.errors import CapacityError, ClosedError, DecodeError, DecodeInterrupted, ModelError, OptionError
 from tests.support import transformers_models
+from tests.support.arrays import every, ints
 from tests.support.transformers_models import N_TOKENS, make_module, plain_logp
 from tests.support.xla_models import SECONDS, fail_next, opened, programs_run
-
-
-def ints(*values):
-    return np.array(values, dtype=np.int32)
-
-
-def every(n):
-    return np.ones(n, dtype=np.bool_)
 
 
 def run(model, parent, tokens):
