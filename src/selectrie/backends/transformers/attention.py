@@ -244,10 +244,14 @@ class CellLayer(CacheLayerMixin):  # type: ignore[misc]  # mypy does not follow 
             self.lazy_initialization(key_states, value_states)
         at = call.index(key_states.device)
         keys, values = call.finite(key_states, value_states)
-        self.keys.index_copy_(2, at, keys)
-        self.values.index_copy_(2, at, values)
+        self.keys, self.values = self._put(self.keys, at, keys), self._put(self.values, at, values)
         call.n_stored += 1
         return self.keys[:, :, : call.n_cells], self.values[:, :, : call.n_cells]
+
+    @staticmethod
+    def _put(cells: Tensor, at: Tensor, states: Tensor) -> Tensor:
+        """Return the cells with these states written at `at`, int64[R]."""
+        return cells.index_copy_(2, at, states)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:  # noqa: ARG002 - the signature is the base's
         """Return the number of cells that the call reads, and 0."""

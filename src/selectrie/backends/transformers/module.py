@@ -48,7 +48,8 @@ class Route(Enum):
         FUNCTION: Its layers call `tree_attention`.
         MASK: Its layers attend by code of their own, and are given a mask [1, 1, R, C].
         ALIBI: Its blocks are given a mask, and a bias that depends on positions.
-        STATES: It is used as it is, and every context is a copy of its own cache.
+        STATES: It is called without changes, and each context has its own copy of the
+            cache.
     """
 
     FUNCTION = "function"
@@ -131,16 +132,6 @@ class PreparedModule:
     def is_quantised(self) -> bool:
         """Return whether the weights are kept in a quantised form."""
         return getattr(self.module, "hf_quantizer", None) is not None
-
-    @property
-    def is_storing(self) -> list[bool]:
-        """Return, for each layer, whether it stores keys and values in cells."""
-        return [states is not None for states in self._stored]
-
-    @property
-    def stored(self) -> list[tuple[Tensor, Tensor]]:
-        """Return small keys and values, as each layer that stores any has them."""
-        return [states for states in self._stored if states is not None]
 
     def configs(self) -> list[Any]:
         """Return every config object in the module, each once."""

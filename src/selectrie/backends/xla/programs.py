@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from selectrie.backends.transformers.attention import CellLayer, TreeCall, require_tree_call
+from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.xla.torchax_import import load_torchax
 from selectrie.core.types import BoolArray, LogitArray
@@ -66,17 +66,9 @@ class _TracedCall(TreeCall):
 class _TracedLayer(CellLayer):
     """The cells of one layer, replaced instead of being written into."""
 
-    def update(self, key_states: Tensor, value_states: Tensor, *_args: Any, **_kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Return all cells, with those of the call's rows replaced."""
-        call = require_tree_call()
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        at = call.index(key_states.device)
-        keys, values = call.finite(key_states, value_states)
-        self.keys = self.keys.index_copy(2, at, keys)
-        self.values = self.values.index_copy(2, at, values)
-        call.n_stored += 1
-        return self.keys, self.values
+    @staticmethod
+    def _put(cells: Tensor, at: Tensor, states: Tensor) -> Tensor:
+        return cells.index_copy(2, at, states)
 
 
 class _Recorded(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
@@ -136,9 +128,8 @@ class Programs:
         Raises `ModelError` if there is no memory for them.
         """
         with self._memory_for(f"{n_cells} cells"):
-            return [
-                (self._zeros(keys, n_cells), self._zeros(values, n_cells)) for keys, values in self._prepared.stored
-            ]
+            stored = [states for states in self._prepared.cache_like if states is not None]
+            return [(self._zeros(keys, n_cells), self._zeros(values, n_cells)) for keys, values in stored]
 
     def body(self, pool: Pool, rows: Sequence[NDArray[Any]], first: int) -> tuple[Pool, BoolArray]:
         """Evaluate rows, and return the pool after them; the one given is used up.
@@ -214,9 +205,9 @@ class Programs:
         """Return a layer for each of the module's; those that store have their pool."""
         states = iter(pool)
         layers = []
-        for is_storing in self._prepared.is_storing:
+        for like in self._prepared.cache_like:
             layer = _TracedLayer(0)
-            if is_storing:
+            if like is not None:
                 layer.keys, layer.values = next(states)
                 layer.is_initialized = True
             layers.append(layer)
