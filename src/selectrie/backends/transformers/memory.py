@@ -41,12 +41,14 @@ class MemoryNeeds:
         weights: The weights, in the type that they are loaded in.
         contexts: The cells, also those of a prefix, and the bits that say which cells
             each row may see; or all states that may be kept.
+        n_cells: Number of cells; 0 where contexts are states.
         call: The logits of a call with all rows, twice, as the model's own and as a
             copy.
     """
 
     weights: int
     contexts: int
+    n_cells: int
     call: int
 
     @property
@@ -64,7 +66,11 @@ def memory_needed(folder: Path, options: TransformersOptions) -> int:
 
 
 def memory_needs(
-    folder: Path, options: TransformersOptions, cells_of: Callable[[int, int], int] = cells_for
+    folder: Path,
+    options: TransformersOptions,
+    *,
+    rows: int | None = None,
+    cells_of: Callable[[int, int], int] = cells_for,
 ) -> MemoryNeeds:
     """Return the bytes that a checkpoint takes when it is opened with these options.
 
@@ -76,7 +82,9 @@ def memory_needs(
     Args:
         folder: The folder of the checkpoint.
         options: The options.
-        cells_of: Returns the number of cells for so many nodes and rows of a call.
+        rows: Maximum number of rows of a call; None for what the options give.
+        cells_of: Returns the number of cells of a model that holds this many nodes, and
+            takes this many rows in a call.
 
     Raises:
         ModelFileError: A file is missing, damaged, truncated or cannot be read.
@@ -93,15 +101,16 @@ def memory_needs(
         text = config.get_text_config()
         shapes = _shapes(module, dtype)
         n_vocabulary = shapes.n_vocabulary or int(getattr(text, "vocab_size", 0)) or 1
-        nodes, rows = nodes_and_rows(options, text, n_vocabulary, max_positions_of(text))
+        nodes, usual_rows = nodes_and_rows(options, text, n_vocabulary, max_positions_of(text))
+        rows = rows or usual_rows
+        n_cells = cells_of(nodes, rows) if shapes.is_cells else 0
         if shapes.is_cells:
-            n_cells = cells_of(nodes, rows)
             n_prefix = 0 if options.prefix is None else length_of(options.prefix)  # those of `nodes` are copies
             contexts = (n_cells + n_prefix) * shapes.cell_bytes + (n_cells + 1) * (n_cells // 8)
         else:
             state = shapes.state_bytes + shapes.cell_bytes * nodes
             contexts = state * states_for(state, device)
-        return MemoryNeeds(weights, contexts, 8 * rows * n_vocabulary)
+        return MemoryNeeds(weights, contexts, n_cells, 8 * rows * n_vocabulary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ class TransformersModel(ModuleModel):
             tokenizer_digest=self.vocabulary.digest,
             backend="transformers",
             build=f"transformers {version('transformers')}, torch {torch.__version__}",
-            processor=_processor(prepared.device),
+            processor=processor_name(prepared.device),
             precision=options.precision.value,
             n_parameters=prepared.n_parameters,
             quantised=prepared.is_quantised,
@@ -272,7 +272,7 @@ class TransformersModel(ModuleModel):
         return self._size.rows // self._batch_multiple * self._batch_multiple
 
 
-def _processor(device: torch.device) -> str:
+def processor_name(device: torch.device) -> str:
     """Return the name of the processor, which decides which kernels are used."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import threading
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,6 +12,7 @@ import torch
 
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.backends.transformers.cells import Evaluated
+from selectrie.backends.transformers.model import processor_name
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.transformers.module_model import ModuleModel, larger_context
 from selectrie.backends.xla.cells import PoolCells, cells_needed
@@ -154,7 +154,12 @@ class XlaModel(ModuleModel):
         self._require_open()
         raise OptionError("batch_multiple", value, "no value: the batch sizes of a compiled model are fixed")
 
-    def new_context(self, nodes: int, sequences: int = SOLO_SEQUENCES, rows: int | None = None) -> XlaModel:  # noqa: ARG002 - branches cost nothing here
+    def new_context(
+        self,
+        nodes: int,
+        sequences: int = SOLO_SEQUENCES,  # noqa: ARG002 - branches cost nothing here
+        rows: int | None = None,
+    ) -> XlaModel:
         self._require_open()
         nodes = max(nodes, 8)
         rows = min(self._source.rows_per_call, nodes, rows or nodes)
@@ -168,5 +173,5 @@ class XlaModel(ModuleModel):
 def _processor(device: Any) -> str:
     """Return what computes, by the name that decides which kernels are used."""
     if device.platform == "cpu":
-        return f"{platform.machine()}: {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores"
+        return f"{processor_name(torch.device('cpu'))}, {os.cpu_count()} cores"
     return str(device.device_kind)

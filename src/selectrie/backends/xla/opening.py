@@ -150,19 +150,11 @@ def memory_needed(folder: Path, options: XlaOptions) -> int:
         UnsupportedModelError: The model is of a kind that does not work.
     """
     rows = max(options.buckets)
-    sizes: list[tuple[Lengths, int]] = []
-
-    def cells_of(nodes: int, rows_there: int) -> int:
-        sizes.append((Lengths.of(nodes, rows), rows_there))
-        return sizes[0][0].long
-
-    needs = memory_needs(folder, for_transformers(options), cells_of)
-    if not sizes:
-        return needs.total
-    lengths, rows_there = sizes[0]
+    needs = memory_needs(
+        folder, for_transformers(options), rows=rows, cells_of=lambda nodes, rows: Lengths.of(nodes, rows).long
+    )
     heads = int(getattr(read_config(read_checkpoint(folder)).get_text_config(), "num_attention_heads", None) or 1)
-    logits = needs.call // rows_there * rows
-    return needs.weights + needs.contexts + logits + 2 * 4 * heads * rows * lengths.long
+    return needs.total + 2 * 4 * heads * rows * needs.n_cells
 
 
 def find_device(name: str | None) -> Any:
