@@ -14,7 +14,7 @@ from selectrie.cli.report.summaries import selection_facts
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine import load
 from selectrie.engine.engine import Engine
-from selectrie.engine.precision_check import BATCH_MULTIPLES, MARGIN, SelfCheck, self_check
+from selectrie.engine.precision_check import BATCH_MULTIPLES, MARGIN, MIN_ROWS_FLOAT, SelfCheck, self_check
 from selectrie.engine.requests.selection import SPLIT_NOTE
 from selectrie.errors import CapacityError, ChoiceError, OptionError, PromptTooLongError
 from selectrie.options import PromptParams, SearchParams, StopParams
@@ -226,7 +226,7 @@ def test_a_signature_states_what_the_tolerance_rests_on():
         told = engine.score("a", "b").to_dict()["signature"]
     assert (signature.tolerance, signature.largest_move) == (check.tolerance, check.moved)
     assert (signature.rows_compared, signature.support) == (check.n_rows, 0.05 ** (1 / check.n_rows))
-    assert check.n_rows >= 800
+    assert check.n_rows == MIN_ROWS_FLOAT
     assert [told[name] for name in ("largest_move", "rows_compared", "support")] == [0.0, check.n_rows, check.support]
 
 

@@ -40,7 +40,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, monkeypatch, shape, s
 @pytest.mark.parametrize(
     ("n_parameters", "quantised", "n_rows"),
     [
-        (0, False, 2_000),
+        (0, False, 160),
         (260_000, False, 2_000),
         (1_600_000, False, 1_250),
         (3_885_888, False, 514),
