@@ -1,0 +1,208 @@
+"""The columns that answers add to a table: their names, their kinds and their cells.
+
+A table is any sequence of rows, in a file or a data frame. What reads and writes it is
+elsewhere; here a decision becomes the cells of one row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, ScoreAnswer
+from selectrie.decide.questions import Choice, Predicate, Question
+from selectrie.errors import OptionError, SelectrieError
+from selectrie.options.checks import one_of, text
+
+PROBABILITIES = ("none", "json", "wide")
+KINDS = ("label", "text", "float", "int", "bool")
+ERROR = "error"
+"""Name of the column that says why a row has no answers."""
+_TRUST = ("confidence", "label_mass", "margin")
+_UNNAMED = {"choice": "label", "predicate": "value", "score": "score"}
+"""Name of the column of the answer itself for a question without a name."""
+_INT64 = range(-(1 << 63), 1 << 63)
+
+Cell: TypeAlias = str | float | int | bool | None
+"""A value of an added column. None in every column of answers if there is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that answers add.
+
+    Attributes:
+        name: Its name.
+        kind: "label" (one of `labels`), "text", "float", "int" or "bool".
+        labels: The texts of a column of labels, in the order of the options.
+    """
+
+    name: str
+    kind: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _QuestionColumns:
+    """The columns of one question.
+
+    Attributes:
+        name: Name of the question.
+        columns: Its columns.
+        cells: The cell of each value of a choice; None for a grammar and other kinds.
+        texts: The scored text of each value, for probabilities as JSON.
+        probabilities: "none", "json" or "wide"; "none" for a predicate.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    cells: Mapping[Any, Cell] | None
+    texts: Mapping[Any, str]
+    probabilities: str
+
+    def row(self, answer: Answer) -> list[Cell]:
+        """Return the cells of an answer, in the order of the columns."""
+        if isinstance(answer, ChoiceAnswer):
+            value = answer.value if self.cells is None else self.cells[answer.value]
+            cells: list[Cell] = [value, answer.probability]
+        elif isinstance(answer, ScoreAnswer):
+            cells = [answer.score, answer.level, answer.probabilities[answer.value]]
+        else:
+            cells = [answer.value, answer.probability]
+        cells += [answer.confidence, answer.label_mass, answer.margin, answer.abstained]
+        if self.probabilities == "none" or not isinstance(answer, ChoiceAnswer | ScoreAnswer):
+            return cells
+        if self.probabilities == "wide":
+            return [*cells, *(answer.probabilities.get(value) for value in self.texts)]
+        by_text = {self.texts.get(value, value): p for value, p in answer.probabilities.items()}
+        return [*cells, json.dumps(by_text, ensure_ascii=False)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerColumns:
+    """The columns that answers to some questions add to a table.
+
+    Attributes:
+        columns: The columns: those of each question in order, then the error.
+    """
+
+    columns: tuple[Column, ...]
+    _questions: tuple[_QuestionColumns, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    def check(self, existing: Iterable[str]) -> None:
+        """Raise `OptionError` if a table already has a column of one of these names."""
+        taken = [name for name in existing if name in set(self.names)]
+        if taken:
+            raise OptionError("prefix", taken[0], "a prefix for the new columns: the table has a column of this name")
+
+    def row(self, decision: Decision) -> tuple[Cell, ...]:
+        """Return the cells of a decision; those of a kept error if it has one."""
+        if decision.error is not None:
+            return self.error_row(decision.error)
+        cells: list[Cell] = []
+        for question in self._questions:
+            cells += question.row(decision[question.name])
+        return (*cells, None)
+
+    def error_row(self, error: SelectrieError) -> tuple[Cell, ...]:
+        """Return the cells of a row that cannot be asked: the error's text, else None.
+
+        The text is `code: message`, without the index of the state among those that
+        were asked with it.
+        """
+        message = str(error) if error.request is None else str(error).removeprefix(f"request {error.request}: ")
+        return (*(None for _ in self.columns[1:]), f"{error.code}: {message}")
+
+
+def columns_of(questions: Mapping[str, Question], *, probabilities: str = "none", prefix: str = "") -> AnswerColumns:
+    """Return the columns that the answers to questions add.
+
+    A question `q` adds `q` (the value of a choice, true or false, or the score),
+    `q_level` for a score, `q_probability` (of the value, of true, or of the level),
+    `q_confidence`, `q_label_mass`, `q_margin` and `q_abstained`. A question whose name
+    is "" adds `label` (`value` for a predicate, `score` for a score), `probability` and
+    so on.
+
+    The values of a choice are a column of labels if they are texts, and of whole
+    numbers or truth values if all are. Members of an Enum have the cell of their value.
+    Values of several kinds have their scored texts.
+
+    Args:
+        questions: The questions by name.
+        probabilities: "json" adds `q_probabilities`, a JSON object from the text of
+            each option to its probability. "wide" adds a column `q_probability_TEXT`
+            for each option. A predicate gets neither: `q_probability` says all.
+        prefix: Text before the name of every added column.
+
+    Raises:
+        OptionError: For two columns of one name, a choice of a grammar with "wide", or
+            another value of `probabilities`.
+    """
+    one_of("probabilities", probabilities, PROBABILITIES)
+    text("prefix", prefix)
+    made = tuple(_of_question(name, question, probabilities, prefix) for name, question in questions.items())
+    columns = (*(column for one in made for column in one.columns), Column(prefix + ERROR, "text"))
+    name, n = Counter(column.name for column in columns).most_common(1)[0]
+    if n > 1:
+        raise OptionError("questions", name, "names whose columns differ: two columns would have this name")
+    return AnswerColumns(columns, made)
+
+
+def _of_question(name: str, question: Question, probabilities: str, prefix: str) -> _QuestionColumns:
+    stem = f"{prefix}{name}_" if name else prefix
+    own, cells = _own_columns(f"{prefix}{name}" if name else "", stem, question)
+    columns = [*own, Column(f"{stem}probability", "float")]
+    columns += [Column(f"{stem}{part}", "float") for part in _TRUST]
+    columns.append(Column(f"{stem}abstained", "text"))
+    texts = {} if isinstance(question, Predicate) else {one.value: one.scored for one in question.options}
+    if isinstance(question, Predicate):
+        probabilities = "none"
+    if probabilities == "wide":
+        if isinstance(question, Choice) and question.grammar is not None:
+            raise OptionError(
+                "probabilities", "wide", f"'json' for the choice {name!r}: a grammar has no list of texts"
+            )
+        columns += [Column(f"{stem}probability_{one}", "float") for one in texts.values()]
+    elif probabilities == "json":
+        columns.append(Column(f"{stem}probabilities", "text"))
+    return _QuestionColumns(name, tuple(columns), cells, texts, probabilities)
+
+
+def _own_columns(name: str, stem: str, question: Question) -> tuple[list[Column], Mapping[Any, Cell] | None]:
+    """Return the columns of the answer itself, and the cell of each value of a choice.
+
+    `name` is "" for a question without a name.
+    """
+    if isinstance(question, Predicate):
+        return [Column(name or f"{stem}{_UNNAMED['predicate']}", "bool")], None
+    if not isinstance(question, Choice):
+        levels = tuple(one.scored for one in question.levels)
+        return [Column(name or f"{stem}{_UNNAMED['score']}", "float"), Column(f"{stem}level", "label", levels)], None
+    name = name or f"{stem}{_UNNAMED['choice']}"
+    if question.grammar is not None:
+        return [Column(name, "text")], None
+    values = [one.value.value if isinstance(one.value, Enum) else one.value for one in question.options]
+    kind = _kind_of(values)
+    cells = [one.scored for one in question.options] if kind is None else values
+    by_value = {one.value: cell for one, cell in zip(question.options, cells, strict=True)}
+    if kind is not None and kind != "label":
+        return [Column(name, kind)], by_value
+    return [Column(name, "label", tuple(map(str, cells)))], by_value
+
+
+def _kind_of(values: list[Any]) -> str | None:
+    """Return the kind that all values have; None if they have none in common."""
+    if all(type(value) is bool for value in values):
+        return "bool"
+    if all(type(value) is int and value in _INT64 for value in values):
+        return "int"
+    return "label" if all(type(value) is str for value in values) else None
