@@ -12,12 +12,13 @@ import pytest
 from selectrie.engine.load import load
 from selectrie.errors import ClusterError, OptionError
 from selectrie.evaluation import Item
-from selectrie.evaluation.evaluator import measured, signature_of
+from selectrie.evaluation.evaluator import measured
 from selectrie.evaluation.ray_cluster import measure_on
 from selectrie.evaluation.run_folder import ITEMS, SUMMARY
 from selectrie.evaluation.runner import run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs.actors import Cluster, _check_answers
+from selectrie.runs.model_signature import signature_of
 
 ray = pytest.importorskip("ray")
 

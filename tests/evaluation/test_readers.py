@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from selectrie.errors import InputFileError, MissingExtraError
 from selectrie.evaluation import readers
-from selectrie.evaluation.readers import MAX_LINE_BYTES, MAX_WHOLE_BYTES, read_data
+from selectrie.evaluation.readers import MAX_WHOLE_BYTES, read_data
+from selectrie.runs.data_lines import MAX_LINE_BYTES
 
 GOOD = b'{"a": 1}\n'
 

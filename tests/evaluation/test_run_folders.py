@@ -24,7 +24,7 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError, OptionError
 from selectrie.evaluation import run_folder
 from selectrie.evaluation.compare import compare
-from selectrie.evaluation.evaluator import measured, signature_of
+from selectrie.evaluation.evaluator import measured
 from selectrie.evaluation.log import UNIT_LINES
 from selectrie.evaluation.run_folder import ITEMS, SUMMARY, check_folder
 from selectrie.evaluation.runner import RunOptions, began_with, read_run, run
@@ -33,6 +33,7 @@ from selectrie.runs import folder
 from selectrie.runs.files import write_file
 from selectrie.runs.folder import LOG, RUN
 from selectrie.runs.log_lines import LogLine, TornLineError
+from selectrie.runs.model_signature import signature_of
 from selectrie.testing import HashModel
 from tests.support import kill_points, racing_runs, toy_backend
 

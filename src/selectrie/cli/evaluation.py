@@ -298,9 +298,9 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
     """
     if running.ray is None:
         return None
-    from selectrie.evaluation.evaluator import signature_of
     from selectrie.evaluation.ray_cluster import measure_on
     from selectrie.runs.actors import Cluster
+    from selectrie.runs.model_signature import signature_of
 
     cluster = Cluster(
         source=None if source.model is None else _absolute(source.model),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from selectrie.engine.engine import Engine
@@ -17,7 +17,7 @@ from selectrie.evaluation.items import Item, ItemRecord
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.results import Evaluation, TaskResult
 from selectrie.evaluation.work_units import TaskItems, WorkUnit, plan
-from selectrie.results import Signature
+from selectrie.runs.model_signature import signature_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +75,6 @@ def measured(llm: Engine, units: Sequence[WorkUnit]) -> Iterator[Done]:
     with llm.loglikelihood_scorer(longest) as scorer:
         for unit in units:
             yield Done(unit, scorer.loglikelihoods(unit.sequences))
-
-
-def signature_of(llm: Engine) -> dict[str, object]:
-    """Return the facts that an engine's log-probabilities depend on, ready for JSON.
-
-    `rows_per_call` is included because it decides how the work of a recurrent model is
-    divided into calls, which changes the last bits. Threads and the size of the context
-    do not.
-    """
-    signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
-    own = {name: value for name, value in asdict(signature).items() if name not in _NOT_OURS}
-    return {**own, "rows_per_call": llm.limits.rows_per_call}
-
-
-_NOT_OURS = ("rule", "premise", "terminator", "following_bytes")
 
 
 def results_of(tasks: Sequence[TaskItems], records: Iterable[ItemRecord]) -> tuple[TaskResult, ...]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import LogLikelihoods, LoglikelihoodScorer, Sequences
-from selectrie.evaluation.evaluator import Done, Measure, signature_of
+from selectrie.evaluation.evaluator import Done, Measure
 from selectrie.evaluation.work_units import WorkUnit
 from selectrie.runs.actors import ActorJob, Cluster, work_on
+from selectrie.runs.model_signature import signature_of
 
 
 class ScorerActor:

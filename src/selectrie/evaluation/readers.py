@@ -6,9 +6,6 @@ Every error has the file and the line.
 from __future__ import annotations
 
 import csv
-import json
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,9 +15,8 @@ from stat import S_ISREG
 from typing import Any
 
 from selectrie.errors import InputFileError, MissingExtraError
+from selectrie.runs.data_lines import decoded, json_object, kind_of, numbered_lines, parsed_json
 
-MAX_LINE_BYTES = 16 << 20
-"""Maximum size of one record; the longest published ones have some kilobytes."""
 MAX_WHOLE_BYTES = 256 << 20
 """Maximum size of a file that is read as a whole (JSON, Parquet)."""
 
@@ -98,105 +94,23 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines with their ends.
-
-    Their length is bounded, so that one line cannot fill the memory.
-    """
-    with path.open("rb") as file:
-        number = 0
-        while data := file.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            if len(data) > MAX_LINE_BYTES:
-                raise InputFileError(str(path), f"the line has more than {MAX_LINE_BYTES >> 20} MiB", line=number)
-            yield number, decoded(path, data, number)
-
-
-def decoded(path: Path | str, data: bytes, line: int) -> str:
-    """Return UTF-8 data as text without a byte order mark.
-
-    Raises `InputFileError` for invalid data; `line` is the line at which it begins.
-    """
-    try:
-        return data.decode("utf-8-sig" if line == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        line += data.count(b"\n", 0, error.start)
-        raise InputFileError(str(path), f"not UTF-8: byte {data[error.start]:#04x}", line=line) from None
-
-
 def _json_lines(path: Path) -> Iterator[Record]:
-    for number, text in _lines(path):
+    for number, text in numbered_lines(path):
         if text.strip():
-            yield Record(number, _object(path, _parsed(path, text.rstrip("\r\n"), number), number))
+            yield Record(number, json_object(path, parsed_json(path, text.rstrip("\r\n"), number), number))
 
 
 def _json(path: Path) -> Iterator[Record]:
     data = path.read_bytes()
-    value = _parsed(path, decoded(path, data, 1), None)
+    value = parsed_json(path, decoded(path, data, 1), None)
     if not isinstance(value, list):
-        raise InputFileError(str(path), f"expected a list of objects, not {_kind(value)}")
+        raise InputFileError(str(path), f"expected a list of objects, not {kind_of(value)}")
     for number, one in enumerate(value, start=1):
-        yield Record(number, _object(path, one, number))
-
-
-def _parsed(path: Path, text: str, line: int | None) -> Any:
-    """Parse a text as JSON.
-
-    Args:
-        line: Number of the line, if the text is one; None for a text of several lines.
-    """
-    try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
-    except json.JSONDecodeError as error:
-        where = f"not JSON: {error.msg} at column {error.colno}"
-        raise InputFileError(str(path), where, line=error.lineno if line is None else line) from None
-    except RecursionError:
-        raise InputFileError(str(path), "not JSON that can be read: too deeply nested", line=line) from None
-    except ValueError as error:
-        raise InputFileError(str(path), f"not JSON: {error}", line=line) from None
-    if _HALF.search(text):
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            half = f"\\u{ord(error.object[error.start]):04x}"
-            raise InputFileError(str(path), f"not text: {half} is half a character", line=line) from None
-    return value
-
-
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")
-"""Matches the escape of a high surrogate, which is only half a character."""
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    return value if math.isfinite(value) else _no_number(text)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    return result
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is not a finite number")
-
-
-def _object(path: Path, value: Any, line: int) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputFileError(str(path), f"expected an object, not {_kind(value)}", line=line)
-    return value
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
+        yield Record(number, json_object(path, one, number))
 
 
 def _table(path: Path, delimiter: str) -> Iterator[Record]:
-    rows = csv.reader((line for _, line in _lines(path)), delimiter=delimiter, strict=True)
+    rows = csv.reader((line for _, line in numbered_lines(path)), delimiter=delimiter, strict=True)
     line = 1
     try:
         header = next(rows, None)

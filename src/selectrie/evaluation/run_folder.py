@@ -15,10 +15,10 @@ from typing import Any
 from selectrie.engine.engine import Engine
 from selectrie.errors import InputFileError
 from selectrie.evaluation.checks import check_view
-from selectrie.evaluation.evaluator import signature_of
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.work_units import TaskItems, WorkUnit
 from selectrie.runs.folder import RUN, FolderFormat, other_run, resumable_or_none
+from selectrie.runs.model_signature import signature_of
 
 ITEMS, SUMMARY = "items.jsonl", "summary.json"
 

@@ -20,8 +20,8 @@ from typing import Any
 from selectrie.errors import InputFileError, OptionError, TemplateError
 from selectrie.evaluation.field_steps import MAX_CHARACTERS, FieldError, Preparation, TaskFile, value_at
 from selectrie.evaluation.metrics import named
-from selectrie.evaluation.readers import decoded
 from selectrie.evaluation.work_units import UNIT_ROWS
+from selectrie.runs.data_lines import decoded
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Write
