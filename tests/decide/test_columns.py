@@ -114,12 +114,16 @@ def test_a_grammar_has_its_text():
         columns_of(questions, probabilities="wide")
 
 
-def test_a_question_without_a_name():
-    """Its columns have no name before them, as `selectrie classify` writes them."""
-    names = columns_of({"": Choice("", ["a", "b"])}).names
+def test_columns_without_a_name():
+    """The columns of one question may have no name before them, as `selectrie classify` writes them."""
+    names = columns_of({"q": Choice("", ["a", "b"])}, bare=True).names
     assert names == ("label", "probability", "confidence", "label_mass", "margin", "abstained", "error")
-    assert columns_of({"": Predicate("x")}, prefix="my_").names[:2] == ("my_value", "my_probability")
-    assert columns_of({"": Score("", ["a", "b"])}).names[:3] == ("score", "level", "probability")
+    assert columns_of({"q": Predicate("x")}, prefix="my_", bare=True).names[:2] == ("my_value", "my_probability")
+    scored = columns_of({"q": Score("", ["a", "b"])}, bare=True)
+    assert scored.names[:3] == ("score", "level", "probability")
+    assert scored.row(fake().decide(STATE, {"q": Score("", ["a", "b"])}))[1] in ("a", "b")
+    with pytest.raises(OptionError, match="bare=True"):
+        columns_of(QUESTIONS, bare=True)
 
 
 def test_a_row_with_an_error_has_nothing_else():

@@ -36,9 +36,9 @@ MOST_MODULES_OF_HELP = 200
 NOT_YET_IMPORTED: set[str] = set()
 """Core dependencies that are declared ahead of their use."""
 
-EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "pandas")
+EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas")
 """Of the library."""
-SKIPPED_WITHOUT = ("transformers", "xla", "lm-eval", "ray", "parquet", "pandas", "parity")
+SKIPPED_WITHOUT = ("transformers", "xla", "lm-eval", "ray", "parquet", "tables", "pandas", "parity")
 """Extras and groups without which tests and benchmarks skip by name."""
 
 IMPORT_NAME = {"llama-cpp-python": "llama_cpp"}

@@ -41,7 +41,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "engine",
     ),
     ("runs",),
-    ("evaluation",),
+    (
+        "evaluation",
+        "tables",
+    ),
     ("cli",),
     (
         "__init__",
@@ -155,8 +158,8 @@ THIRD_PARTY = {
     "torchax": frozenset({"backends.xla"}),
     "huggingface_hub": frozenset({"engine.hub", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
-    "tomli": frozenset({"evaluation"}),
-    "pyarrow": frozenset({"evaluation"}),
+    "tomli": frozenset({"runs.toml_text"}),
+    "pyarrow": frozenset({"evaluation", "tables.parquet"}),
     "pandas": frozenset({"evaluation"}),
     "lm_eval": frozenset({"evaluation.lm_eval_model"}),
     "tqdm": frozenset({"evaluation.lm_eval_model"}),

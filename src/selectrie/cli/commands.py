@@ -10,6 +10,7 @@ import typer
 
 from selectrie.cli import generation, requests
 from selectrie.cli.beam import beam
+from selectrie.cli.classify import classify
 from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
 from selectrie.cli.decide import decide
 from selectrie.cli.evaluation import eval_app
@@ -191,6 +192,8 @@ command(app)(beam)
 command(app)(render)
 
 command(app)(decide)
+
+command(app)(classify)
 
 
 @command(app)

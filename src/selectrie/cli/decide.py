@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
-from selectrie.cli import inputs, requests
+from selectrie.cli import inputs, requests, table_runs
 from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.show import show_json, show_report
+from selectrie.cli.table_runs import ColumnsGroup, TableRunGroup
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, PromptError
 
@@ -31,7 +32,13 @@ class StateGroup:
     The options that give the state.
     """
 
-    state: Annotated[str | None, Option(metavar="TEXT", help="What the questions are about.")] = None
+    state: Annotated[
+        str | None,
+        Option(
+            metavar="TEXT",
+            help="What the questions are about; with --table, a column, or a pattern: '{subject}: {body}'.",
+        ),
+    ] = None
     state_file: Annotated[
         str | None,
         Option(metavar="FILE", help="The same from a file (- for stdin); a .json file is JSON, or messages."),
@@ -45,6 +52,10 @@ class QuestionsGroup:
     The options that give the questions.
     """
 
+    file: Annotated[
+        str | None,
+        Argument(metavar="QUESTIONS", help="A file: .toml, a table for each question, or .json as servers take it."),
+    ] = None
     choice: Annotated[
         list[str] | None,
         Option("--choice", metavar="NAME=TEXT", help="Which option? The text is the question. Repeatable."),
@@ -64,6 +75,18 @@ class QuestionsGroup:
     options: Annotated[
         list[str] | None,
         Option("--options", metavar="NAME=FILE", help="The same from a file: one a line, or a .json array."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableGroup(ColumnsGroup):
+    """Table.
+
+    The options that ask about every row of a table.
+    """
+
+    table: Annotated[
+        str | None, Option(metavar="FILE", help="Ask about every row (.csv .tsv .jsonl .parquet); --out too.")
     ] = None
 
 
@@ -107,18 +130,41 @@ class DecideOutput:
 
 
 def decide(
-    model: ModelGroup, state: StateGroup, questions: QuestionsGroup, decision: DecisionGroup, output: DecideOutput
+    model: ModelGroup,
+    state: StateGroup,
+    questions: QuestionsGroup,
+    decision: DecisionGroup,
+    *,
+    table: TableGroup,
+    running: TableRunGroup,
+    output: DecideOutput,
 ) -> int:
-    r"""Answer questions about a text: which option, is it true, how much.
+    r"""Answer questions about a text, or about every row of a table.
 
-    Each question has its own prompt, so no answer depends on which others are asked.
-    Options are scored as whole texts.
+    Which option, is it true, how much. Each question has its own prompt, so no answer
+    depends on which others are asked. Options are scored as whole texts. With --table,
+    the results are the rows with new columns, and a run that was killed goes on.
 
     \b
     selectrie decide --state-file mail.txt --choice team="Who answers?" --options team=teams.txt
     selectrie decide --state "It broke!" --predicate angry="They are angry." --json
+    selectrie decide questions.toml --table tickets.csv --state body --out decided.jsonl
+    selectrie decide --resume decided.jsonl.run
     """
-    named, params = _questions(questions), _params(decision)
+    if running.resume is not None:
+        if (state, questions, decision, table) != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup()):
+            allowed = "no question, --state, --table or option of the decision: the run's folder has them"
+            raise OptionError("resume", running.resume, allowed)
+        source, asked, out, model = table_runs.began(running, model)
+        return table_runs.run(model, source, asked, out, running, as_json=output.json)
+    if table.table is not None:
+        return _table(model, state, questions, decision, table=table, running=running, output=output)
+    for name, is_given in (("out", running.out is not None), ("ray", running.ray is not None)):
+        if is_given:
+            raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
+    if table != TableGroup():
+        raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
+    named, params = _questions(questions), params_of(decision)
     about = _state(state)
     with requests.open_engine(model) as engine:
         if output.show_prompt:
@@ -130,6 +176,36 @@ def decide(
     from selectrie.cli.report.decision import decision_report
 
     return show_report(decision_report(made, unnamed=unnamed))
+
+
+def _table(
+    model: ModelGroup,
+    state: StateGroup,
+    questions: QuestionsGroup,
+    decision: DecisionGroup,
+    *,
+    table: TableGroup,
+    running: TableRunGroup,
+    output: DecideOutput,
+) -> int:
+    """Ask about every row of a table."""
+    from selectrie.tables.asked import TableQuestions
+
+    if state.state_file is not None:
+        raise IncompatibleOptionsError("state_file", "`table`", "name a column with `state`")
+    if state.state is None:
+        raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
+    if output.show_prompt:
+        raise IncompatibleOptionsError("show_prompt", "`table`", "give the text of one row as `state`, without a table")
+    asked = TableQuestions(
+        state=state.state,
+        questions=_questions(questions),
+        params=params_of(decision),
+        probabilities=table.probabilities,
+        prefix=table.prefix,
+    )
+    source, out = Path(str(table.table)), table_runs.out_of(running)
+    return table_runs.run(model, source, asked, out, running, as_json=output.json)
 
 
 def _state(group: StateGroup) -> State:
@@ -154,11 +230,11 @@ def _state(group: StateGroup) -> State:
 
 
 def _questions(group: QuestionsGroup) -> Mapping[str, Question]:
-    """Return the questions of the options by name, choices first."""
+    """Return the questions by name: those of the file, then those of the options."""
     from selectrie.decide.questions import Choice, Predicate, Score
 
     options = _options(group)
-    made: dict[str, Question] = {}
+    made = {} if group.file is None else _of_file(Path(group.file), options)
     for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", group.score)):
         for name, text in (_pair(flag, one) for one in values or ()):
             if name in made:
@@ -171,10 +247,28 @@ def _questions(group: QuestionsGroup) -> Mapping[str, Question]:
                     raise OptionError("options", name, f"some for this question: --option {name}=TEXT, once for each")
                 made[name] = Choice(text, own) if flag == "choice" else Score(text, own)
     if not made:
-        raise OptionError("choice", None, "at least one question: --choice, --predicate or --score")
+        raise OptionError("choice", None, "at least one question: a file, --choice, --predicate or --score")
     for name in options:
-        raise OptionError("options", name, "the name of a --choice or --score")
+        raise OptionError("options", name, "the name of a choice or score, without options in the file")
     return made
+
+
+def _of_file(path: Path, options: dict[str, list[str]]) -> dict[str, Question]:
+    """Return the questions of a file.
+
+    Choices and scores without options take those of `--option` and `--options`, which
+    are then removed from `options`.
+    """
+    from selectrie.tables.questions_file import questions_of_file, read_question_data
+
+    data = read_question_data(path)
+    inner = data.get("questions", data) if isinstance(data, dict) else data
+    named = inner.items() if isinstance(inner, dict) else ((one.get("name"), one) for one in inner or () if one)
+    for name, one in named:
+        field = {"choice": "choices", "score": "levels"}.get(one.get("type", "")) if isinstance(one, dict) else None
+        if field is not None and name in options and field not in one and "criteria" not in one:
+            one[field] = options.pop(name)
+    return questions_of_file(path, data)
 
 
 def _options(group: QuestionsGroup) -> dict[str, list[str]]:
@@ -194,7 +288,8 @@ def _pair(flag: str, value: str) -> tuple[str, str]:
     return name, text
 
 
-def _params(group: DecisionGroup) -> DecisionParams:
+def params_of(group: DecisionGroup, prior: Mapping[str, float] | None = None) -> DecisionParams:
+    """Return the `DecisionParams` of the options."""
     from selectrie.decide.params import TEMPLATES, DecisionParams
     from selectrie.template.analysis.template import Template
 
@@ -209,6 +304,7 @@ def _params(group: DecisionGroup) -> DecisionParams:
         layout=group.layout,
         scoring=group.scoring,
         rule=group.rule,
+        prior=prior,
         permutations=orders,
         top=group.top,
         min_confidence=group.min_confidence,

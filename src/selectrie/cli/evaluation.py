@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from selectrie.evaluation.evaluator import Measure, OnProgress, Progress
     from selectrie.evaluation.results import Evaluation
     from selectrie.evaluation.runner import RunOptions
-
-HERE = "local"
 
 
 class _DefaultToRun(TyperGroup):
@@ -299,24 +296,10 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
     if running.ray is None:
         return None
     from selectrie.evaluation.ray_cluster import measure_on
-    from selectrie.runs.actors import Cluster
     from selectrie.runs.model_signature import signature_of
 
-    cluster = Cluster(
-        source=None if source.model is None else _absolute(source.model),
-        options=requests.load_options(source),
-        address=None if running.ray == HERE else running.ray,
-        n_actors=running.actors,
-    )
+    cluster = requests.cluster(source, running.ray, running.actors)
     return measure_on(cluster, signature_of(engine))
-
-
-def _absolute(source: str) -> str:
-    """Return `source` in a form that names the same model in every process.
-
-    A file becomes an absolute path; a name on a hub is not changed.
-    """
-    return str(Path(source).resolve()) if os.path.exists(source) else source  # noqa: PTH110 - no error for any name
 
 
 @contextmanager

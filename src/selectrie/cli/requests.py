@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import inputs
@@ -26,9 +28,12 @@ from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, S
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
+    from selectrie.runs.actors import Cluster
 
 Prompt = str | list[int] | list[dict[str, object]]
 
+LOCAL = "local"
+"""The address of a Ray cluster on this machine, made for the run."""
 _PROMPTS = ("prompt", "prompt_file", "token_ids", "chat")
 """Options that may give one prompt."""
 
@@ -57,6 +62,21 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
         for name, value in asdict(group).items()
         if name != "model" and value is not None
     }
+
+
+def cluster(group: ModelGroup, address: str, n_actors: int | None) -> Cluster:
+    """Return the Ray cluster of `--ray` and `--actors`, with its actors' model."""
+    from selectrie.runs.actors import Cluster
+
+    source = group.model
+    if source is not None and os.path.exists(source):  # noqa: PTH110 - no error for any name
+        source = str(Path(source).resolve())  # a file is the same in every process
+    return Cluster(
+        source=source,
+        options=load_options(group),
+        address=None if address == LOCAL else address,
+        n_actors=n_actors,
+    )
 
 
 def read_prompts(group: PromptsGroup) -> list[Prompt]:

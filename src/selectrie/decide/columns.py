@@ -24,7 +24,7 @@ ERROR = "error"
 """Name of the column that says why a row has no answers."""
 _TRUST = ("confidence", "label_mass", "margin")
 _UNNAMED = {"choice": "label", "predicate": "value", "score": "score"}
-"""Name of the column of the answer itself for a question without a name."""
+"""Name of the column of the answer itself where columns have no name before them."""
 _INT64 = range(-(1 << 63), 1 << 63)
 
 Cell: TypeAlias = str | float | int | bool | None
@@ -123,14 +123,14 @@ class AnswerColumns:
         return (*(None for _ in self.columns[1:]), f"{error.code}: {message}")
 
 
-def columns_of(questions: Mapping[str, Question], *, probabilities: str = "none", prefix: str = "") -> AnswerColumns:
+def columns_of(
+    questions: Mapping[str, Question], *, probabilities: str = "none", prefix: str = "", bare: bool = False
+) -> AnswerColumns:
     """Return the columns that the answers to questions add.
 
     A question `q` adds `q` (the value of a choice, true or false, or the score),
     `q_level` for a score, `q_probability` (of the value, of true, or of the level),
-    `q_confidence`, `q_label_mass`, `q_margin` and `q_abstained`. A question whose name
-    is "" adds `label` (`value` for a predicate, `score` for a score), `probability` and
-    so on.
+    `q_confidence`, `q_label_mass`, `q_margin` and `q_abstained`.
 
     The values of a choice are a column of labels if they are texts, and of whole
     numbers or truth values if all are. Members of an Enum have the cell of their value.
@@ -142,14 +142,21 @@ def columns_of(questions: Mapping[str, Question], *, probabilities: str = "none"
             each option to its probability. "wide" adds a column `q_probability_TEXT`
             for each option. A predicate gets neither: `q_probability` says all.
         prefix: Text before the name of every added column.
+        bare: Whether the columns of the one question have no name before them: `label`
+            (`value` for a predicate, `score` for a score), `probability` and so on.
 
     Raises:
-        OptionError: For two columns of one name, a choice of a grammar with "wide", or
-            another value of `probabilities`.
+        OptionError: For two columns of one name, a choice of a grammar with "wide",
+            another value of `probabilities`, or several questions with `bare`.
     """
     one_of("probabilities", probabilities, PROBABILITIES)
     text("prefix", prefix)
-    made = tuple(_of_question(name, question, probabilities, prefix) for name, question in questions.items())
+    if bare and len(questions) != 1:
+        raise OptionError("bare", bare, "False for several questions, whose columns need names")
+    made = tuple(
+        _of_question(name, question, probabilities, prefix, "" if bare else name)
+        for name, question in questions.items()
+    )
     columns = (*(column for one in made for column in one.columns), Column(prefix + ERROR, "text"))
     name, n = Counter(column.name for column in columns).most_common(1)[0]
     if n > 1:
@@ -157,9 +164,10 @@ def columns_of(questions: Mapping[str, Question], *, probabilities: str = "none"
     return AnswerColumns(columns, made)
 
 
-def _of_question(name: str, question: Question, probabilities: str, prefix: str) -> _QuestionColumns:
-    stem = f"{prefix}{name}_" if name else prefix
-    own, cells = _own_columns(f"{prefix}{name}" if name else "", stem, question)
+def _of_question(name: str, question: Question, probabilities: str, prefix: str, shown: str) -> _QuestionColumns:
+    """Return the columns of a question, whose names begin with `shown`."""
+    stem = f"{prefix}{shown}_" if shown else prefix
+    own, cells = _own_columns(f"{prefix}{shown}" if shown else "", stem, question)
     columns = [*own, Column(f"{stem}probability", "float")]
     columns += [Column(f"{stem}{part}", "float") for part in _TRUST]
     columns.append(Column(f"{stem}abstained", "text"))
@@ -180,7 +188,7 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str)
 def _own_columns(name: str, stem: str, question: Question) -> tuple[list[Column], Mapping[Any, Cell] | None]:
     """Return the columns of the answer itself, and the cell of each value of a choice.
 
-    `name` is "" for a question without a name.
+    `name` is "" if columns have no name before them.
     """
     if isinstance(question, Predicate):
         return [Column(name or f"{stem}{_UNNAMED['predicate']}", "bool")], None

@@ -96,12 +96,12 @@ def _transcript(items: Sequence[Mapping[str, Any]]) -> str:
             call = (_OUTPUTS[kind], _text(item, "call_id", where))
             if call not in names:
                 raise PromptError(f"{where} is the output of a call {call[1]!r}, which no item before it makes")
-            lines.append(f"{names[call]} returns: {_content(item, 'output', where)}")
+            lines.append(f"{names[call]} returns: {text_of_content(item, 'output', where)}")
         else:
             role = item.get("role")
             if role not in ROLES:
                 raise PromptError(f"{where} has role {of_value(role)}: expected one of {', '.join(ROLES)}")
-            lines.append(f"{role}: {_content(item, 'content', where)}")
+            lines.append(f"{role}: {text_of_content(item, 'content', where)}")
     return "\n\n".join(lines)
 
 
@@ -111,7 +111,7 @@ def _text(item: Mapping[str, Any], key: str, where: str) -> str:
     return str(item[key])
 
 
-def _content(item: Mapping[str, Any], key: str, where: str) -> str:
+def text_of_content(item: Mapping[str, Any], key: str, where: str) -> str:
     """Return the text of content: a text, or parts that are joined by line ends."""
     content = item.get(key)
     if isinstance(content, str):

@@ -7,8 +7,6 @@ slots over the fields of a record (`<<question>>`). If a text needs more than th
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
@@ -22,21 +20,12 @@ from selectrie.evaluation.field_steps import MAX_CHARACTERS, FieldError, Prepara
 from selectrie.evaluation.metrics import named
 from selectrie.evaluation.work_units import UNIT_ROWS
 from selectrie.runs.data_lines import decoded
+from selectrie.runs.toml_text import parsed_toml
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Write
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 MAX_FILE_BYTES = 1 << 20
-MAX_KEY_PARTS = 64
-"""Maximum number of parts of a key, `a.b.c`."""
-_STRINGS = re.compile(r'''"""(?:\\.|[^\\])*?"""|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*''', flags=re.DOTALL)
-"""Matches texts and comments of TOML, which may contain anything."""
-_BESIDE_KEYS = re.compile(r"[^\w\-. \t]+")
 KINDS = ("multiple_choice", "continuation", "rolling")
 GOLDS = ("place", "number", "label", "text", "flags")
 
@@ -167,12 +156,7 @@ def parse_task(text: str, name: str) -> Task:
 
     Raises `InputFileError` with the file, the key and, if known, the line.
     """
-    _check_keys(text, name)
-    try:
-        table = tomllib.loads(text)
-    # ValueError: also for a number of thousands of digits.
-    except (ValueError, RecursionError) as error:
-        raise InputFileError(name, f"not TOML: {error}", line=getattr(error, "lineno", None)) from None
+    table = parsed_toml(text, name)
     file = TaskFile(name, text)
     formats = table.pop("format", [])
     if not isinstance(formats, list) or not formats:
@@ -183,18 +167,6 @@ def parse_task(text: str, name: str) -> Task:
     task = Task(**own, formats=read, digest=digest, text=text)
     _check_task(file, task)
     return task
-
-
-def _check_keys(text: str, name: str) -> None:
-    """Raise `InputFileError` for keys of very many parts.
-
-    The time and memory that `tomllib` takes grow with the square of the number of
-    parts.
-    """
-    bare = _STRINGS.sub(lambda result: "k" + "\n" * result[0].count("\n"), text)
-    for number, line in enumerate(bare.split("\n"), start=1):
-        if any(part.count(".") > MAX_KEY_PARTS for part in _BESIDE_KEYS.split(line)):
-            raise InputFileError(name, f"a key has more than {MAX_KEY_PARTS} parts", line=number)
 
 
 def _check_task(file: TaskFile, task: Task) -> None:

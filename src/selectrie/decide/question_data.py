@@ -1,0 +1,240 @@
+"""Questions as data: what a TOML or JSON file holds, and what clients send.
+
+A question is an object with a `type` and the fields of OpenAI's `POST /v1/decisions` or
+of TypeSafe's `POST /v1/systemone`, and a few of our own. Errors name the path to the
+value in the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any
+
+from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
+from selectrie.decide.states import text_of_content
+from selectrie.errors import OptionError, RequestError
+
+TYPES = ("choice", "predicate", "score", "noul")
+_FIELDS = {
+    "choice": ("instructions", "choices"),
+    "predicate": ("instructions", "yes", "no", "yes_when", "no_when"),
+    "score": ("instructions", "levels"),
+}
+_WITH_CRITERIA = ("instructions", "criteria")
+
+
+def questions_of_data(data: object, where: str = "questions") -> dict[str, Question]:
+    """Return the questions of parsed JSON or TOML by name.
+
+    The data is one of
+
+    - a mapping from names to questions (`questions` of `/v1/systemone`, a TOML file),
+    - a list of questions, each with a `name` (`questions` of `/v1/decisions`); one
+      without a name is called `q` and its number from 1,
+    - an object with one of these under `questions`, as a request has it. Its
+      `instructions` come before those of each question. Other fields of a request, such
+      as `model` and `state`, are not read.
+
+    Args:
+        data: The data.
+        where: The path to the questions, for errors; "" for the data itself.
+
+    Raises:
+        RequestError: For data of another form, an unknown field, and whatever the
+            records of `questions` refuse. `OptionError.name` or `slot` is the path.
+    """
+    if isinstance(data, Mapping) and isinstance(data.get("questions"), Mapping | list) and "type" not in data:
+        given = data.get("instructions")
+        lead = "" if given is None else _text(given, "instructions")
+        return _named(data["questions"], "questions", lead)
+    return _named(data, where, "")
+
+
+def _named(data: object, where: str, lead: str) -> dict[str, Question]:
+    made: dict[str, Question] = {}
+    if isinstance(data, Mapping):
+        for name, one in data.items():
+            made[name] = question_of_data(one, f"{where}.{name}" if where else str(name), lead)
+    elif isinstance(data, list):
+        for index, one in enumerate(data):
+            path = f"{where}[{index}]"
+            name = one.get("name") if isinstance(one, Mapping) else None
+            name = f"q{index + 1}" if name is None else name
+            if not isinstance(name, str) or not name or name in made:
+                raise OptionError(f"{path}.name", name, "a text that no other question has as its name")
+            made[name] = question_of_data(one, path, lead)
+    else:
+        raise OptionError(where or "questions", data, "a list of questions, or an object from names to questions")
+    if not made:
+        raise OptionError(where or "questions", data, "at least one question")
+    return made
+
+
+def question_of_data(data: object, where: str, lead: str = "") -> Question:
+    """Return one question.
+
+    Args:
+        data: The question; a `name` in it is not read.
+        where: The path to it, for errors.
+        lead: Instructions that come before its own.
+
+    Raises:
+        RequestError: As `questions_of_data` does.
+    """
+    if not isinstance(data, Mapping):
+        raise OptionError(where, data, "an object with a type")
+    kind = data.get("type")
+    if kind not in TYPES:
+        raise OptionError(f"{where}.type", kind, "one of " + ", ".join(map(repr, TYPES)))
+    of_criteria = kind == "noul" or "criteria" in data
+    own = "predicate" if kind == "noul" else str(kind)
+    allowed = _WITH_CRITERIA if of_criteria else _FIELDS[own]
+    for name in data:
+        if name not in ("type", "name", *allowed):
+            raise OptionError(f"{where}.{name}", data[name], f"one of the fields of a {kind}: {', '.join(allowed)}")
+    given = data.get("instructions")
+    instructions = "" if given is None else _text(given, f"{where}.instructions")
+    instructions = "\n".join(part for part in (lead, instructions) if part)
+    if of_criteria:
+        return _of_criteria(own, instructions, data.get("criteria"), where)
+    if own == "predicate":
+        words = {name: _optional(data[name], f"{where}.{name}") for name in allowed[1:] if name in data}
+        with _at(where):
+            return Predicate(instructions, **words)  # type: ignore[arg-type]  # the record checks them
+    field = allowed[1]
+    listed = _list(data.get(field), f"{where}.{field}")
+    if own == "choice":
+        options = [_option(one, f"{where}.choices[{index}]") for index, one in enumerate(listed)]
+        with _at(where):
+            return Choice(instructions, options)
+    return _score(instructions, [_level(one, f"{where}.levels[{index}]") for index, one in enumerate(listed)], where)
+
+
+def _of_criteria(kind: str, instructions: str, criteria: object, where: str) -> Question:
+    """Return a question in the shape of `/v1/systemone`."""
+    path = f"{where}.criteria"
+    if kind == "score":
+        levels = [_text(one, f"{path}[{index}]") for index, one in enumerate(_list(criteria, path))]
+        with _at(where):
+            return Score(instructions, levels)
+    if criteria is not None and not isinstance(criteria, Mapping):
+        raise OptionError(path, criteria, "an object")
+    about = {name: _optional(one, f"{path}.{name}") for name, one in (criteria or {}).items()}
+    if kind == "choice":
+        with _at(where):
+            return Choice(instructions, [Option(name, None, one) for name, one in about.items()])
+    _check_fields(about, ("true", "false"), path)
+    with _at(where):
+        return Predicate(instructions, yes_when=about.get("true"), no_when=about.get("false"))
+
+
+def _option(data: object, where: str) -> Option[Any]:
+    """Return an option: a value, or an object with value, text and description."""
+    if not isinstance(data, Mapping):
+        with _at(where):
+            return Option(data)
+    _check_fields(data, ("value", "text", "description"), where)
+    if "value" not in data:
+        raise OptionError(f"{where}.value", None, "the value that comes back for this option")
+    text = data.get("text")
+    with _at(where):
+        return Option(data["value"], text, _optional(data.get("description"), f"{where}.description"))
+
+
+def _level(data: object, where: str) -> tuple[Any, Option[Any]]:
+    """Return the number of a level, None for its place, and its option."""
+    if isinstance(data, str):
+        return None, Option(data)
+    if not isinstance(data, Mapping):
+        raise OptionError(where, data, "a text, or an object with a label")
+    _check_fields(data, ("label", "description", "value"), where)
+    label = data.get("label")
+    if not isinstance(label, str):
+        raise OptionError(f"{where}.label", label, "a text")
+    return data.get("value"), Option(label, None, _optional(data.get("description"), f"{where}.description"))
+
+
+def _score(instructions: str, levels: Sequence[tuple[Any, Option[Any]]], where: str) -> Score:
+    numbers = [number for number, _ in levels if number is not None]
+    with _at(where):
+        if not numbers:
+            return Score(instructions, [one for _, one in levels])
+        if len(numbers) < len(levels) or any(one.description is not None for _, one in levels):
+            raise OptionError("levels", numbers, "a value for every level and no descriptions, or no values")
+        if len(set(map(repr, numbers))) < len(numbers):
+            raise OptionError("levels", numbers, "values that differ")
+        return Score(instructions, {number: one.scored for number, one in levels})
+
+
+def _check_fields(data: Mapping[Any, Any], allowed: Sequence[str], where: str) -> None:
+    for name in data:
+        if name not in allowed:
+            raise OptionError(f"{where}.{name}", data[name], f"one of the fields {', '.join(allowed)}")
+
+
+def _list(data: object, where: str) -> list[Any]:
+    if not isinstance(data, list):
+        raise OptionError(where, data, "a list")
+    return data
+
+
+def _optional(data: object, where: str) -> str | None:
+    return None if data is None else _text(data, where)
+
+
+def _text(data: object, where: str) -> str:
+    """Return instructions or a description: text, parts of text, or JSON as text."""
+    if isinstance(data, str):
+        return data
+    if isinstance(data, Mapping | list):
+        if isinstance(data, list) and data and all(isinstance(one, Mapping) and "type" in one for one in data):
+            return text_of_content({"content": data}, "content", where)
+        return json.dumps(data, ensure_ascii=False)
+    raise OptionError(where, data, "a text, or an object or array of JSON")
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Put the path before the message of an error of a record."""
+    try:
+        yield
+    except RequestError as error:
+        if error.slot is None:
+            error.slot = where
+        raise
+
+
+def data_of_questions(questions: Mapping[str, Question]) -> dict[str, object]:
+    """Return the data of questions, from which `questions_of_data` makes them again.
+
+    What JSON cannot hold (a grammar, or a value that is no text, truth value or whole
+    number) is described under `python`, a field that `questions_of_data` refuses.
+    """
+    return {name: _data_of(question) for name, question in questions.items()}
+
+
+def _data_of(question: Question) -> dict[str, object]:
+    if isinstance(question, Predicate):
+        words = {name: getattr(question, name) for name in ("yes", "no", "yes_when", "no_when")}
+        own = {name: word for name, word in words.items() if word is not None}
+        return {"type": "predicate", "instructions": question.statement, **own}
+    if isinstance(question, Score):
+        levels = [_without_none({"label": one.scored, "description": one.description}) for one in question.levels]
+        if [one.value for one in question.levels] != list(range(len(levels))):
+            levels = [{**level, "value": one.value} for level, one in zip(levels, question.levels, strict=True)]
+        return {"type": "score", "instructions": question.instructions, "levels": levels}
+    own = {"type": "choice", "instructions": question.instructions}
+    if question.grammar is not None:
+        return {**own, "python": f"grammar {question.grammar.digest}"}
+    if any(isinstance(one.value, Enum) or not isinstance(one.value, str | bool | int) for one in question.options):
+        return {**own, "python": [[repr(one.value), one.scored, one.description] for one in question.options]}
+    fields = ("value", "text", "description")
+    choices = [_without_none({name: getattr(one, name) for name in fields}) for one in question.options]
+    return {**own, "choices": choices}
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

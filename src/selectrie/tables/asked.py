@@ -1,0 +1,128 @@
+"""What is asked about the rows of a table, and the same as data of a run's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from selectrie.decide.asks import named_questions
+from selectrie.decide.columns import AnswerColumns, columns_of
+from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+from selectrie.decide.question_data import data_of_questions, questions_of_data
+from selectrie.decide.questions import Question
+from selectrie.decide.templates import digest_of, shipped
+from selectrie.errors import InputFileError, RequestError
+from selectrie.options.checks import at_least, record
+from selectrie.results.plain import jsonable
+from selectrie.tables.rows import UNIT_ROWS
+from selectrie.template.analysis.template import Template
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TableQuestions:
+    """What is asked about every row of a table.
+
+    Attributes:
+        state: What the questions are about: the name of a column, or a pattern in which
+            `{column}` stands for a value and `{{` and `}}` for braces.
+        questions: The questions by name.
+        params: Template, layout, rule and other options.
+        probabilities: "none", "json" or "wide": see `decide.columns.columns_of`.
+        prefix: Text before the name of every new column.
+        bare: Whether the columns of the one question have no name before them.
+        unit_rows: Rows that are evaluated together. Another number may move the last
+            bits of the results.
+    """
+
+    state: str
+    questions: Mapping[str, Question]
+    params: DecisionParams = DEFAULT_DECISION
+    probabilities: str = "none"
+    prefix: str = ""
+    bare: bool = False
+    unit_rows: int = UNIT_ROWS
+
+    def __post_init__(self) -> None:
+        record("params", self.params, DecisionParams)
+        at_least("unit_rows", self.unit_rows, 1, optional=False)
+        object.__setattr__(self, "questions", named_questions(self.questions))
+        self.columns()
+
+    def columns(self) -> AnswerColumns:
+        """Return the columns that the answers add."""
+        return columns_of(self.questions, probabilities=self.probabilities, prefix=self.prefix, bare=self.bare)
+
+    def templates(self) -> str:
+        """Return the digest of the texts that the model reads."""
+        template = self.params.template
+        if isinstance(template, Template):
+            return digest_of(template)
+        names = ("chat", "base") if template == "auto" else (template,)
+        return "-".join(digest_of(shipped(name)) for name in names)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as data of JSON, from which `asked_of_data` makes it again."""
+        return {
+            "state": self.state,
+            "questions": data_of_questions(self.questions),
+            "params": _data_of_params(self.params),
+            "probabilities": self.probabilities,
+            "prefix": self.prefix,
+            "bare": self.bare,
+            "unit_rows": self.unit_rows,
+        }
+
+
+def absolute(path: Path) -> str:
+    """Return an absolute path, without resolving links."""
+    return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
+
+
+def asked_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
+    """Return what `TableQuestions.to_dict` wrote.
+
+    Args:
+        data: The data, with further fields that are not read.
+        where: The run, for errors.
+
+    Raises:
+        InputFileError: If it has another form, if the questions cannot be written as
+            data, or if the file of the template has changed.
+    """
+    try:
+        own = {one.name: data[one.name] for one in fields(TableQuestions)}
+        in_python = any("python" in one for one in own["questions"].values())
+        questions = {} if in_python else questions_of_data({"questions": own["questions"]})
+        params = _params_of_data(own["params"], where)
+    except InputFileError:
+        raise
+    except (RequestError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputFileError(where, f"not the configuration of a run: {error}") from error
+    if in_python:
+        raise InputFileError(where, "its questions were made in Python; go on with the call that began it")
+    return TableQuestions(**{**own, "questions": questions, "params": params})
+
+
+def _data_of_params(params: DecisionParams) -> dict[str, object]:
+    data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
+    if isinstance(params.template, Template):
+        data["template"] = {"file": absolute(Path(params.template.name)), "digest": digest_of(params.template)}
+    if isinstance(params.prior, Mapping):
+        data["prior"] = [[jsonable(value), weight] for value, weight in params.prior.items()]
+    return data
+
+
+def _params_of_data(data: Mapping[str, Any], where: str) -> DecisionParams:
+    own = dict(data)
+    if isinstance(own["template"], dict):
+        template = Template.from_file(own["template"]["file"])
+        if digest_of(template) != own["template"]["digest"]:
+            raise InputFileError(template.name, f"the template has changed since {where} began; begin a new run")
+        own["template"] = template
+    prior = own["prior"]
+    if prior and isinstance(prior[0], list):
+        own["prior"] = dict(prior)
+    return DecisionParams(**own)

@@ -1,0 +1,290 @@
+"""Decides about every row of a table, with a run on disk as `runs` has it.
+
+The results go to a file `X`. The run has a folder `X.run/` beside it, with its
+description and a log of finished units. `X` is written at the end, from the input and
+the log, and replaces nothing before it is whole. So a run that was killed at any point
+goes on where it was, and ends with the same bytes on the same type of processor and
+build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from selectrie.core.whole_files import check_plain, is_temporary, replaced
+from selectrie.decide.answers import Decision
+from selectrie.decide.params import DecisionParams
+from selectrie.decide.questions import Question
+from selectrie.decide.row_states import RowStates, row_states
+from selectrie.decide.states import State
+from selectrie.engine.engine import Engine
+from selectrie.errors import InputFileError, OptionError, RequestError
+from selectrie.runs.files import writing
+from selectrie.runs.folder import (
+    FolderFormat,
+    begin,
+    check_same,
+    open_log,
+    plan_of,
+    read_resumable,
+    resumable_or_none,
+)
+from selectrie.runs.model_signature import signature_of
+from selectrie.tables.asked import TableQuestions, absolute, asked_of_data
+from selectrie.tables.formats import check_output, open_table, reading, writer_of
+from selectrie.tables.rows import Scan, Table, TableUnit, scan, units_of
+from selectrie.tables.table_log import DecidedRows, RowLines, decided_rows
+
+WINDOW = 16
+"""Maximum distance between units that are worked on at once."""
+ENDING = ".run"
+"""What the name of the folder adds to that of the results."""
+
+FOLDER = FolderFormat(
+    kind="decide",
+    version=1,
+    parts={"configuration": dict, "model": dict, "plan": dict, "signature": dict},
+    compared=("configuration", "signature", "plan"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """The progress of a run.
+
+    Attributes:
+        rows, n_rows: Number of rows done, and of all rows.
+        errors: Number of done rows that could not be asked.
+        rows_logged: Number of done rows that were read from the log of an earlier
+            process.
+    """
+
+    rows: int
+    n_rows: int
+    errors: int = 0
+    rows_logged: int = 0
+
+
+OnProgress = Callable[[TableProgress], None]
+Work = Callable[[Iterator[TableUnit]], Iterator[tuple[TableUnit, DecidedRows]]]
+"""Decides about units, and yields them in any order within `WINDOW`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRunOptions:
+    """Options of a run.
+
+    Attributes:
+        model: Data from which the caller can load the model again. It is stored but not
+            compared, because the signature is.
+        other_machine: Whether to go on although processor or build differ from those on
+            which the run began.
+        on_progress: Called after each unit.
+    """
+
+    model: Mapping[str, object] = field(default_factory=dict)
+    other_machine: bool = False
+    on_progress: OnProgress | None = None
+
+
+DEFAULT_TABLE_RUN = TableRunOptions()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TablePlan:
+    """A table that was read once, and what is asked of it. Nothing is written yet.
+
+    Attributes:
+        table: The table.
+        scan: What the first pass found.
+        asked: What is asked.
+        states: Makes the states of rows.
+        out: The file of the results.
+    """
+
+    table: Table
+    scan: Scan
+    asked: TableQuestions
+    states: RowStates
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the run."""
+        return self.out.with_name(self.out.name + ENDING)
+
+    def configuration(self) -> dict[str, object]:
+        """Return what the run is made from again, ready for JSON."""
+        own = {"table": absolute(self.table.path), "format": self.out.suffix.lower()}
+        return {**own, **self.asked.to_dict()}
+
+    def units(self) -> Iterator[TableUnit]:
+        """Yield the units; raise `InputFileError` if the table cannot be read."""
+        with reading(self.table.path):
+            yield from units_of(self.table, self.asked.unit_rows)
+
+    def states_of(self, unit: TableUnit) -> list[State | RequestError]:
+        """Return the state of each row of a unit, or why it has none."""
+        return [self._state(values) for values in unit.rows.values(self.states.columns)]
+
+    def _state(self, values: Sequence[object]) -> State | RequestError:
+        try:
+            return self.states.of(values)
+        except RequestError as error:
+            return error
+
+
+def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
+    """Read a table once, and check all that can be checked without a model.
+
+    Args:
+        table: The file: .csv, .tsv, .jsonl, .ndjson or .parquet.
+        asked: What is asked about its rows.
+        out: The file of the results, in any of these formats.
+
+    Raises:
+        InputFileError: If the table cannot be read, with its line.
+        OptionError: If a column is missing or exists already, or if `out` cannot be
+            written, or exists and is not that of a run.
+        MissingExtraError: For Parquet without pyarrow.
+    """
+    source = open_table(table)
+    check_output(out, table)
+    folder = out.with_name(out.name + ENDING)
+    if resumable_or_none(folder, FOLDER) is None and out.exists():
+        raise OptionError("out", str(out), f"a new file: it exists, and there is no run in {folder.name}")
+    with reading(table):
+        found = scan(source, asked.unit_rows)
+    check_output(out, table, found)
+    asked.columns().check(found.names)
+    return TablePlan(source, found, asked, row_states(asked.state, found.names), out)
+
+
+def run_table(
+    llm: Engine, plan: TablePlan, options: TableRunOptions = DEFAULT_TABLE_RUN, *, work: Work | None = None
+) -> TableProgress:
+    """Decide about the rows that the log does not have yet, and write the results.
+
+    A row that cannot be asked has its error in the column `error`, and the run goes on.
+    Ctrl-C and errors of the model leave a folder with which the same call goes on.
+
+    Args:
+        llm: The engine.
+        plan: What `plan_table` returned.
+        options: Options of the run.
+        work: Decides about units. None means that `llm` does, one unit after the other.
+
+    Raises:
+        OptionError: Before anything is written, if the folder holds other files or
+            another run; the error names the difference.
+        InputFileError: If the table has changed since it was planned.
+        ModelError: If the model fails.
+    """
+    folder, columns = plan.folder, plan.asked.columns()
+    described = FOLDER.described(_parts(llm, plan, options), llm.identity.backend)
+    check_same(folder, FOLDER, described, other_machine=options.other_machine)
+    with writing(plan.out.parent):
+        check_plain(plan.out)
+    with open_log(folder, RowLines(columns.columns), window=WINDOW) as log:
+        run_json = begin(folder, FOLDER, log, described, other_machine=options.other_machine)
+        progress = TableProgress(0, plan.scan.n_rows)
+
+        def count(unit: TableUnit, values: DecidedRows, *, logged: int = 0) -> None:
+            nonlocal progress
+            n = len(unit.rows)
+            progress = replace(
+                progress,
+                rows=progress.rows + n,
+                errors=progress.errors + values.n_errors,
+                rows_logged=progress.rows_logged + n * logged,
+            )
+            if options.on_progress is not None:
+                options.on_progress(progress)
+
+        missing = log.recover(plan_of(run_json), plan.units(), lambda unit, values: count(unit, values, logged=1))
+        for unit, values in (work or decided_by(llm, plan))(missing):
+            log.add(unit, values)
+            count(unit, values)
+        log.check_held()
+        with writing(plan.out.parent):
+            _remove_temporary(plan.out)
+            _write(plan, log.in_order(plan.units()))
+    return progress
+
+
+def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, object]:
+    """Return the parts of `run.json`."""
+    found = plan.scan
+    units = {"n_units": found.n_units, "n_rows": found.n_rows, "digest": found.digest}
+    signature = {**signature_of(llm), "templates": plan.asked.templates()}
+    return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
+
+
+def decided_by(llm: Engine, plan: TablePlan) -> Work:
+    """Return what decides about units on an engine, one after the other."""
+    asked, columns = plan.asked, plan.asked.columns()
+
+    def work(units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
+        with decider(llm, asked.questions, asked.params) as decide:
+            for unit in units:
+                rows = decided_rows(decide, columns, plan.states_of(unit))
+                yield unit, DecidedRows(unit.rows.digest, rows)
+
+    return work
+
+
+@contextmanager
+def decider(
+    llm: Engine, questions: Mapping[str, Question], params: DecisionParams
+) -> Iterator[Callable[[Sequence[State]], Sequence[Decision]]]:
+    """Yield a function that decides about the states of a unit, and keeps errors."""
+    yield lambda states: llm.decide_many(states, questions, params=params, on_error="keep")
+
+
+def _write(plan: TablePlan, units: Iterable[tuple[TableUnit, DecidedRows]]) -> None:
+    """Replace the file of the results."""
+    columns = plan.asked.columns()
+    with replaced(plan.out) as file:
+        writer = writer_of(file, plan.out, plan.table, plan.scan, columns)
+        for unit, values in units:
+            writer.write(unit.rows, values.cells(len(columns.columns)))
+        writer.close()
+
+
+def _remove_temporary(out: Path) -> None:
+    """Remove what a process left that was killed while it wrote the results.
+
+    The caller holds the lock of the run, so no other one is writing them.
+    """
+    for path in out.parent.iterdir():
+        if is_temporary(path.name, (out.name,)):
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+
+def began_with(folder: Path) -> tuple[Path, TableQuestions, Path, dict[str, Any]]:
+    """Return what a run began with, from its folder alone.
+
+    Returns:
+        The table, what is asked, the file of the results, and the data of the model.
+
+    Raises:
+        InputFileError: If the folder holds no run that can go on.
+    """
+    where = str(folder)
+    described = read_resumable(folder, FOLDER)
+    configuration = described["configuration"]
+    asked = asked_of_data(configuration, where)
+    table, suffix = configuration.get("table"), configuration.get("format")
+    if not isinstance(table, str) or not isinstance(suffix, str):
+        raise InputFileError(where, "not the configuration of a run: it names no table")
+    name = Path(absolute(folder)).name
+    out = folder.with_name(name.removesuffix(ENDING))
+    if not name.endswith(ENDING) or out.suffix.lower() != suffix:
+        reason = f"its name is that of the results and {ENDING!r}, as in decided{suffix}{ENDING}; name it so again"
+        raise InputFileError(where, reason)
+    return Path(table), asked, out, described["model"]

@@ -1,0 +1,210 @@
+"""Runs over tables: what a row becomes, what a killed run leaves, and what another run is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from selectrie import Choice, DecisionParams, Option, Predicate, Score, Template
+from selectrie.errors import InputFileError, OptionError
+from selectrie.grammar import Grammar
+from selectrie.tables.asked import TableQuestions, asked_of_data
+from selectrie.tables.table_run import TableRunOptions, began_with, plan_table, run_table
+from tests.support import decided_tables
+from tests.support.decided_tables import write_table
+from tests.support.deciding import QUESTIONS, fake
+
+POINTS = [*(f"{i * 37_600 // 12}.{['csv', 'jsonl'][i % 2]}" for i in range(12)), "-1.csv", "-2.csv", "-2.jsonl"]
+POINTS += ["900,2500.csv", "3000,0.jsonl", "-1,20000.csv", "37000,-1.csv", "100,-1.jsonl"]
+"""Bytes of the log, renamings, and pairs of them: 20 points."""
+ASKED = TableQuestions(state="body", questions=QUESTIONS)
+
+
+def killed(tmp_path, points):
+    """Check what the program prints about each point."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "tests.support.decided_tables", str(tmp_path), *points]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    heads = [line for line in lines if line.startswith("bytes ")]
+    assert all(int(head.split()[1]) > 37_600 for head in heads)
+    assert lines[len(heads) :] == [f"{point} {[9] * (1 + point.count(','))} 0 True []" for point in points]
+
+
+def test_killed_runs_end_with_the_same_bytes(tmp_path):
+    """At 20 points, the folder alone is enough to go on; log and results are those of an undisturbed run, and no other
+    file is left."""
+    assert len(POINTS) == 20
+    killed(tmp_path, POINTS)
+
+
+@pytest.mark.long
+def test_runs_killed_at_200_points_end_with_the_same_bytes(tmp_path):
+    """The same over 200 points and every format."""
+    pytest.importorskip("pyarrow")
+    killed(tmp_path, [f"{i * 188}.{['csv', 'tsv', 'jsonl', 'parquet'][i % 4]}" for i in range(200)])
+
+
+def test_cells_are_those_of_the_rows_alone(tmp_path):
+    """Emoji, right-to-left text, control tokens, 100 kB, blank and missing rows: each has its own answer or error."""
+    states = ["🙂 שלום مرحبا", "<eos> <|im_end|>", "x" * 100_000, "", " \n", None, "plain", {"k": [1]}, float("nan")]
+    table = tmp_path / "in.jsonl"
+    table.write_text("".join(json.dumps({"body": state}) + "\n" for state in states))
+    plan = plan_table(table, replace(ASKED, unit_rows=4), tmp_path / "out.jsonl")
+    llm = fake()
+    done = run_table(llm, plan)
+    assert (done.rows, done.n_rows, done.errors) == (9, 9, 5)
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    columns = ASKED.columns()
+    for state, row in zip(states, rows, strict=True):
+        if row["error"] is None:
+            alone = dict(zip(columns.names, columns.row(llm.decide(state, QUESTIONS)), strict=True))
+            assert {name: row[name] for name in columns.names} == alone
+        else:
+            assert all(row[name] is None for name in columns.names[:-1])
+    assert [row["error"] and row["error"].split(":")[0] for row in rows] == [
+        *[None, None, "prompt_too_long", "option", "option", "option"],
+        *[None, None, "option"],
+    ]
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A table whose run has ended."""
+    table = write_table(tmp_path / "table.csv", 10)
+    run_table(fake(), plan_table(table, ASKED, tmp_path / "out.csv"))
+    return table, tmp_path / "out.csv"
+
+
+def test_the_same_command_again_does_nothing_again(begun):
+    """A finished run asks the model for nothing, and writes the same bytes."""
+    table, out = begun
+    before = out.read_bytes()
+    out.unlink()
+    seen = []
+    done = run_table(
+        fake(),
+        plan_table(table, ASKED, out),
+        TableRunOptions(on_progress=seen.append),
+        work=lambda units: iter([*units]),
+    )
+    assert out.read_bytes() == before
+    assert (done.rows, done.rows_logged) == (10, 10)
+    assert seen == [done]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state": "subject"}, "configuration.state was 'body'|configuration.state was \"body\""),
+        ({"questions": {"intent": Predicate("x")}}, "configuration.questions.intent"),
+        ({"params": DecisionParams(rule="pmi")}, "configuration.params.rule"),
+        ({"prefix": "new_"}, "configuration.prefix"),
+        ({"unit_rows": 3}, "configuration.unit_rows"),
+    ],
+)
+def test_another_run_is_refused(change, message, begun):
+    """The folder of a run takes no other one; the error names the difference, and nothing changes."""
+    table, out = begun
+    before = out.read_bytes()
+    with pytest.raises(OptionError, match=message):
+        run_table(fake(), plan_table(table, replace(ASKED, **change), out))
+    assert out.read_bytes() == before
+
+
+def test_another_model_or_table_is_refused(begun):
+    """Another digest of the model, and a table with other rows, are named."""
+    table, out = begun
+    with pytest.raises(OptionError, match="a folder of the same run: "):
+        run_table(fake(2), plan_table(table, ASKED, out))
+    table.write_text(table.read_text().replace("0000003", "0000004"))
+    with pytest.raises(OptionError, match=r"a folder of the same run: plan.digest"):
+        run_table(fake(), plan_table(table, ASKED, out))
+
+
+def test_a_table_that_changes_while_it_is_read(begun):
+    """Rows that change between the plan and the results are an error, and no results are written."""
+    table, _ = begun
+    out = table.with_name("other.csv")
+    plan = plan_table(table, ASKED, out)
+    text = table.read_text()
+
+    def work(units):
+        for unit in units:
+            yield next(decided_tables.stubbed(plan)(iter([unit])))
+            table.write_text(text.replace("0000003", "0000004"))
+
+    asked = replace(ASKED, questions=decided_tables.QUESTIONS)
+    plan = plan_table(table, asked, out)
+    with pytest.raises(InputFileError, match="unit 0 of the table has other rows"):
+        run_table(fake(), plan, work=work)
+    assert not out.exists()
+
+
+def test_mistakes_before_anything_is_written(begun):
+    """A file that is there, a column that is missing or there already: one error each, and no folder."""
+    table, _ = begun
+    for change, out, message in (
+        ({}, table.with_name("table2.csv"), "it exists, and there is no run in table2.csv.run"),
+        ({"state": "bdy"}, None, "the table has 'id', 'subject', 'body'"),
+        ({"state": "{bdy}"}, None, "it has 'id', 'subject', 'body'"),
+        ({"questions": {"subject": Predicate("x")}}, None, "prefix='subject'"),
+        ({"questions": {"x": Predicate("x")}, "prefix": "subject"}, table.with_name("ok.csv"), None),
+    ):
+        if out is not None and message is not None:
+            out.write_text("mine")
+        target = out or table.with_name("new.csv")
+        if message is None:
+            plan_table(table, replace(ASKED, **change), target)
+        else:
+            with pytest.raises(OptionError, match=message):
+                plan_table(table, replace(ASKED, **change), target)
+        assert not target.with_name(f"{target.name}.run").exists()
+
+
+def test_a_folder_alone_says_what_was_asked(begun):
+    """Table, questions, options and the file of the results come from the folder; a renamed one is refused."""
+    table, out = begun
+    where, asked, results, _ = began_with(out.with_name("out.csv.run"))
+    assert (where, results) == (table, out)
+    assert asked.to_dict() == ASKED.to_dict()
+    out.with_name("out.csv.run").rename(out.with_name("out.run"))
+    with pytest.raises(InputFileError, match=r"as in decided.csv.run; name it so again"):
+        began_with(out.with_name("out.run"))
+
+
+def test_everything_that_is_asked_is_data(tmp_path):
+    """Questions and options read back from JSON, but for those that only Python has."""
+    (tmp_path / "page.tmpl").write_text("<<state>> <<select 'answer' options=answers>>\n")
+    questions = {
+        "a": Choice("A?", [Option("x", "ex", "about"), True, 3]),
+        "b": Predicate("B.", yes="ja", no="nein", no_when="never"),
+        "c": Score("C?", {0.5: "low", 3: "high"}),
+        "d": Score("D?", [Option(0, "low", "at first"), Option(1, "high")]),
+    }
+    params = DecisionParams(
+        template=Template.from_file(tmp_path / "page.tmpl"),
+        layout="questions first",
+        prior={"x": 2.0, True: 1.0, 3: 1.0},
+    )
+    asked = TableQuestions(
+        state="x", questions=questions, params=params, probabilities="json", prefix="p_", unit_rows=7
+    )
+    data = json.loads(json.dumps(asked.to_dict()))
+    again = asked_of_data(data, "x.run")
+    assert again.questions == questions
+    assert (again.params.prior, again.params.layout) == (params.prior, params.layout)
+    assert json.loads(json.dumps(again.to_dict())) == data
+    (tmp_path / "page.tmpl").write_text("<<state>>: <<select 'answer' options=answers>>\n")
+    with pytest.raises(InputFileError, match=r"the template has changed since x\.run began"):
+        asked_of_data(data, "x.run")
+    only = TableQuestions(state="x", questions={"g": Choice("", Grammar.from_regex("a|b"))})
+    with pytest.raises(InputFileError, match="made in Python"):
+        asked_of_data(json.loads(json.dumps(only.to_dict())), "x.run")
+    with pytest.raises(InputFileError, match="not the configuration of a run"):
+        asked_of_data({"questions": 3}, "x.run")
