@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,43 @@ def test_runs_killed_at_200_points_end_with_the_same_bytes(tmp_path):
     """The same over 200 points and every format."""
     pytest.importorskip("pyarrow")
     killed(tmp_path, [f"{i * 188}.{['csv', 'tsv', 'jsonl', 'parquet'][i % 4]}" for i in range(200)])
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path):
+    """Four times the rows take no more memory: nothing is held but a few units."""
+    peaks = []
+    for n_rows in (64 * 40, 64 * 160):
+        table = write_table(tmp_path / f"{n_rows}.csv", n_rows)
+        tracemalloc.start()
+        decided_tables.run(table, tmp_path / f"out{n_rows}.csv")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 200_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_million_rows_take_no_more_memory_than_a_tenth(suffix, tmp_path):
+    """The peak of the process is at most 32 MB higher."""
+    pytest.importorskip("pyarrow")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    peaks = []
+    for n_rows in (100_000, 1_000_000):
+        command = [sys.executable, "-m", "tests.support.decided_tables", "--rows", str(n_rows), str(tmp_path), suffix]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        peaks.append(json.loads(done.stdout)["peak_kb"])
+    assert peaks[1] <= peaks[0] + 32 * 1024
+
+
+def test_tables_without_rows(tmp_path):
+    """A header alone gives a header with the new columns; an empty file of JSON Lines has no column to ask about."""
+    (tmp_path / "t.csv").write_text("id,body\n")
+    done = run_table(fake(), plan_table(tmp_path / "t.csv", ASKED, tmp_path / "o.csv"))
+    assert (done.rows, done.n_rows) == (0, 0)
+    assert (tmp_path / "o.csv").read_text() == "id,body," + ",".join(ASKED.columns().names) + "\n"
+    (tmp_path / "t.jsonl").write_text("\n")
+    with pytest.raises(OptionError, match="the table has none"):
+        plan_table(tmp_path / "t.jsonl", ASKED, tmp_path / "o.jsonl")
 
 
 def test_cells_are_those_of_the_rows_alone(tmp_path):

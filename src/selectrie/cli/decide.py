@@ -249,7 +249,9 @@ def _questions(group: QuestionsGroup) -> Mapping[str, Question]:
     if not made:
         raise OptionError("choice", None, "at least one question: a file, --choice, --predicate or --score")
     for name in options:
-        raise OptionError("options", name, "the name of a choice or score, without options in the file")
+        raise OptionError(
+            "options", name, "the name of a --choice or --score, or of one in the file that has no options there"
+        )
     return made
 
 

@@ -6,7 +6,7 @@ import csv
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -95,9 +95,10 @@ def run(
 
     if running.actors is not None and running.ray is None:
         raise OptionError("actors", running.actors, "--ray too, which starts the actors")
-    csv.field_size_limit(_LONGEST_FIELD)
-    plan = plan_table(table, asked, out)
-    with requests.open_engine(model) as engine, _progress_bar() as on_progress:
+    with _long_fields(), ExitStack() as opened:
+        plan = plan_table(table, asked, out)
+        engine = opened.enter_context(requests.open_engine(model))
+        on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
         try:
             done = run_table(engine, plan, options, work=_work(engine, plan, running, model))
@@ -116,6 +117,16 @@ def _work(engine: Engine, plan: TablePlan, running: TableRunGroup, model: ModelG
     from selectrie.tables.table_actors import decided_on
 
     return decided_on(requests.cluster(model, running.ray, running.actors), plan, signature_of(engine))
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let fields of CSV be long in the block."""
+    before = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 @contextmanager

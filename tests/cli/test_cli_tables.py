@@ -1,0 +1,205 @@
+"""`selectrie classify` and `selectrie decide --table`: files in and out, going on, and mistakes before anything is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from selectrie import Choice, Predicate
+from selectrie.cli import app, requests
+from selectrie.cli.groups import ModelGroup
+from selectrie.decide.columns import columns_of
+from tests.support.deciding import fake
+
+LABELS = "track order\nrefund\nreset password\n"
+QUESTIONS = '[intent]\ntype = "choice"\ninstructions = "What is wanted?"\n\n[angry]\ntype = "predicate"\n'
+ROWS = [("1", "Parcel", "Where is it?"), ("2", "Coat", 'too "small", sorry'), ("3", "", " "), ("4", "שלום", "🙂")]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a table, labels and questions; every engine that is opened is the same fake."""
+    monkeypatch.setattr(requests, "open_engine", lambda _group: fake())
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "t.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("id", "subject", "body"), *ROWS])
+    (tmp_path / "labels.txt").write_text(LABELS)
+    (tmp_path / "q.toml").write_text(QUESTIONS + 'instructions = "They are angry."\n')
+    return tmp_path
+
+
+def run(*arguments, code=0):
+    """The result of the command, which ends with this exit code."""
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def read(path):
+    """The rows of a CSV as dictionaries."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+CLASSIFY = ("classify", "t.csv", "--state", "body", "--labels", "labels.txt")
+TABLE = ("decide", "q.toml", "--options", "intent=labels.txt", "--table", "t.csv")
+
+
+def test_classify_adds_a_label_to_every_row(folder):
+    """The columns are kept, and the new ones hold the answer of `decide` to the same question."""
+    result = run(*CLASSIFY, "--question", "What is wanted?", "--out", "out.csv")
+    assert result.stdout == "out.csv: 4 rows, 1 with an error\n"
+    question = {"label": Choice("What is wanted?", LABELS.splitlines())}
+    columns = columns_of(question, bare=True)
+    assert columns.names == ("label", "probability", "confidence", "label_mass", "margin", "abstained", "error")
+    for (number, subject, body), row in zip(ROWS, read(folder / "out.csv"), strict=True):
+        assert (row["id"], row["subject"], row["body"]) == (number, subject, body)
+        if body.strip():
+            cells = columns.row(fake().decide_many([body], question)[0])
+            assert [row[name] for name in columns.names] == ["" if cell is None else str(cell) for cell in cells]
+        else:
+            assert row["error"].startswith("option: body=' '")
+
+
+def test_decide_asks_questions_of_a_file(folder):
+    """A pattern of columns is the state; options of a choice may come from a file; probabilities and prefix are kept."""
+    flags = (
+        "--state",
+        "{subject}: {body}",
+        "--probabilities",
+        "json",
+        "--prefix",
+        "my_",
+        "--out",
+        "out.jsonl",
+        "--json",
+    )
+    shown = json.loads(run(*TABLE, *flags).stdout)
+    assert shown == {
+        "format": 2,
+        "kind": "decided_table",
+        "out": "out.jsonl",
+        "run": "out.jsonl.run",
+        "rows": 4,
+        "errors": 1,
+    }
+    rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    questions = {"intent": Choice("What is wanted?", LABELS.splitlines()), "angry": Predicate("They are angry.")}
+    first = fake().decide("Parcel: Where is it?", questions)
+    assert rows[0]["my_intent"] == first["intent"].value
+    assert json.loads(rows[0]["my_intent_probabilities"]) == dict(first.choices["intent"].probabilities)
+    assert rows[0]["my_angry"] is first["angry"].value
+    assert [row["my_error"] is None for row in rows] == [True, True, False, True]
+
+
+def test_a_run_goes_on_from_its_folder_alone(folder):
+    """`--resume` needs nothing else, writes the same bytes, and takes no other question."""
+    run(*TABLE, "--state", "body", "--layout", "questions first", "--out", "out.csv")
+    before = (folder / "out.csv").read_bytes()
+    log = folder / "out.csv.run" / "log.jsonl"
+    log.write_bytes(log.read_bytes()[:-9])
+    (folder / "out.csv").unlink()
+    run("decide", "--resume", "out.csv.run")
+    assert (folder / "out.csv").read_bytes() == before
+    (folder / "out.csv").unlink()
+    run("classify", "--resume", folder / "out.csv.run")
+    assert (folder / "out.csv").read_bytes() == before
+    for more in (("--state", "body"), ("--choice", "a=b"), ("--layout", "auto", "--top", "1"), ("--out", "x.csv")):
+        assert "--resume" in run("decide", "--resume", "out.csv.run", *more, code=2).stderr
+    assert "--resume" in run("classify", "t.csv", "--resume", "out.csv.run", code=2).stderr
+
+
+def test_a_prior_weighs_the_labels(folder):
+    """A file of weights reaches the decision."""
+    (folder / "prior.json").write_text(json.dumps({"track order": 1e-300, "refund": 1.0, "reset password": 1e-300}))
+    run(*CLASSIFY, "--prior", "prior.json", "--out", "out.csv")
+    assert {row["label"] for row in read(folder / "out.csv") if not row["error"]} == {"refund"}
+
+
+def test_a_field_may_be_long(folder):
+    """A field of CSV beyond the limit of Python's reader is asked, or has its error in its row."""
+    with (folder / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "body"), ("1", "x" * 200_000), ("2", "short")])
+    run(*CLASSIFY, "--out", "out.jsonl")
+    rows = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    assert [row["error"] and row["error"].split(":")[0] for row in rows] == ["prompt_too_long", None]
+    assert csv.field_size_limit() == 131_072
+    assert rows[0]["body"] == "x" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*CLASSIFY[:2], *CLASSIFY[4:], "--out", "o.csv"), "--state is not given"),
+        (("classify",), "TABLE is not given"),
+        ((*CLASSIFY[:4], "--out", "o.csv"), "--labels is not given"),
+        (CLASSIFY, "--out is not given; give a file for the results"),
+        ((*CLASSIFY, "--out", "-"), "--out '-': expected a file whose name ends in"),
+        ((*CLASSIFY, "--out", "t.csv"), "another file than the table itself"),
+        ((*CLASSIFY, "--out", "labels.csv"), "it exists, and there is no run in labels.csv.run"),
+        ((*CLASSIFY, "--out", "o.csv", "--actors", "2"), "--actors 2: expected --ray too"),
+        ((*CLASSIFY, "--out", "o.csv", "--top", "0"), "--top 0"),
+        ((*TABLE, "--out", "o.csv"), "--state is not given"),
+        ((*TABLE, "--state", "bdy", "--out", "o.csv"), "--state 'bdy': .* the table has 'id', 'subject', 'body'"),
+        ((*TABLE, "--state", "body"), "--out is not given"),
+        (
+            (*TABLE, "--state", "body", "--out", "o.csv", "--show-prompt"),
+            "--show-prompt cannot be combined with --table",
+        ),
+        ((*TABLE[:2], "--table", "t.csv", "--state", "body", "--out", "o.csv"), r"q.toml: intent.choices is not given"),
+        ((*TABLE, "--options", "angry=labels.txt", "--state", "body", "--out", "o.csv"), "--options 'angry'"),
+        ((*TABLE, "--probabilities", "all", "--state", "body", "--out", "o.csv"), "--probabilities 'all'"),
+        (("decide", "--state", "x", "--predicate", "a=b", "--out", "o.csv"), "--table is not given"),
+        (("decide", "--state", "x", "--predicate", "a=b", "--prefix", "o"), "--table is not given"),
+        (("decide", "--resume", "none.run"), "it holds no run"),
+    ],
+)
+def test_mistakes_come_before_anything_is_written(arguments, message, folder):
+    """One line that names the flag, and no folder of a run."""
+    (folder / "labels.csv").write_text("mine")
+    result = run(*arguments, code=2)
+    assert result.stderr.startswith("error[")
+    assert re.search(message, result.stderr), result.stderr
+    assert result.stdout == ""
+    assert not list(folder.glob("*.run"))
+
+
+def test_a_stopped_run_says_how_to_go_on(folder, monkeypatch):
+    """Ctrl-C leaves a folder, and names the command that goes on with it."""
+    from selectrie.tables import table_run
+
+    def stopped(*_arguments):
+        def work(units):
+            raise KeyboardInterrupt
+            yield from units
+
+        return work
+
+    monkeypatch.setattr(table_run, "decided_by", stopped)
+    result = run(*CLASSIFY, "--out", "out.csv", code=130)
+    assert "interrupted; go on with: selectrie decide --resume out.csv.run" in result.stderr
+    assert not (folder / "out.csv").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(requests, "open_engine", lambda _group: fake())
+    run("decide", "--resume", "out.csv.run")
+    assert len(read(folder / "out.csv")) == 4
+
+
+def test_the_model_of_a_run_is_loaded_again(folder, monkeypatch):
+    """`--resume` opens the model that the run began with, unless another one is named."""
+    seen = []
+
+    def opened(group):
+        seen.append(group)
+        return fake()
+
+    monkeypatch.setattr(requests, "open_engine", opened)
+    run(*CLASSIFY, "-m", "a.gguf", "--threads", "2", "--out", "out.csv")
+    run("decide", "--resume", "out.csv.run")
+    run("decide", "--resume", "out.csv.run", "-m", "b.gguf")
+    assert seen == [ModelGroup(model="a.gguf", threads=2)] * 2 + [ModelGroup(model="b.gguf")]
