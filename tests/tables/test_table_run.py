@@ -14,6 +14,8 @@ import pytest
 from selectrie import Choice, DecisionParams, Option, Predicate, Score, Template
 from selectrie.errors import InputFileError, OptionError
 from selectrie.grammar import Grammar
+from selectrie.runs.model_signature import signature_of
+from selectrie.tables import table_run
 from selectrie.tables.asked import TableQuestions, asked_of_data
 from selectrie.tables.table_run import TableRunOptions, began_with, plan_table, run_table
 from tests.support import decided_tables
@@ -165,6 +167,17 @@ def test_another_model_or_table_is_refused(begun):
         run_table(fake(), plan_table(table, ASKED, out))
 
 
+def test_another_processor_is_refused_unless_it_is_wanted(begun, monkeypatch):
+    """The error names the flag with which the run goes on all the same."""
+    table, out = begun
+    there = {**signature_of(fake()), "processor": "another"}
+    monkeypatch.setattr(table_run, "signature_of", lambda _llm: there)
+    with pytest.raises(OptionError, match=r"processor was .*; --other-machine goes on all the same"):
+        run_table(fake(), plan_table(table, ASKED, out))
+    done = run_table(fake(), plan_table(table, ASKED, out), TableRunOptions(other_machine=True))
+    assert done.rows_logged == 10
+
+
 def test_a_table_that_changes_while_it_is_read(begun):
     """Rows that change between the plan and the results are an error, and no results are written."""
     table, _ = begun
@@ -241,6 +254,9 @@ def test_everything_that_is_asked_is_data(tmp_path):
     (tmp_path / "page.tmpl").write_text("<<state>>: <<select 'answer' options=answers>>\n")
     with pytest.raises(InputFileError, match=r"the template has changed since x\.run began"):
         asked_of_data(data, "x.run")
+    alone = replace(params, template=Template("<<state>> <<select 'answer' options=answers>>\n"))
+    with pytest.raises(InputFileError, match="its template was made in Python"):
+        asked_of_data(json.loads(json.dumps(replace(asked, params=alone).to_dict())), "x.run")
     only = TableQuestions(state="x", questions={"g": Choice("", Grammar.from_regex("a|b"))})
     with pytest.raises(InputFileError, match="made in Python"):
         asked_of_data(json.loads(json.dumps(only.to_dict())), "x.run")

@@ -109,15 +109,25 @@ def asked_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
 def _data_of_params(params: DecisionParams) -> dict[str, object]:
     data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
     if isinstance(params.template, Template):
-        data["template"] = {"file": absolute(Path(params.template.name)), "digest": digest_of(params.template)}
+        path = Path(params.template.name)
+        data["template"] = {"file": absolute(path) if _is_file(path) else None, "digest": digest_of(params.template)}
     if isinstance(params.prior, Mapping):
         data["prior"] = [[jsonable(value), weight] for value, weight in params.prior.items()]
     return data
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a name, or a null character
+        return False
+
+
 def _params_of_data(data: Mapping[str, Any], where: str) -> DecisionParams:
     own = dict(data)
     if isinstance(own["template"], dict):
+        if own["template"]["file"] is None:
+            raise InputFileError(where, "its template was made in Python; go on with the call that began it")
         template = Template.from_file(own["template"]["file"])
         if digest_of(template) != own["template"]["digest"]:
             raise InputFileError(template.name, f"the template has changed since {where} began; begin a new run")
