@@ -10,13 +10,17 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from selectrie import Choice, DecisionParams, Option, Predicate, Score, Template
 from selectrie.errors import InputFileError, OptionError
 from selectrie.grammar import Grammar
+from selectrie.runs.log_lines import LogLine
 from selectrie.runs.model_signature import signature_of
 from selectrie.tables import table_run
 from selectrie.tables.asked import TableQuestions, asked_of_data
+from selectrie.tables.table_log import DecidedRows, RowLines
 from selectrie.tables.table_run import TableRunOptions, began_with, plan_table, run_table
 from tests.support import decided_tables
 from tests.support.decided_tables import write_table
@@ -176,6 +180,34 @@ def test_another_processor_is_refused_unless_it_is_wanted(begun, monkeypatch):
         run_table(fake(), plan_table(table, ASKED, out))
     done = run_table(fake(), plan_table(table, ASKED, out), TableRunOptions(other_machine=True))
     assert done.rows_logged == 10
+
+
+def test_a_table_that_goes_away(begun):
+    """A table that is gone before the run, or whose name no file has, is one error of the file."""
+    table, _ = begun
+    plan = plan_table(table, ASKED, table.with_name("other.csv"))
+    table.unlink()
+    with pytest.raises(InputFileError, match=r"table\.csv: No such file"):
+        run_table(fake(), plan)
+    for name in ("table.csv", "a\0b.csv", "\ud800.csv", "x" * 300 + ".csv"):
+        with pytest.raises(InputFileError):
+            plan_table(table.with_name(name), ASKED, table.with_name("new.csv"))
+
+
+FLOATS = st.floats() | st.sampled_from([float("inf"), -float("inf"), float("nan"), 5e-324, 0.1 + 0.2])
+TRUST = (*[FLOATS] * 4, st.text(max_size=3))
+LOGGED = st.tuples(st.sampled_from(["re", "refund"]), *TRUST, st.booleans(), *TRUST)
+
+
+@given(rows=st.lists(LOGGED | st.text(max_size=5), max_size=4))
+def test_a_line_of_the_log_reads_back_bit_for_bit(rows):
+    """Floats of any kind, texts of any character, and errors."""
+    lines = RowLines(decided_tables.ASKED.columns().columns)
+    line = LogLine("plan", 3, DecidedRows("0" * 16, tuple(rows)))
+    text = line.to_json(lines)
+    again = LogLine.from_json(text, lines)
+    assert repr(again) == repr(line)
+    assert again.to_json(lines) == text
 
 
 def test_a_table_that_changes_while_it_is_read(begun):

@@ -30,6 +30,8 @@ def open_table(path: Path) -> Table:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputFileError(str(path), f"not a table: its name must end in one of {', '.join(SUFFIXES)}")
+    if "\0" in str(path):
+        raise InputFileError(repr(str(path)), "a file name cannot hold a null character")
     with reading(path):
         if not S_ISREG(path.stat().st_mode):
             reason = "not a file" if path.is_dir() else "not a plain file; a table is read several times: copy it"
@@ -47,10 +49,8 @@ def reading(path: Path) -> Iterator[None]:
     """Turn errors of the system in the block, about a file, into `InputFileError`."""
     try:
         yield
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        if isinstance(error, OSError) or "null" in str(error):
-            raise InputFileError(repr(str(path)), getattr(error, "strerror", None) or str(error)) from error
-        raise
+    except (OSError, UnicodeEncodeError) as error:  # the latter: half a character in the name
+        raise InputFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
 
 
 def check_output(out: Path, source: Path, scan: Scan | None = None) -> None:
