@@ -99,7 +99,8 @@ def test_cells_are_those_of_the_rows_alone(tmp_path):
     states = ["🙂 שלום مرحبا", "<eos> <|im_end|>", "x" * 100_000, "", " \n", None, "plain", {"k": [1]}, float("nan")]
     table = tmp_path / "in.jsonl"
     table.write_text("".join(json.dumps({"body": state}) + "\n" for state in states))
-    plan = plan_table(table, replace(ASKED, unit_rows=4), tmp_path / "out.jsonl")
+    params = DecisionParams(layout="state first")
+    plan = plan_table(table, replace(ASKED, unit_rows=4, params=params), tmp_path / "out.jsonl")
     llm = fake()
     done = run_table(llm, plan)
     assert (done.rows, done.n_rows, done.errors) == (9, 9, 5)

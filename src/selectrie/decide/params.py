@@ -33,7 +33,7 @@ class DecisionParams:
             `<<select 'answer' options=answers>>`.
         layout: "state first", "questions first" or "auto". It says what comes first in
             the prompt, and so what prompts share. The two give different numbers.
-            "auto" is "state first".
+            "auto" is "state first"; for tables, what takes fewer rows of the model.
         scoring: "text" scores the options' own texts. "letters" lists the options
             behind letters and scores these; it takes at most 26 options.
         rule: "joint", "token_mean", "char_mean", "byte_mean", "pmi" (minus the joint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from selectrie.decide.columns import AnswerColumns
@@ -30,7 +31,8 @@ class DecisionActor:
         columns: AnswerColumns,
     ) -> None:
         self._engine, self._columns = load(source, **options), columns
-        self._decide = decider(self._engine, questions, params).__enter__()
+        self._opened = ExitStack()  # lives as long as the actor
+        self._decide = self._opened.enter_context(decider(self._engine, questions, params))
 
     def signature(self) -> dict[str, object]:
         """Return the facts that the model's log-probabilities depend on."""
@@ -50,7 +52,7 @@ def decided_on(
 
     Args:
         cluster: The cluster.
-        plan: The table, and what is asked of it.
+        plan: The table, and what is asked of it, as `laid_out` returned it.
         signature: `signature_of` the engine that begins the run, which that of every
             actor must equal.
         on_actor: Called with each actor when it is made.
@@ -58,7 +60,7 @@ def decided_on(
     asked = plan.asked
 
     def work(units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
-        arguments = (dict(asked.questions), asked.params, asked.columns())
+        arguments = (dict(asked.questions), plan.params, asked.columns())
         job: ActorJob[TableUnit] = ActorJob(
             DecisionActor, arguments, plan.states_of, signature, window=WINDOW, on_actor=on_actor
         )

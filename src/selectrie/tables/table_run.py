@@ -17,7 +17,7 @@ from typing import Any
 
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
 from selectrie.decide.answers import Decision
-from selectrie.decide.params import DecisionParams
+from selectrie.decide.params import LAYOUTS, DecisionParams
 from selectrie.decide.questions import Question
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
@@ -36,6 +36,7 @@ from selectrie.runs.folder import (
 from selectrie.runs.model_signature import signature_of
 from selectrie.tables.asked import TableQuestions, absolute, asked_of_data
 from selectrie.tables.formats import check_output, open_table, reading, writer_of
+from selectrie.tables.row_estimate import RowEstimate, row_estimate
 from selectrie.tables.rows import Scan, Table, TableUnit, scan, units_of
 from selectrie.tables.table_log import DecidedRows, RowLines, decided_rows
 
@@ -104,6 +105,7 @@ class TablePlan:
         asked: What is asked.
         states: Makes the states of rows.
         out: The file of the results.
+        layout: What comes first in the prompts, once that is known (`laid_out`).
     """
 
     table: Table
@@ -111,11 +113,17 @@ class TablePlan:
     asked: TableQuestions
     states: RowStates
     out: Path
+    layout: str = "auto"
 
     @property
     def folder(self) -> Path:
         """Return the folder of the run."""
         return self.out.with_name(self.out.name + ENDING)
+
+    @property
+    def params(self) -> DecisionParams:
+        """Return the options of the decision, with the layout of the plan."""
+        return replace(self.asked.params, layout=self.layout)
 
     def configuration(self) -> dict[str, object]:
         """Return what the run is made from again, ready for JSON."""
@@ -164,6 +172,27 @@ def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
     return TablePlan(source, found, asked, row_states(asked.state, found.names), out)
 
 
+def laid_out(llm: Engine, plan: TablePlan) -> tuple[TablePlan, RowEstimate | None]:
+    """Return the plan with a layout, and the estimate of the model's rows.
+
+    With layout "auto" it is the one that takes fewer rows by the estimate, or that with
+    which the run began.
+
+    Raises:
+        RequestError: If the questions cannot be asked about any state.
+    """
+    asked = plan.asked
+    llm.decision_prompts("0", asked.questions, params=asked.params)
+    first = (state for unit in plan.units() for state in plan.states_of(unit) if not isinstance(state, RequestError))
+    found = row_estimate(llm, first, plan.scan.n_rows, asked.questions, asked.params)
+    layout = asked.params.layout
+    if layout == "auto":
+        begun = resumable_or_none(plan.folder, FOLDER)
+        before = None if begun is None else begun["signature"].get("layout")
+        layout = before if before in LAYOUTS else asked.params.first if found is None else found.layout
+    return replace(plan, layout=layout), found
+
+
 def run_table(
     llm: Engine, plan: TablePlan, options: TableRunOptions = DEFAULT_TABLE_RUN, *, work: Work | None = None
 ) -> TableProgress:
@@ -174,7 +203,7 @@ def run_table(
 
     Args:
         llm: The engine.
-        plan: What `plan_table` returned.
+        plan: What `plan_table` or `laid_out` returned.
         options: Options of the run.
         work: Decides about units. None means that `llm` does, one unit after the other.
 
@@ -184,6 +213,8 @@ def run_table(
         InputFileError: If the table has changed since it was planned.
         ModelError: If the model fails.
     """
+    if plan.layout == "auto":
+        plan, _ = laid_out(llm, plan)
     folder, columns = plan.folder, plan.asked.columns()
     described = FOLDER.described(_parts(llm, plan, options), llm.identity.backend)
     check_same(folder, FOLDER, described, other_machine=options.other_machine)
@@ -220,7 +251,7 @@ def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, 
     """Return the parts of `run.json`."""
     found = plan.scan
     units = {"n_units": found.n_units, "n_rows": found.n_rows, "digest": found.digest}
-    signature = {**signature_of(llm), "templates": plan.asked.templates()}
+    signature = {**signature_of(llm), "templates": plan.asked.templates(), "layout": plan.layout}
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
 
 
@@ -229,7 +260,7 @@ def decided_by(llm: Engine, plan: TablePlan) -> Work:
     asked, columns = plan.asked, plan.asked.columns()
 
     def work(units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
-        with decider(llm, asked.questions, asked.params) as decide:
+        with decider(llm, asked.questions, plan.params) as decide:
             for unit in units:
                 rows = decided_rows(decide, columns, plan.states_of(unit))
                 yield unit, DecidedRows(unit.rows.digest, rows)
