@@ -177,7 +177,7 @@ def test_a_stopped_run_says_how_to_go_on(folder, monkeypatch):
     from selectrie.tables import table_run
 
     def stopped(*_arguments):
-        def work(units):
+        def work(plan, units):
             raise KeyboardInterrupt
             yield from units
 

@@ -37,10 +37,10 @@ def test_a_killed_actor_loses_nothing(cluster, tmp_path):
     with load(n_threads=1) as llm:
         run_table(llm, plan_table(table, asked, tmp_path / "alone.csv"))
         plan = plan_table(table, asked, tmp_path / "many.csv")
-        work = decided_on(Cluster(n_actors=2, options={"n_threads": 1}), plan, signature_of(llm), actors.append)
+        work = decided_on(Cluster(n_actors=2, options={"n_threads": 1}), signature_of(llm), actors.append)
 
-        def killing(units):
-            for n, done in enumerate(work(units)):
+        def killing(plan, units):
+            for n, done in enumerate(work(plan, units)):
                 if n == 1:
                     ray.kill(actors[0])
                 yield done

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie import Choice, DecisionParams, Option, Predicate, Score, Template
+from selectrie.engine.load import load
 from selectrie.errors import InputFileError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.runs.log_lines import LogLine
@@ -21,7 +24,7 @@ from selectrie.runs.model_signature import signature_of
 from selectrie.tables import table_run
 from selectrie.tables.asked import TableQuestions, asked_of_data
 from selectrie.tables.table_log import DecidedRows, RowLines
-from selectrie.tables.table_run import TableRunOptions, began_with, plan_table, run_table
+from selectrie.tables.table_run import TableRunOptions, began_with, decided_by, laid_out, plan_table, run_table
 from tests.support import decided_tables
 from tests.support.decided_tables import write_table
 from tests.support.deciding import QUESTIONS, fake
@@ -94,6 +97,42 @@ def test_tables_without_rows(tmp_path):
         plan_table(tmp_path / "t.jsonl", ASKED, tmp_path / "o.jsonl")
 
 
+class StoppedError(Exception):
+    """Raised in the middle of a run."""
+
+
+def test_a_stopped_run_on_real_weights_ends_with_the_same_bytes(tmp_path):
+    """Other work of the engine in between, and another engine, change no bit; a row alone is within the tolerance."""
+    table = write_table(tmp_path / "t.csv", 30, 1)
+    asked = replace(ASKED, questions={"intent": QUESTIONS["intent"]}, unit_rows=8)
+    with load(n_threads=1) as llm:
+        run_table(llm, plan_table(table, asked, tmp_path / "whole.csv"))
+
+    def stopping(work):
+        for n, (unit, values) in enumerate(work):
+            if n == 2:
+                raise StoppedError
+            yield unit, values
+
+    with load(n_threads=1) as llm:
+        plan, _ = laid_out(llm, plan_table(table, asked, tmp_path / "parts.csv"))
+        llm.select("My parcel has", [" come", " not come"])
+        with pytest.raises(StoppedError):
+            run_table(llm, plan, work=lambda plan, units: stopping(decided_by(llm)(plan, units)))
+        llm.decide("Where is it?", QUESTIONS)
+        assert run_table(llm, plan).rows_logged == 16
+        assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+        with (tmp_path / "whole.csv").open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if not row["error"]]
+        assert len(rows) == 26
+        for row in rows[:4]:
+            alone = llm.decide(row["body"], asked.questions, params=plan.params).choices["intent"]
+            assert row["intent"] == alone.value
+            assert math.log(float(row["intent_probability"])) == pytest.approx(
+                math.log(alone.probability), abs=2 * alone.signature.selection.tolerance
+            )
+
+
 def test_cells_are_those_of_the_rows_alone(tmp_path):
     """Emoji, right-to-left text, control tokens, 100 kB, blank and missing rows: each has its own answer or error."""
     states = ["🙂 שלום مرحبا", "<eos> <|im_end|>", "x" * 100_000, "", " \n", None, "plain", {"k": [1]}, float("nan")]
@@ -136,7 +175,7 @@ def test_the_same_command_again_does_nothing_again(begun):
         fake(),
         plan_table(table, ASKED, out),
         TableRunOptions(on_progress=seen.append),
-        work=lambda units: iter([*units]),
+        work=lambda _plan, units: iter([*units]),
     )
     assert out.read_bytes() == before
     assert (done.rows, done.rows_logged) == (10, 10)
@@ -218,9 +257,9 @@ def test_a_table_that_changes_while_it_is_read(begun):
     plan = plan_table(table, ASKED, out)
     text = table.read_text()
 
-    def work(units):
+    def work(plan, units):
         for unit in units:
-            yield next(decided_tables.stubbed(plan)(iter([unit])))
+            yield next(decided_tables.stubbed(plan, iter([unit])))
             table.write_text(text.replace("0000003", "0000004"))
 
     asked = replace(ASKED, questions=decided_tables.QUESTIONS)

@@ -104,7 +104,7 @@ def run(
         on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
         try:
-            done = run_table(engine, plan, options, work=_work(engine, plan, running, model))
+            done = run_table(engine, plan, options, work=_work(engine, running, model))
         except KeyboardInterrupt:
             command = f"selectrie decide --resume {plan.folder}"
             write(visible(f"interrupted; go on with: {command}"), sys.stderr)
@@ -122,14 +122,14 @@ def _tell_estimate(plan: TablePlan, estimate: RowEstimate | None) -> None:
         write(visible(about), sys.stderr)
 
 
-def _work(engine: Engine, plan: TablePlan, running: TableRunGroup, model: ModelGroup) -> Work | None:
+def _work(engine: Engine, running: TableRunGroup, model: ModelGroup) -> Work | None:
     """Return what distributes units to a cluster; None if none is asked for."""
     if running.ray is None:
         return None
     from selectrie.runs.model_signature import signature_of
     from selectrie.tables.table_actors import decided_on
 
-    return decided_on(requests.cluster(model, running.ray, running.actors), plan, signature_of(engine))
+    return decided_on(requests.cluster(model, running.ray, running.actors), signature_of(engine))
 
 
 @contextmanager

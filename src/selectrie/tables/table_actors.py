@@ -44,7 +44,7 @@ class DecisionActor:
 
 
 def decided_on(
-    cluster: Cluster, plan: TablePlan, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
+    cluster: Cluster, signature: Mapping[str, object], on_actor: Callable[[Any], None] | None = None
 ) -> Work:
     """Return what decides about units for `run_table` on a cluster's actors.
 
@@ -52,15 +52,13 @@ def decided_on(
 
     Args:
         cluster: The cluster.
-        plan: The table, and what is asked of it, as `laid_out` returned it.
         signature: `signature_of` the engine that begins the run, which that of every
             actor must equal.
         on_actor: Called with each actor when it is made.
     """
-    asked = plan.asked
 
-    def work(units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
-        arguments = (dict(asked.questions), plan.params, asked.columns())
+    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
+        arguments = (dict(plan.asked.questions), plan.params, plan.asked.columns())
         job: ActorJob[TableUnit] = ActorJob(
             DecisionActor, arguments, plan.states_of, signature, window=WINDOW, on_actor=on_actor
         )

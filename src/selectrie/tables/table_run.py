@@ -71,8 +71,6 @@ class TableProgress:
 
 
 OnProgress = Callable[[TableProgress], None]
-Work = Callable[[Iterator[TableUnit]], Iterator[tuple[TableUnit, DecidedRows]]]
-"""Decides about units, and yields them in any order within `WINDOW`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +142,10 @@ class TablePlan:
             return self.states.of(values)
         except RequestError as error:
             return error
+
+
+Work = Callable[[TablePlan, Iterator[TableUnit]], Iterator[tuple[TableUnit, DecidedRows]]]
+"""Decides about units of a plan, and yields them in any order within `WINDOW`."""
 
 
 def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
@@ -237,7 +239,7 @@ def run_table(
                 options.on_progress(progress)
 
         missing = log.recover(plan_of(run_json), plan.units(), lambda unit, values: count(unit, values, logged=1))
-        for unit, values in (work or decided_by(llm, plan))(missing):
+        for unit, values in (work or decided_by(llm))(plan, missing):
             log.add(unit, values)
             count(unit, values)
         log.check_held()
@@ -255,15 +257,14 @@ def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, 
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
 
 
-def decided_by(llm: Engine, plan: TablePlan) -> Work:
+def decided_by(llm: Engine) -> Work:
     """Return what decides about units on an engine, one after the other."""
-    asked, columns = plan.asked, plan.asked.columns()
 
-    def work(units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
-        with decider(llm, asked.questions, plan.params) as decide:
+    def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
+        columns = plan.asked.columns()
+        with decider(llm, plan.asked.questions, plan.params) as decide:
             for unit in units:
-                rows = decided_rows(decide, columns, plan.states_of(unit))
-                yield unit, DecidedRows(unit.rows.digest, rows)
+                yield unit, DecidedRows(unit.rows.digest, decided_rows(decide, columns, plan.states_of(unit)))
 
     return work
 
@@ -272,8 +273,16 @@ def decided_by(llm: Engine, plan: TablePlan) -> Work:
 def decider(
     llm: Engine, questions: Mapping[str, Question], params: DecisionParams
 ) -> Iterator[Callable[[Sequence[State]], Sequence[Decision]]]:
-    """Yield a function that decides about the states of a unit, and keeps errors."""
-    yield lambda states: llm.decide_many(states, questions, params=params, on_error="keep")
+    """Yield a function that decides about the states of a unit, and keeps errors.
+
+    Every unit begins with an empty memory.
+    """
+
+    def decide(states: Sequence[State]) -> Sequence[Decision]:
+        llm.trim()
+        return llm.decide_many(states, questions, params=params, on_error="keep")
+
+    yield decide
 
 
 def _write(plan: TablePlan, units: Iterable[tuple[TableUnit, DecidedRows]]) -> None:
