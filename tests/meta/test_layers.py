@@ -75,6 +75,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "trial_child",
         ),
         ("decisions",),
+        ("decision_scorer",),
         ("decision_methods",),
         ("engine",),
         ("load",),

@@ -11,8 +11,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from selectrie.core.model import Model
+from selectrie.core.types import SelfCheck
 from selectrie.engine.aio import awaitable, in_thread
 from selectrie.engine.requests.session import Prepared
+from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.errors import OptionError
 from selectrie.options.checks import one_of, record
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Choice, Predicate, Question, Score
     from selectrie.decide.states import State
+    from selectrie.engine.decision_scorer import DecisionScorer
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,6 +38,7 @@ class _Runs(Protocol):
 
     def _run(self, prepare: Callable[[Model], Prepared[R]]) -> R: ...
     def _prepare_only(self, prepare: Callable[[Model], R]) -> R: ...
+    def _scorer(self, make: Callable[[ModelThread, Model, SelfCheck | None], R]) -> R: ...
 
 
 class DecisionMethods:
@@ -138,6 +142,33 @@ class DecisionMethods:
         one_of("on_error", on_error, ("raise", "keep"))
         named = named_questions(questions)
         return _flat(_windows(self, _iterator(states), named, params, on_error))
+
+    def decision_scorer(
+        self: _Runs, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> DecisionScorer:
+        """Return a scorer that decides about units of states, as a table has them.
+
+        A unit is decided in a memory of its own, so its bits do not depend on earlier
+        units or on other work of the engine. The memory is as large as that of the
+        model. It is a context manager that frees this memory.
+
+        Args:
+            questions: The questions by name.
+            params: Template, layout, rule and other options.
+
+        Raises:
+            RequestError: For questions that cannot be asked with these options.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.engine.decision_scorer import DecisionScorer
+        from selectrie.engine.decisions import DecisionMaker
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        make = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))
+        return self._scorer(lambda owner, model, check: DecisionScorer(owner, model, check, make, keep=self))
 
     def decision_prompts(
         self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None

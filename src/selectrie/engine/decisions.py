@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from selectrie.core.model import Model
+from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
 from selectrie.decide.asks import CONTENT_FREE, Ask, Evidence, answer_of, ask_of, choices_of, values_of
@@ -57,30 +58,63 @@ _SEARCH = SearchParams(method="exhaustive")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Maker:
-    """Makes the prompts of one call on one model.
+class DecisionMaker:
+    """Makes the prompts of some questions about any states, on one model.
 
     Attributes:
         model: The model.
+        asks: What is asked, by the name of the question.
         params: The options of the decision.
         template: The template.
         prompting: Options of the chat template; the text before the answer is added.
     """
 
     model: Model
+    asks: Mapping[str, Ask]
     params: DecisionParams
     template: Template
     prompting: PromptParams
 
     @classmethod
-    def of(cls, model: Model, params: DecisionParams) -> _Maker:
-        """Return the maker for a model; raise `PromptError` if it has no template."""
+    def of(cls, model: Model, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
+        """Return the maker for a model.
+
+        Raises `RequestError` for questions that cannot be asked with these options, and
+        `PromptError` if the model has no chat template but needs one.
+        """
+        asks: dict[str, Ask] = {}
+        for name, question in questions.items():
+            with _errors_of(None, name):
+                asks[name] = ask_of(question, params)
         template, chat = params.template, model.vocabulary.chat_template
         if not isinstance(template, Template):
             if template == "chat" and chat is None:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
-        return cls(model, params, template, model.vocabulary.derived(_for_answers))
+        return cls(model, asks, params, template, model.vocabulary.derived(_for_answers))
+
+    def decisions(self, states: Sequence[State], *, keeps: bool, first: int | None) -> PreparedDecisions:
+        """Check and tokenize all questions about some states.
+
+        Raises `RequestError` for whatever can be found invalid without a model call,
+        with the index of the state and the name of the question. With `keeps`, errors
+        that belong to one state are kept instead. `first` is the index of the first
+        state in errors; with None, there is one state and errors have no index.
+        """
+        prepared: list[tuple[_PreparedQuestion, ...] | RequestError] = []
+        for index, state in enumerate(states):
+            request = None if first is None else first + index
+            prepared.append(_prepared_state(self, state, request, keeps=keeps))
+        return PreparedDecisions(self, prepared, keeps, first)
+
+    def contexts(self, state: str) -> list[IntArray]:
+        """Return the tokens of the prompts of all questions about a state.
+
+        Questions whose options are the texts of a grammar are left out.
+        """
+        asked = [_prepared(self, name, ask, state) for name, ask in self.asks.items()]
+        selects = [prompt.select for one in asked for prompt in one.prompts]
+        return [select.encoded.context for select in selects if isinstance(select, PreparedSelect)]
 
     def page(self, ask: Ask, order: Order, state: str | None) -> tuple[Prompt, Page, PromptParams]:
         """Return the prompt of an order, with its page and its options."""
@@ -189,7 +223,7 @@ class PreparedDecisions:
         first: Index of the first state in errors; None if there is only one.
     """
 
-    maker: _Maker
+    maker: DecisionMaker
     states: Sequence[tuple[_PreparedQuestion, ...] | RequestError]
     keeps: bool
     first: int | None
@@ -279,27 +313,12 @@ def prepare(
     keeps: bool,
     first: int | None,
 ) -> PreparedDecisions:
-    """Check and tokenize all questions about all states.
-
-    Raises `RequestError` for whatever can be found invalid without a model call, with
-    the index of the state and the name of the question. With `keeps`, errors that
-    belong to one state are kept instead. `first` is the index of the first state in
-    errors; with None, there is one state and errors have no index.
-    """
-    asks: dict[str, Ask] = {}
-    for name, question in questions.items():
-        with _errors_of(None, name):
-            asks[name] = ask_of(question, params)
-    maker = _Maker.of(model, params)
-    prepared: list[tuple[_PreparedQuestion, ...] | RequestError] = []
-    for index, state in enumerate(states):
-        request = None if first is None else first + index
-        prepared.append(_prepared_state(maker, asks, state, request, keeps=keeps))
-    return PreparedDecisions(maker, prepared, keeps, first)
+    """Check and tokenize all questions about all states: `DecisionMaker.decisions`."""
+    return DecisionMaker.of(model, questions, params).decisions(states, keeps=keeps, first=first)
 
 
 def _prepared_state(
-    maker: _Maker, asks: Mapping[str, Ask], state: State, request: int | None, *, keeps: bool
+    maker: DecisionMaker, state: State, request: int | None, *, keeps: bool
 ) -> tuple[_PreparedQuestion, ...] | RequestError:
     """Return the questions about one state, or its error if that is kept.
 
@@ -308,14 +327,14 @@ def _prepared_state(
     try:
         with of_request(request):
             text = text_of_state(state)
-            return tuple(_prepared(maker, name, ask, text) for name, ask in asks.items())
+            return tuple(_prepared(maker, name, ask, text) for name, ask in maker.asks.items())
     except RequestError as error:
         if not keeps:
             raise
         return error
 
 
-def _prepared(maker: _Maker, name: str, ask: Ask, state: str) -> _PreparedQuestion:
+def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _PreparedQuestion:
     with _errors_of(None, name):
         try:
             prompts = tuple(maker.prepared(ask, order, state) for order in ask.orders)
@@ -360,7 +379,8 @@ def _errors_of(index: int | None, name: str) -> Iterator[None]:
 
 def prompts_of(model: Model, state: State, question: Question, params: DecisionParams) -> tuple[DecisionPrompt, ...]:
     """Return the prompts of a question about a state; no model call is made."""
-    maker, ask = _Maker.of(model, params), ask_of(question, params)
+    maker = DecisionMaker.of(model, {"": question}, params)
+    ask = maker.asks[""]
     one = _prepared(maker, "", ask, text_of_state(state))
     return tuple(_shown(model.vocabulary, ask, prompt) for prompt in one.prompts)
 

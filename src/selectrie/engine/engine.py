@@ -385,9 +385,13 @@ class Engine(DecisionMethods):
             CapacityError: If the model has no room for `nodes` tokens.
         """
         at_least("nodes", nodes, 1, optional=False)
+        return self._scorer(lambda owner, model, _check: LoglikelihoodScorer(owner, model, nodes, keep=self))
+
+    def _scorer(self, make: Callable[[ModelThread, Model, SelfCheck | None], R]) -> R:
+        """Return a scorer, whose memory takes over what the self-check set."""
         with task_group(self._model_thread) as group:
-            self._session(group)  # the self-check sets the batch multiple that the scorer's model takes over
-        return LoglikelihoodScorer(self._model_thread, self._model, nodes, keep=self)
+            check = self._session(group).check
+        return make(self._model_thread, self._model, check)
 
     def generate(
         self,

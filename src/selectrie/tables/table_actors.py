@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from selectrie.decide.columns import AnswerColumns
@@ -16,7 +15,7 @@ from selectrie.runs.actors import ActorJob, Cluster, work_on
 from selectrie.runs.model_signature import signature_of
 from selectrie.tables.rows import TableUnit
 from selectrie.tables.table_log import DecidedRows, LoggedRow, decided_rows
-from selectrie.tables.table_run import WINDOW, TablePlan, Work, decider
+from selectrie.tables.table_run import WINDOW, TablePlan, Work
 
 
 class DecisionActor:
@@ -31,8 +30,7 @@ class DecisionActor:
         columns: AnswerColumns,
     ) -> None:
         self._engine, self._columns = load(source, **options), columns
-        self._opened = ExitStack()  # lives as long as the actor
-        self._decide = self._opened.enter_context(decider(self._engine, questions, params))
+        self._scorer = self._engine.decision_scorer(questions, params=params)  # lives as long as the actor
 
     def signature(self) -> dict[str, object]:
         """Return the facts that the model's log-probabilities depend on."""
@@ -40,7 +38,7 @@ class DecisionActor:
 
     def measure(self, work: Sequence[State | RequestError]) -> tuple[LoggedRow, ...]:
         """Return what is logged for the rows of one unit."""
-        return decided_rows(self._decide, self._columns, work)
+        return decided_rows(self._scorer.decisions, self._columns, work)
 
 
 def decided_on(

@@ -10,15 +10,13 @@ build.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
-from selectrie.decide.answers import Decision
 from selectrie.decide.params import LAYOUTS, DecisionParams
-from selectrie.decide.questions import Question
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
 from selectrie.engine.engine import Engine
@@ -262,27 +260,12 @@ def decided_by(llm: Engine) -> Work:
 
     def work(plan: TablePlan, units: Iterator[TableUnit]) -> Iterator[tuple[TableUnit, DecidedRows]]:
         columns = plan.asked.columns()
-        with decider(llm, plan.asked.questions, plan.params) as decide:
+        with llm.decision_scorer(plan.asked.questions, params=plan.params) as scorer:
             for unit in units:
-                yield unit, DecidedRows(unit.rows.digest, decided_rows(decide, columns, plan.states_of(unit)))
+                rows = decided_rows(scorer.decisions, columns, plan.states_of(unit))
+                yield unit, DecidedRows(unit.rows.digest, rows)
 
     return work
-
-
-@contextmanager
-def decider(
-    llm: Engine, questions: Mapping[str, Question], params: DecisionParams
-) -> Iterator[Callable[[Sequence[State]], Sequence[Decision]]]:
-    """Yield a function that decides about the states of a unit, and keeps errors.
-
-    Every unit begins with an empty memory.
-    """
-
-    def decide(states: Sequence[State]) -> Sequence[Decision]:
-        llm.trim()
-        return llm.decide_many(states, questions, params=params, on_error="keep")
-
-    yield decide
 
 
 def _write(plan: TablePlan, units: Iterable[tuple[TableUnit, DecidedRows]]) -> None:

@@ -193,7 +193,7 @@ def _joints(
     """
     is_fixed = solo.limits.batch_sizes.is_fixed
     scheduler = Scheduler(solo)
-    cost = _evaluate_apart(solo, context) if is_fixed else Cost()
+    cost = evaluate_apart(solo, context) if is_fixed else Cost()
     healed, more = _log_heal(scheduler, prepared, context)
     cost += more
     result = np.empty(len(paths))
@@ -209,7 +209,7 @@ def _joints(
     return result, cost
 
 
-def _evaluate_apart(solo: Model, context: IntArray) -> Cost:
+def evaluate_apart(solo: Model, context: IntArray) -> Cost:
     """Evaluate a context in calls of its own, and hold it until the model is closed.
 
     Programs of different sizes round differently, and so do sums over cells in another

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import Cost
@@ -48,13 +48,20 @@ Ctrl-C may keep a thread that leaves `ModelThread.using` from reporting it.
 """
 
 
+class _Cancels(Protocol):
+    """What a handle needs of the thread, or of what else runs its task."""
+
+    def check_process(self) -> None: ...
+    def cancel(self, job: Job) -> None: ...
+
+
 class Handle(Generic[R]):
     """A task that was given to the model's thread.
 
     If the handle is garbage-collected, the task is cancelled.
     """
 
-    def __init__(self, model_thread: ModelThread, job: Job) -> None:
+    def __init__(self, model_thread: _Cancels, job: Job) -> None:
         self._model_thread, self._job = model_thread, job
         # Only a weak reference to the job: its task or callback may hold this handle,
         # by way of the engine.
@@ -97,8 +104,13 @@ class Handle(Generic[R]):
         """Return the cost of the task so far."""
         return self._job.cost
 
+    @property
+    def job(self) -> Job:
+        """Return the task with its state, for what runs it."""
+        return self._job
 
-def _abandon(model_thread: ModelThread, job: weakref.ref[Job]) -> None:
+
+def _abandon(model_thread: _Cancels, job: weakref.ref[Job]) -> None:
     """Cancel a job whose handle is gone.
 
     The garbage collector may call this at any point of any thread, so it takes no lock.
@@ -236,7 +248,7 @@ class ModelThread:
 
         Raises `QueueFullError`, `ClosedError` or `ForkedError`; no task is queued then.
         """
-        jobs = tuple(handle._job for handle in handles)
+        jobs = tuple(handle.job for handle in handles)
         with self.using():
             try:
                 if self._max_waiting is not None:

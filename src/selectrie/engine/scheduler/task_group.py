@@ -28,6 +28,28 @@ class Counting(Task[R_co], Protocol[R_co]):
     def n_evaluated(self) -> int: ...
 
 
+class Runner(Protocol):
+    """What runs the tasks of a group: the model's thread, or a second memory on it.
+
+    `ModelThread` describes the methods.
+    """
+
+    def now(self) -> float: ...
+    def handle(
+        self,
+        task: Task[R],
+        on_step: Callable[[], None] | None = None,
+        *,
+        priority: int = 0,
+        deadline_s: float | None = None,
+        keep_cached: bool = False,
+    ) -> Handle[R]: ...
+    def queue(self, *handles: Handle[Any]) -> None: ...
+    def call(self, function: Callable[[], R]) -> R: ...
+    def interrupt(self) -> None: ...
+    def check_process(self) -> None: ...
+
+
 class TaskGroup:
     """The tasks and calls of one request.
 
@@ -35,7 +57,7 @@ class TaskGroup:
     `CancelledError`.
 
     Args:
-        model_thread: The thread that runs the tasks.
+        model_thread: What runs the tasks: the model's thread, or a runner on it.
         priority: Priority of every task; higher goes first (`ModelThread.handle`).
         deadline_s: Seconds from the creation of the group, or None for no deadline.
         keep_cached: Whether the nodes of a finished task stay cached.
@@ -43,7 +65,7 @@ class TaskGroup:
 
     def __init__(
         self,
-        model_thread: ModelThread,
+        model_thread: Runner,
         *,
         priority: int = 0,
         deadline_s: float | None = None,

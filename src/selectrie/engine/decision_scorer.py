@@ -1,0 +1,152 @@
+"""Decides about the states of a table, unit by unit, in a memory of its own.
+
+A unit is some states that are decided together. Its bits depend on the model, its
+build, the processor, the questions with their options, and the unit alone: not on
+earlier units, nor on other work of the engine. A run that was killed and resumed
+therefore gives the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.types import IntArray, SelfCheck
+from selectrie.decide.answers import Decision
+from selectrie.decide.states import State
+from selectrie.engine.decisions import DecisionMaker
+from selectrie.engine.requests.near_ties import evaluate_apart
+from selectrie.engine.requests.session import Session
+from selectrie.engine.scheduler.apart import MemoryApart, RunnerApart
+from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.task_group import TaskGroup, task_group
+from selectrie.errors import ClosedError, ForkedError
+
+_NODES_HELD, _BRANCHES_HELD = 2, 4
+"""The shared beginnings take at most one in so many nodes, and in so many branches."""
+
+
+class DecisionScorer:
+    """Decides about units of states. Made by `Engine.decision_scorer`.
+
+    It is a context manager that frees its memory. Any thread may call `decisions`, and
+    calls at the same time have separate memories. Other work of the engine gets a turn
+    after every model call, which changes no bit.
+
+    The beginnings that the prompts of all states share are evaluated once for each
+    memory, and held: with questions first, the question and its list of options. A unit
+    begins with all its prompts queued. Afterwards everything but the shared beginnings
+    is dropped.
+
+    Args:
+        owner: The thread of the model.
+        model: The model.
+        check: The model's self-check, if it has one.
+        maker: Makes the prompts of the questions.
+        keep: An object kept alive as long as the scorer.
+    """
+
+    def __init__(
+        self,
+        owner: ModelThread,
+        model: Model,
+        check: SelfCheck | None,
+        maker: DecisionMaker,
+        *,
+        keep: object = None,
+    ) -> None:
+        """Create a scorer without memory; `keep` lives as long as the scorer."""
+        self._model_thread, self._model, self._check = owner, model, check
+        self._maker, self._shared, self._kept = maker, _shared_paths(model, maker), keep
+        self._memories: list[MemoryApart] = []  # those not in use
+        self._is_closed = False
+
+    def __enter__(self) -> DecisionScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def decisions(self, states: Sequence[State]) -> list[Decision]:
+        """Return the decision on each state of a unit, in order.
+
+        The decision on a state that cannot be asked holds its error. Ctrl-C stops the
+        call in the middle of a decode. If the call fails, its memory is freed, and the
+        next call gets a new one.
+
+        Raises:
+            ModelError: If the model fails.
+            ClosedError: If the scorer or the engine was closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the scorer")
+        with task_group(self._model_thread) as outer:
+            prepared = self._maker.decisions(states, keeps=True, first=0)
+            memory = outer.call(self._take)
+            try:
+                group = TaskGroup(RunnerApart(outer, memory.scheduler))
+                try:
+                    made = prepared.run(Session(group, memory.model, self._check))
+                finally:
+                    group.leave()
+                outer.call(memory.clear)
+            except BaseException:
+                with suppress(ClosedError, ForkedError):
+                    self._model_thread.call(memory.close)
+                raise
+            self._memories.append(memory)
+            if self._is_closed:  # by another thread in the meantime
+                self.close()
+            return made
+
+    def _take(self) -> MemoryApart:
+        """Return a memory that holds the shared beginnings: a spare or a new one."""
+        with suppress(IndexError):
+            return self._memories.pop()
+        limits = self._model.limits
+        held = sum(map(len, self._shared))  # the rest of the memory is as large as the model's own
+        model = self._model.new_context(limits.nodes + held, limits.sequences)
+        try:
+            for path in self._shared:
+                evaluate_apart(model, path)
+            model.trim(0)
+        except BaseException:
+            model.close()
+            raise
+        return MemoryApart(model)
+
+    def close(self) -> None:
+        """Free the memory. May be called twice, and after the engine was closed."""
+        self._is_closed = True
+        with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
+            while self._memories:
+                self._model_thread.call(self._memories.pop().close)
+
+
+def _shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:
+    """Return the token paths with which the prompts of all states begin, longest first.
+
+    There is one for each prompt of each question, as far as the model has room to hold
+    them. They are what the prompts of two states have in common.
+    """
+    found: dict[bytes, IntArray] = {}
+    for one, other in zip(maker.contexts("0"), maker.contexts("A b"), strict=True):
+        n = min(len(one), len(other))
+        differs = np.flatnonzero(one[:n] != other[:n])
+        path = one[: int(differs[0]) if len(differs) else n]
+        if len(path):
+            found.setdefault(path.tobytes(), path)
+    limits = model.limits
+    n_nodes, n_paths = limits.nodes // _NODES_HELD, limits.sequences // _BRANCHES_HELD
+    held: list[IntArray] = []
+    for path in sorted(found.values(), key=len, reverse=True):
+        if len(path) <= n_nodes and len(held) < n_paths:
+            held.append(path)
+            n_nodes -= len(path)
+    return tuple(held)
