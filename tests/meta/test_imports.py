@@ -38,7 +38,7 @@ NOT_YET_IMPORTED: set[str] = set()
 
 EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas")
 """Of the library."""
-SKIPPED_WITHOUT = ("transformers", "xla", "lm-eval", "ray", "parquet", "tables", "pandas", "parity")
+SKIPPED_WITHOUT = ("transformers", "xla", "lm-eval", "ray", "parquet", "tables", "pandas", "parity", "frames")
 """Extras and groups without which tests and benchmarks skip by name."""
 
 IMPORT_NAME = {"llama-cpp-python": "llama_cpp"}

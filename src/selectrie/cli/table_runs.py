@@ -21,8 +21,8 @@ from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
+    from selectrie.engine.row_estimate import RowEstimate
     from selectrie.tables.asked import TableQuestions
-    from selectrie.tables.row_estimate import RowEstimate
     from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress, Work
 
 _LONGEST_FIELD = 16 << 20

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, ScoreAnswer
 from selectrie.decide.questions import Choice, Predicate, Question
-from selectrie.errors import OptionError, SelectrieError
+from selectrie.decide.states import State
+from selectrie.errors import OptionError, RequestError, SelectrieError
 from selectrie.options.checks import one_of, text
 
 PROBABILITIES = ("none", "json", "wide")
@@ -112,6 +113,19 @@ class AnswerColumns:
         for question in self._questions:
             cells += question.row(decision[question.name])
         return (*cells, None)
+
+    def rows(
+        self, decide: Callable[[Sequence[State]], Sequence[Decision]], states: Sequence[State | RequestError]
+    ) -> list[tuple[Cell, ...]]:
+        """Return the cells of some rows, decided together.
+
+        Args:
+            decide: Decides about states, and keeps errors of a state in its decision.
+            states: The state of each row, or why it has none.
+        """
+        asked = [state for state in states if not isinstance(state, RequestError)]
+        decisions = iter(decide(asked) if asked else ())
+        return [self.error_row(one) if isinstance(one, RequestError) else self.row(next(decisions)) for one in states]
 
     def error_row(self, error: SelectrieError) -> tuple[Cell, ...]:
         """Return the cells of a row that cannot be asked: the error's text, else None.

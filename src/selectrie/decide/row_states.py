@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from selectrie.decide.states import State, text_of_state
-from selectrie.errors import OptionError, clip
+from selectrie.errors import OptionError, RequestError, clip
 from selectrie.options.checks import text as require_text
 
+UNIT_ROWS = 64
+"""Number of rows that are decided together, unless the caller says otherwise."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 """A doubled brace, a column in braces, a brace alone, or text."""
 _MAX_SHOWN = 20
@@ -58,6 +60,16 @@ class RowStates:
             return states[0]
         texts = [one if isinstance(one, str) else text_of_state(one) for one in states]
         return "".join(part if isinstance(part, str) else texts[part] for part in self._parts)
+
+    def of_each(self, rows: Iterable[Sequence[object]]) -> list[State | RequestError]:
+        """Return the state of each row, or why it has none."""
+        return [self._or_error(values) for values in rows]
+
+    def _or_error(self, values: Sequence[object]) -> State | RequestError:
+        try:
+            return self.of(values)
+        except RequestError as error:
+            return error
 
 
 def row_states(state: str, columns: Sequence[str]) -> RowStates:

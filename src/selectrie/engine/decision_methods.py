@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from selectrie.core.model import Model
 from selectrie.core.types import SelfCheck
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Choice, Predicate, Question, Score
     from selectrie.decide.states import State
+    from selectrie.engine.decided_tables import DecidesUnits
     from selectrie.engine.decision_scorer import DecisionScorer
 
 T = TypeVar("T")
 R = TypeVar("R")
+TableT = TypeVar("TableT")
 
 WINDOW = 64
 """Number of questions that `decide_iter` has under way, at least one state's."""
@@ -143,6 +145,70 @@ class DecisionMethods:
         named = named_questions(questions)
         return _flat(_windows(self, _iterator(states), named, params, on_error))
 
+    def decide_table(
+        self: DecidesUnits,
+        table: TableT,
+        questions: Mapping[str, Question],
+        *,
+        state: str,
+        params: DecisionParams | None = None,
+        probabilities: str = "none",
+        prefix: str = "",
+        unit_rows: int = 64,
+    ) -> TableT:
+        """Answer questions about every row of a data frame (extra `tables`).
+
+        A question `q` adds the columns `q`, `q_probability`, `q_confidence`,
+        `q_label_mass`, `q_margin` and `q_abstained`. Columns of labels are categorical.
+        The column `error` says why a row has no answers: its state is missing, blank or
+        too long.
+
+        With the layout "auto", it is the one that takes fewer rows of the model by an
+        estimate, which goes to the log. The numbers of a row depend on the rows that
+        are decided together with it, not on earlier ones or on other work.
+
+        Args:
+            table: A data frame of pandas, polars or pyarrow.
+            questions: The questions by name.
+            state: The name of a column, or a pattern in which `{column}` stands for a
+                value and `{{` and `}}` for braces.
+            params: Template, layout, rule and other options.
+            probabilities: "json" adds `q_probabilities`, a JSON object from options to
+                probabilities, and "wide" a column `q_probability_OPTION` for each
+                option.
+            prefix: Text before the name of every added column.
+            unit_rows: Number of rows that are decided together.
+
+        Returns:
+            A data frame of the same library: the columns of `table` and the new ones.
+            An index of pandas stays.
+
+        Raises:
+            RequestError: For an unknown column, a column that exists already, or
+                questions that cannot be asked, before any model call.
+            MissingExtraError: Without narwhals.
+            ModelError: If the model fails. Answers so far are lost; the command
+                `selectrie decide --table` keeps them.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.engine.decided_tables import decided_table
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        made = decided_table(
+            self,
+            table,
+            named,
+            state=state,
+            params=options,
+            probabilities=probabilities,
+            prefix=prefix,
+            unit_rows=unit_rows,
+        )
+        return cast("TableT", made)
+
     def decision_scorer(
         self: _Runs, questions: Mapping[str, Question], *, params: DecisionParams | None = None
     ) -> DecisionScorer:
@@ -190,6 +256,7 @@ class DecisionMethods:
 
     adecide = awaitable(decide)
     adecide_many = awaitable(decide_many)
+    adecide_table = awaitable(decide_table)
 
     async def adecide_iter(
         self: _Runs,

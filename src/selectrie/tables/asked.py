@@ -13,11 +13,11 @@ from selectrie.decide.columns import AnswerColumns, columns_of
 from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
 from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.decide.questions import Question
+from selectrie.decide.row_states import UNIT_ROWS
 from selectrie.decide.templates import digest_of, shipped
 from selectrie.errors import InputFileError, RequestError
 from selectrie.options.checks import at_least, record
 from selectrie.results.plain import jsonable
-from selectrie.tables.rows import UNIT_ROWS
 from selectrie.template.analysis.template import Template
 
 

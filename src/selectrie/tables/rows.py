@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from selectrie.decide.columns import Cell
+from selectrie.decide.row_states import UNIT_ROWS
 
-UNIT_ROWS = 64
-"""Number of rows of a unit of work."""
 INT64 = range(-(1 << 63), 1 << 63)
 
 

@@ -57,13 +57,8 @@ def decided_rows(
         columns: The columns of the answers.
         states: The state of each row, or why it has none.
     """
-    asked = [state for state in states if not isinstance(state, RequestError)]
-    decisions = iter(decide(asked) if asked else ())
-    rows: list[LoggedRow] = []
-    for state in states:
-        own = columns.error_row(state) if isinstance(state, RequestError) else columns.row(next(decisions))
-        rows.append(own[:-1] if own[-1] is None else str(own[-1]))
-    return tuple(rows)
+    rows = columns.rows(decide, states)
+    return tuple(row[:-1] if row[-1] is None else str(row[-1]) for row in rows)
 
 
 class RowLines:

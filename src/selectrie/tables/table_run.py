@@ -9,7 +9,7 @@ build.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from selectrie.decide.params import LAYOUTS, DecisionParams
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
 from selectrie.engine.engine import Engine
+from selectrie.engine.row_estimate import RowEstimate, row_estimate
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.runs.files import writing
 from selectrie.runs.folder import (
@@ -34,7 +35,6 @@ from selectrie.runs.folder import (
 from selectrie.runs.model_signature import signature_of
 from selectrie.tables.asked import TableQuestions, absolute, asked_of_data
 from selectrie.tables.formats import check_output, open_table, reading, writer_of
-from selectrie.tables.row_estimate import RowEstimate, row_estimate
 from selectrie.tables.rows import Scan, Table, TableUnit, scan, units_of
 from selectrie.tables.table_log import DecidedRows, RowLines, decided_rows
 
@@ -133,13 +133,7 @@ class TablePlan:
 
     def states_of(self, unit: TableUnit) -> list[State | RequestError]:
         """Return the state of each row of a unit, or why it has none."""
-        return [self._state(values) for values in unit.rows.values(self.states.columns)]
-
-    def _state(self, values: Sequence[object]) -> State | RequestError:
-        try:
-            return self.states.of(values)
-        except RequestError as error:
-            return error
+        return self.states.of_each(unit.rows.values(self.states.columns))
 
 
 Work = Callable[[TablePlan, Iterator[TableUnit]], Iterator[tuple[TableUnit, DecidedRows]]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from selectrie import Choice, DecisionParams
+from selectrie.engine.row_estimate import row_estimate
 from selectrie.errors import ChoiceError, IncompatibleOptionsError
 from selectrie.tables.asked import TableQuestions
-from selectrie.tables.row_estimate import row_estimate
 from selectrie.tables.table_run import laid_out, plan_table, run_table
 from tests.support.deciding import QUESTIONS, fake
 

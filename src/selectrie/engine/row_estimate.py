@@ -11,17 +11,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Protocol
 
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State
-from selectrie.engine.engine import Engine
+from selectrie.engine.requests.selection import Choices
 from selectrie.errors import RequestError
+from selectrie.options import PromptParams
+from selectrie.results import TokenPlan
+from selectrie.tokenization.prompts import Prompt
 
 SAMPLED = 8
 """Number of table rows that are counted."""
 STATE_FIRST, QUESTIONS_FIRST = "state first", "questions first"
+
+
+class CountsTokens(Protocol):
+    """What an estimate needs of an engine; it makes no model call."""
+
+    def decision_prompts(
+        self, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> dict[str, tuple[DecisionPrompt, ...]]: ...
+
+    def tokens(
+        self, prompt: Prompt, choices: Choices, *, terminator: str, following: str, prompting: PromptParams
+    ) -> TokenPlan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,7 @@ class RowEstimate:
 
 
 def row_estimate(
-    llm: Engine, states: Iterable[State], n_rows: int, questions: Mapping[str, Question], params: DecisionParams
+    llm: CountsTokens, states: Iterable[State], n_rows: int, questions: Mapping[str, Question], params: DecisionParams
 ) -> RowEstimate | None:
     """Return the estimate for a table; None if none of its first rows can be asked.
 
@@ -78,7 +94,7 @@ class _Rows:
         seen: What `needs` returned for each table row.
     """
 
-    def __init__(self, llm: Engine) -> None:
+    def __init__(self, llm: CountsTokens) -> None:
         self._llm = llm
         self._nodes: dict[tuple[int, int], int] = {}
         self.seen: list[tuple[frozenset[int], int]] = []
@@ -95,8 +111,13 @@ class _Rows:
             if prompt.choices is None:
                 n_inner += prompt.n_tokens  # of a grammar: what it shares is not known
                 continue
-            ending = {"terminator": prompt.terminator, "following": prompt.following}
-            plan = self._llm.tokens(prompt.prompt, prompt.choices, prompting=prompt.prompting, **ending)
+            plan = self._llm.tokens(
+                prompt.prompt,
+                prompt.choices,
+                terminator=prompt.terminator,
+                following=prompt.following,
+                prompting=prompt.prompting,
+            )
             n_inner += plan.rows_inner
             at = -1
             for token, _ in plan.context:
