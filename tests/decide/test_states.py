@@ -18,7 +18,9 @@ JSON = st.recursive(
 )
 
 
-@given(value=st.lists(JSON, max_size=3) | st.dictionaries(st.text(max_size=5), JSON, max_size=3))
+@given(
+    value=st.lists(JSON, min_size=1, max_size=3) | st.dictionaries(st.text(max_size=5), JSON, min_size=1, max_size=3)
+)
 def test_json_reads_back(value):
     """An object or array is JSON in its own order, with characters beyond ASCII as they are."""
     text = text_of_state(value)
@@ -57,11 +59,34 @@ def test_messages_become_a_transcript():
     ]
 
 
+def test_messages_of_a_chat_may_call_tools():
+    """Calls stand behind what the message says; a message that only calls has no paragraph of its own."""
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
+    again = {"id": "c2", "type": "function", "function": {"name": "look", "arguments": ""}}
+    messages = [
+        {"role": "user", "content": "Where is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "lost"},
+        {"role": "assistant", "content": "I look again.", "tool_calls": [again]},
+        {"role": "tool", "tool_call_id": "c2", "content": [{"type": "text", "text": "found"}]},
+        {"role": "assistant", "content": "Here.", "tool_calls": None},
+    ]
+    assert text_of_state(messages).split("\n\n") == [
+        "user: Where is it?",
+        'assistant calls find: {"id": 7}',
+        "find returns: lost",
+        "assistant: I look again.",
+        "assistant calls look: ",
+        "look returns: found",
+        "assistant: Here.",
+    ]
+
+
 def test_what_is_not_all_messages_is_json():
     """A list with anything else in it is an array of JSON."""
     for value in (
         [{"role": "user"}],
-        [{"role": "cook", "content": "x"}],
+        [{"role": 7, "content": "x"}],
         ["user"],
         [{"role": "user", "content": "x"}, 1],
     ):
@@ -81,6 +106,23 @@ def test_what_is_not_all_messages_is_json():
         ({"a": float("nan")}, OptionError, "that JSON can hold"),
         ({"a": {1, 2}}, OptionError, "that JSON can hold (a set is not a value of JSON)"),
         ([{"type": "message", "role": "cook", "content": "x"}], PromptError, "state[0] has role 'cook'"),
+        ([{"role": "cook", "content": "x"}], PromptError, "state[0] has role 'cook': expected one of user, assistant"),
+        ([{"role": "user", "content": " "}], OptionError, "a state that is not blank"),
+        ([{"role": "user", "content": ""}, {"role": "assistant", "content": []}], OptionError, "not blank"),
+        ([], OptionError, "not blank"),
+        ({}, OptionError, "not blank"),
+        ({1: "a", "1": "b"}, OptionError, "that JSON can hold (two keys of an object are '1')"),
+        ({"x": [{None: 1, "null": 2}]}, OptionError, "two keys of an object are 'null'"),
+        ([{"role": "tool", "tool_call_id": "c", "content": "x"}], PromptError, "which no item before it makes"),
+        ([{"role": "tool", "content": "x"}], PromptError, "state[0]['tool_call_id'] is None"),
+        ([{"role": "assistant", "tool_calls": "x"}], PromptError, "state[0]['tool_calls'] is 'x'"),
+        ([{"role": "assistant", "tool_calls": [7]}], PromptError, "state[0]['tool_calls'][0] is 7"),
+        (
+            [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}],
+            PromptError,
+            "state[0]['tool_calls'][0]['arguments'] is None",
+        ),
+        ([{"role": "assistant", "content": None}], PromptError, "state[0]['content'] is None"),
         ([{"role": "user", "content": 7}], PromptError, "state[0]['content'] is 7"),
         ([{"role": "user", "content": [{"type": "input_image"}]}], PromptError, "state[0]['content'][0]"),
         (

@@ -8,7 +8,7 @@ from selectrie import Template
 from selectrie.decide.asks import ask_of, values_of
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Score
-from selectrie.decide.templates import digest_of, render, shipped
+from selectrie.decide.templates import check_slots, digest_of, render, shipped
 from selectrie.errors import TemplateError
 
 CHOICE = Choice("What does the customer want?", ["refund", "track order"])
@@ -134,6 +134,26 @@ def test_a_template_without_the_answer_is_refused(source, message):
         page_of(CHOICE, Template(source, name="mine.tmpl"))
     assert message in str(caught.value)
     assert str(caught.value).startswith("mine.tmpl:1:")
+
+
+def test_either_branch_of_a_condition_may_have_the_answer(tmp_path):
+    """Also in an included file; a second slot and a loop are refused there too, with the position in that file."""
+    answer = "<<select 'answer' options=answers>>"
+    two = Template(f"<<#if state_first>>A: {answer}<<else>>B: {answer}<</if>>")
+    check_slots(two)
+    assert page_of(CHOICE, two).text == "A: "
+    assert page_of(CHOICE, two, layout="questions first").text == "B: "
+    (tmp_path / "part.tmpl").write_text(f"x\n{answer}")
+    for source, is_legal in (
+        ("<<include 'part.tmpl'>>", True),
+        ("<<#each options as one>><<include 'part.tmpl'>><</each>>", False),
+    ):
+        template = Template(source, search_path=tmp_path)
+        if is_legal:
+            check_slots(template)
+            continue
+        with pytest.raises(TemplateError, match=r"part\.tmpl:2:1: .*outside of every loop"):
+            check_slots(template)
 
 
 def test_own_templates_may_have_turns_and_a_beginning():

@@ -59,6 +59,8 @@ def same_scores(one, other):
 
 # An answer is the select that it is made of
 
+ANSWER = "<<select 'answer' options=answers>>"
+
 
 @pytest.mark.parametrize("scoring", ["text", "letters"])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -454,6 +456,9 @@ def test_any_text_is_plain_text(chat, state):
         ({"q": Choice("x", {"a": "\ud800", "b": "c"})}, {}, TextError, "question 'q': option 0: character 0"),
         ({"q": Choice("x", [Option("a", description="\ud800")])}, {}, TextError, "description of option 0: character 0"),
         ({"q": Predicate("x")}, {"template": Template("<<state>>")}, TemplateError, "the page has no <<select"),
+        ({"q": Predicate("x")}, {"template": Template(f"{ANSWER} <<gen 'x'>>")}, TemplateError, "1:37: a template of"),
+        ({"q": Predicate("x")}, {"template": Template(f"<<#each options as o>>{ANSWER}<</each>>")}, TemplateError, "loop"),
+        ({"q": Predicate("x")}, {"template": Template(f"{ANSWER}<<#if False>><<select 'b' options=answers>><</if>>")}, TemplateError, "has one slot"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused_before_the_model(questions, params, error, message):
@@ -481,6 +486,31 @@ def test_too_long_a_prompt_names_the_remedy():
         assert "list_options" not in str(caught.value)
         assert caught.value.required_tokens > 900
         assert caught.value.available_tokens == 600
+        with pytest.raises(PromptTooLongError) as caught:
+            llm.decide("x" * 900, question)
+        assert "list_options" not in str(caught.value), "the state alone is too long"
+
+
+def test_states_read_before_a_failure_are_decided():
+    """What an iterator raises comes behind the decisions on the states that it gave, in both forms."""
+
+    def states():
+        yield from ("a", "b")
+        raise LookupError("no more")
+
+    async def collected(llm, found):
+        async for one in llm.adecide_iter(states(), QUESTIONS):
+            found.append(one)
+
+    with fake() as llm:
+        wanted = llm.decide_many(["a", "b"], QUESTIONS)
+        made, later = llm.decide_iter(states(), QUESTIONS), []
+        assert [next(made), next(made)] == wanted
+        with pytest.raises(LookupError, match="no more"):
+            next(made)
+        with pytest.raises(LookupError, match="no more"):
+            asyncio.run(collected(llm, later))
+    assert later == wanted
 
 
 def test_errors_of_states_are_raised_or_kept():

@@ -8,7 +8,7 @@ the data must not outrank the question.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from selectrie.core.vocabulary import to_bytes
@@ -16,12 +16,14 @@ from selectrie.errors import OptionError, PromptError, of_value
 
 State: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
 
-ROLES = ("user", "assistant", "system", "developer")
+ROLES = ("user", "assistant", "system", "developer", "tool")
 _CALLS = {
     "function_call": "arguments",
     "custom_tool_call": "input",
 }
 """The field of each kind of tool call that holds what the tool is given."""
+_CHAT_CALLS = "tool_calls"
+"""The field of a chat's message with the tools that it calls."""
 _OUTPUTS = {"function_call_output": "function_call", "custom_tool_call_output": "custom_tool_call"}
 _PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The field of each kind of part that holds its text."""
@@ -33,13 +35,14 @@ def text_of_state(state: State) -> str:
     - str: itself.
     - A list of messages, each with a role and content, or with the type of a message, a
       tool call or its output: a transcript, one paragraph for each. The shapes are
-      those of OpenAI's `POST /v1/decisions` and of chats.
+      those of OpenAI's `POST /v1/decisions` and `POST /v1/chat/completions`.
     - Any other mapping or sequence: JSON with its keys in their order, in which
       characters beyond ASCII stay as they are.
 
     Raises:
-        OptionError: If it is none of these, or is blank, or JSON cannot hold it.
-        PromptError: For a malformed message, with its index.
+        OptionError: If it is none of these, or is blank or empty, or JSON cannot hold
+            it, such as an object with keys 1 and "1".
+        PromptError: For a malformed message or an unknown role, with its index.
         TextError: For a lone surrogate.
     """
     if isinstance(state, str):
@@ -47,7 +50,7 @@ def text_of_state(state: State) -> str:
     elif isinstance(state, list | tuple) and _are_messages(state):
         text = _transcript(state)
     elif isinstance(state, Mapping | list | tuple):
-        text = _json(state, "state")
+        text = _json(state, "state") if state else ""
     else:
         raise OptionError("state", state, "a text, an object or array of JSON, or messages")
     if not text.strip():
@@ -58,10 +61,21 @@ def text_of_state(state: State) -> str:
 
 def _json(value: object, name: str) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
+        json.loads(text, object_pairs_hook=_check_keys)
     except (TypeError, ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise OptionError(name, value, f"values that JSON can hold ({reason})") from error
+    return text
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    """Raise `ValueError` if an object has two equal keys, as written: 1 and "1" are."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"two keys of an object are {key!r}")
+        seen.add(key)
 
 
 def _mapping(value: object) -> object:
@@ -78,31 +92,64 @@ def _are_messages(items: Sequence[Any]) -> bool:
     kinds = ("message", *_CALLS, *_OUTPUTS)
     return bool(items) and all(
         isinstance(item, Mapping)
-        and (item.get("type") in kinds or ("type" not in item and item.get("role") in ROLES and "content" in item))
+        and (
+            item.get("type") in kinds
+            or ("type" not in item and isinstance(item.get("role"), str) and ("content" in item or _CHAT_CALLS in item))
+        )
         for item in items
     )
 
 
 def _transcript(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return the transcript; "" if no message says anything."""
     names: dict[tuple[str, str], str] = {}  # by kind and id of a call
-    lines = []
+    lines: list[tuple[str, str]] = []
     for index, item in enumerate(items):
         where, kind = f"state[{index}]", item.get("type", "message")
         if kind in _CALLS:
-            name = _text(item, "name", where)
-            names[kind, _text(item, "call_id", where)] = name
-            lines.append(f"assistant calls {name}: {_text(item, _CALLS[kind], where)}")
+            lines.append(_called(item, kind, where, names))
         elif kind in _OUTPUTS:
-            call = (_OUTPUTS[kind], _text(item, "call_id", where))
-            if call not in names:
-                raise PromptError(f"{where} is the output of a call {call[1]!r}, which no item before it makes")
-            lines.append(f"{names[call]} returns: {text_of_content(item, 'output', where)}")
+            name = _name_of_call(_OUTPUTS[kind], _text(item, "call_id", where), where, names)
+            lines.append((f"{name} returns", text_of_content(item, "output", where)))
         else:
-            role = item.get("role")
-            if role not in ROLES:
-                raise PromptError(f"{where} has role {of_value(role)}: expected one of {', '.join(ROLES)}")
-            lines.append(f"{role}: {text_of_content(item, 'content', where)}")
-    return "\n\n".join(lines)
+            lines += _message(item, where, names)
+    return "\n\n".join(f"{who}: {said}" for who, said in lines) if any(said.strip() for _, said in lines) else ""
+
+
+def _message(item: Mapping[str, Any], where: str, names: dict[tuple[str, str], str]) -> Iterator[tuple[str, str]]:
+    """Yield who says what in a message, and which tools it calls."""
+    role = item.get("role")
+    if role not in ROLES:
+        allowed = f"one of {', '.join(ROLES)}; a list that is no conversation can be given as a text of JSON"
+        raise PromptError(f"{where} has role {of_value(role)}: expected {allowed}")
+    if role == "tool":
+        name = _name_of_call("function_call", _text(item, "tool_call_id", where), where, names)
+        yield f"{name} returns", text_of_content(item, "content", where)
+        return
+    calls = item.get(_CHAT_CALLS) or ()
+    if item.get("content") is not None or not calls:
+        yield str(role), text_of_content(item, "content", where)
+    if not isinstance(calls, Sequence) or isinstance(calls, str | bytes | bytearray):
+        raise PromptError(f"{where}[{_CHAT_CALLS!r}] is {of_value(calls)}: expected a list of calls")
+    for number, call in enumerate(calls):
+        at = f"{where}[{_CHAT_CALLS!r}][{number}]"
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping):
+            raise PromptError(f"{at} is {of_value(call)}: expected an object with the field 'function'")
+        yield _called({**function, "call_id": call.get("id")}, "function_call", at, names)
+
+
+def _called(item: Mapping[str, Any], kind: str, where: str, names: dict[tuple[str, str], str]) -> tuple[str, str]:
+    """Return which tool is called with what, and keep its name under the call's id."""
+    name = _text(item, "name", where)
+    names[kind, _text(item, "call_id", where)] = name
+    return f"assistant calls {name}", _text(item, _CALLS[kind], where)
+
+
+def _name_of_call(kind: str, call_id: str, where: str, names: Mapping[tuple[str, str], str]) -> str:
+    if (kind, call_id) not in names:
+        raise PromptError(f"{where} is the output of a call {call_id!r}, which no item before it makes")
+    return names[kind, call_id]
 
 
 def _text(item: Mapping[str, Any], key: str, where: str) -> str:

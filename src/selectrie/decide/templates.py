@@ -19,12 +19,14 @@ from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import what_follows
 from selectrie.template.runtime.steps import Decide, Hide, Naming, Turn, Write
-from selectrie.template.syntax.ast import Document, Span
+from selectrie.template.syntax.ast import Document, Each, GenEach, Include, Slot, Span
 from selectrie.template.syntax.ast import Path as NamePath
 from selectrie.template.syntax.source_positions import error_at
+from selectrie.template.syntax.visitors import bodies_of
 
 SLOT = "answer"
 """Name of the slot of a template of decisions."""
+_ONE_SLOT = f"a template of decisions has one slot, <<select {SLOT!r} options=answers>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,26 @@ def digest_of(template: Template) -> str:
     return state.hexdigest()
 
 
+def check_slots(template: Template) -> None:
+    """Raise `TemplateError` for another slot than the answer, or for one in a loop.
+
+    Both branches of an `if` may have the answer.
+    """
+    pending = [(segment, template.document, False) for segment in reversed(template.document.body)]
+    while pending:
+        segment, document, is_repeated = pending.pop()
+        if isinstance(segment, GenEach) or (isinstance(segment, Slot) and segment.name != SLOT):
+            raise error_at(document, segment.span, _ONE_SLOT)
+        if isinstance(segment, Slot) and is_repeated:
+            raise error_at(document, segment.span, f"{_ONE_SLOT}, outside of every loop")
+        inner, bodies = document, bodies_of(segment)
+        if isinstance(segment, Include):
+            inner = template.documents[segment.path]
+            bodies = (inner.body,)
+        repeats = is_repeated or isinstance(segment, Each)
+        pending += [(one, inner, repeats) for body in reversed(bodies) for one in reversed(body)]
+
+
 def render(template: Template, values: Mapping[str, object]) -> Page:
     """Return the page of a template up to its answer.
 
@@ -99,7 +121,7 @@ def render(template: Template, values: Mapping[str, object]) -> Page:
             return _answer(page, step, interpreter)
         elif not isinstance(step, Hide | Naming):
             document, span = _where(template)
-            raise error_at(document, span, f"a template of decisions has one slot, the select {SLOT!r}")
+            raise error_at(document, span, _ONE_SLOT)
     document, span = _where(template)
     raise error_at(document, span, f"the page has no <<select {SLOT!r} options=answers>>")
 
@@ -119,8 +141,7 @@ def _answer(page: _Turns, step: Decide, interpreter: Interpreter) -> Page:
     """Return the page before the slot; raise unless the slot is the answer."""
     slot = step.slot
     if slot.kind != "select" or slot.name != SLOT or slot.choices is not None:
-        reason = f"a template of decisions has one slot, <<select {SLOT!r} options=answers>>"
-        raise error_at(step.document, slot.span, reason)
+        raise error_at(step.document, slot.span, _ONE_SLOT)
     for name, value in slot.arguments:
         if name == "options" and value != NamePath("answers"):
             raise error_at(step.document, slot.span, "the options of the answer are `answers`, those of the question")

@@ -312,11 +312,24 @@ def _windows(
     params: DecisionParams | None,
     on_error: str,
 ) -> Iterator[list[Decision]]:
-    """Yield the decisions on as many states at a time as make `WINDOW` questions."""
+    """Yield the decisions on as many states at a time as make `WINDOW` questions.
+
+    If reading a state fails, the states before it are decided first.
+    """
     size, first = max(1, WINDOW // len(questions)), 0
-    while window := list(islice(states, size)):
+    failed: Exception | None = None
+    while failed is None:
+        window: list[State] = []
+        try:
+            window.extend(islice(states, size))
+        except Exception as error:  # noqa: BLE001 - whatever the caller's iterator raises
+            failed = error
+        if not window:
+            break
         yield _decisions(engine, window, questions, params, on_error, first=first)
         first += len(window)
+    if failed is not None:
+        raise failed
 
 
 def _flat(windows: Iterator[list[Decision]]) -> Iterator[Decision]:

@@ -22,7 +22,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
 from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
-from selectrie.decide.templates import Page, digest_of, render, shipped
+from selectrie.decide.templates import Page, check_slots, digest_of, render, shipped
 from selectrie.engine.rendering.terminators import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
@@ -91,6 +91,7 @@ class DecisionMaker:
             if template == "chat" and chat is None:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
+        check_slots(template)
         return cls(model, asks, params, template, model.vocabulary.derived(_for_answers))
 
     def decisions(self, states: Sequence[State], *, keeps: bool, first: int | None) -> PreparedDecisions:
@@ -340,7 +341,7 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
             prompts = tuple(maker.prepared(ask, order, state) for order in ask.orders)
         except PromptTooLongError as error:
             remedy = "shorten the state"
-            if maker.params.list_options and not ask.has_grammar and maker.params.scoring == "text":
+            if _fits_unlisted(maker, ask, state):
                 remedy += ", or score the options without listing them (list_options=False)"
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
@@ -348,6 +349,18 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
                 remedy=f"{remedy}, or load with a larger n_ctx",
             ) from error
         return _PreparedQuestion(name, ask, prompts)
+
+
+def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:
+    """Return whether a question that is too long fits without its list of options."""
+    if not maker.params.list_options or ask.has_grammar or maker.params.scoring != "text":
+        return False
+    unlisted = replace(maker, params=replace(maker.params, list_options=False))
+    try:
+        unlisted.prepared(ask, ask.orders[0], state)
+    except RequestError:
+        return False
+    return True
 
 
 def _check_endings(choices: Sequence[str], following: str) -> None:
