@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from selectrie import Template
 from selectrie.decide.asks import ask_of, values_of
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Score
-from selectrie.decide.templates import check_slots, digest_of, render, shipped
+from selectrie.decide.templates import StateFrame, check_slots, digest_of, render, shipped
 from selectrie.errors import TemplateError
 
 CHOICE = Choice("What does the customer want?", ["refund", "track order"])
@@ -134,6 +136,20 @@ def test_a_template_without_the_answer_is_refused(source, message):
         page_of(CHOICE, Template(source, name="mine.tmpl"))
     assert message in str(caught.value)
     assert str(caught.value).startswith("mine.tmpl:1:")
+
+
+@pytest.mark.parametrize("name", ["chat", "base"])
+@pytest.mark.parametrize("layout", ["state first", "questions first"])
+@settings(max_examples=30)
+@given(
+    state=st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+    | st.sampled_from(["[st4te 0]", "<<x>>", "[st4te 1][st4te"]),
+    question=st.sampled_from([CHOICE, DESCRIBED, Predicate("[st4te 0]"), Choice("", ["[st4te 0]", "a [st4te 1"])]),
+)
+def test_a_frame_is_the_page_about_any_state(name, layout, state, question):
+    """What is rendered once, with a mark for the state, is what rendering each state gives."""
+    frame = StateFrame(lambda one: page_of(question, name, one, layout=layout))
+    assert frame.page(state) == page_of(question, name, state, layout=layout)
 
 
 def test_either_branch_of_a_condition_may_have_the_answer(tmp_path):

@@ -7,11 +7,12 @@ roles, the turns before the answer are the messages of a chat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import blake2b
 from importlib import resources
+from itertools import count
 from pathlib import Path
 
 from selectrie.template.analysis.chat_checks import outside
@@ -124,6 +125,30 @@ def render(template: Template, values: Mapping[str, object]) -> Page:
             raise error_at(document, span, _ONE_SLOT)
     document, span = _where(template)
     raise error_at(document, span, f"the page has no <<select {SLOT!r} options=answers>>")
+
+
+class StateFrame:
+    """The pages of a template that writes its state and asks nothing about it.
+
+    The templates that come with the package are such. The page is rendered once, with a
+    mark that occurs nowhere else in the place of the state.
+
+    Args:
+        rendered: Returns the page about a state.
+    """
+
+    def __init__(self, rendered: Callable[[str], Page]) -> None:
+        empty = repr(rendered(""))
+        mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)  # no end of it is its beginning
+        page = rendered(mark)
+        self._text = page.text.split(mark)
+        self._messages = [(one["role"], one["content"].split(mark)) for one in page.messages]
+        self._prefix, self._following = page.assistant_prefix, page.following
+
+    def page(self, state: str) -> Page:
+        """Return the page about a state."""
+        messages = tuple({"role": role, "content": state.join(parts)} for role, parts in self._messages)
+        return Page(state.join(self._text), messages, self._prefix, self._following)
 
 
 def _turn(page: _Turns, step: Turn) -> None:

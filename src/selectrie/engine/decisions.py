@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from selectrie.core.model import Model
@@ -22,7 +22,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
 from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
-from selectrie.decide.templates import Page, check_slots, digest_of, render, shipped
+from selectrie.decide.templates import Page, StateFrame, check_slots, digest_of, render, shipped
 from selectrie.engine.rendering.terminators import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
@@ -74,6 +74,7 @@ class DecisionMaker:
     params: DecisionParams
     template: Template
     prompting: PromptParams
+    _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, model: Model, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
@@ -117,51 +118,12 @@ class DecisionMaker:
         selects = [prompt.select for one in asked for prompt in one.prompts]
         return [select.encoded.context for select in selects if isinstance(select, PreparedSelect)]
 
-    def page(self, ask: Ask, order: Order, state: str | None) -> tuple[Prompt, Page, PromptParams]:
-        """Return the prompt of an order, with its page and its options."""
-        page = render(self.template, values_of(ask, order, self.params, state))
-        if not page.is_chat:
-            return page.text, page, PromptParams()
-        prefix = self.prompting.assistant_prefix + page.assistant_prefix
-        return page.messages, page, replace(self.prompting, assistant_prefix=prefix)
-
-    def prepared(self, ask: Ask, order: Order, state: str) -> PreparedPrompt:
-        """Return a prompt, checked and tokenized."""
-        prompt, page, prompting = self.page(ask, order, state)
-        terminator = "text" if page.following else "eog" if page.is_chat else "auto"
-        rule = ScoringRule(self.params.rule, content_free=CONTENT_FREE if self.params.rule == "calibrated" else ())
-        search = _SEARCH if self.params.top is None else SearchParams(method="best_first", k=self.params.top)
-        request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
-        if isinstance(ask.question, Choice) and ask.question.grammar is not None:
-            return self._grammar(ask, ask.question.grammar, prompt, page, request)
-        choices = choices_of(ask, order, self.params)
-        _check_endings(choices, page.following)
-        one = selection.prepare(self.model, prompt, choices, request, premises=self._premises(ask, order))
-        return PreparedPrompt(prompt, one, request, None)
-
-    def _premises(self, ask: Ask, order: Order) -> list[Prompt] | None:
-        """Return the prompts of the rule's baseline; None for a rule without one."""
-        states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self.params.rule)
-        return None if states is None else [self.page(ask, order, state)[0] for state in states]
-
-    def _grammar(
-        self, ask: Ask, grammar: Grammar, prompt: Prompt, page: Page, request: SelectRequest
-    ) -> PreparedPrompt:
-        """Return a prompt whose choices are the texts of a grammar."""
-        texts = select_grammar.listed(grammar)
-        if texts is not None:
-            _check_endings(texts, page.following)
-            one = selection.prepare(self.model, prompt, texts, request, premises=self._premises(ask, ask.orders[0]))
-            return PreparedPrompt(prompt, one, request, None)
-        vocabulary = self.model.vocabulary
-        ending = ending_of(vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
-        n_left = self.model.limits.nodes - max_context_tokens(
-            reopen(vocabulary, read_prompt(vocabulary, prompt, request.prompting))
-        )
-        search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
-        asked = replace(request, terminator=ending.terminator, following="", search=search)
-        searched = select_grammar.prepare(self.model, prompt, ending.grammar, asked)
-        return PreparedPrompt(prompt, searched, request, ending)
+    def prompts(self, name: str) -> tuple[PromptMaker, ...]:
+        """Return what makes the prompts of a question, one for each order."""
+        if name not in self._prompts:
+            ask = self.asks[name]
+            self._prompts[name] = tuple(PromptMaker(self, ask, order) for order in ask.orders)
+        return self._prompts[name]
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
@@ -176,6 +138,79 @@ class DecisionMaker:
             orders=0 if params.permutations is None else len(ask.orders),
             selection=first.signature,
         )
+
+
+class PromptMaker:
+    """Makes the prompts of a question in one order of its options, about any states.
+
+    What does not depend on the state is made once.
+
+    Args:
+        maker: What the prompts of all questions have in common.
+        ask: What is asked.
+        order: The order in which the options are listed.
+    """
+
+    def __init__(self, maker: DecisionMaker, ask: Ask, order: Order) -> None:
+        self._maker, self._ask, self._order = maker, ask, order
+        self._choices = choices_of(ask, order, maker.params)
+        self._frame: StateFrame | None = None
+        self._plans: dict[tuple[object, ...], selection.SelectPlan] = {}
+
+    def prepared(self, state: str) -> PreparedPrompt:
+        """Return the prompt about a state, checked and tokenized."""
+        params, ask = self._maker.params, self._ask
+        prompt, page, prompting = self._page(state)
+        terminator = "text" if page.following else "eog" if page.is_chat else "auto"
+        rule = ScoringRule(params.rule, content_free=CONTENT_FREE if params.rule == "calibrated" else ())
+        search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
+        request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
+        if isinstance(ask.question, Choice) and ask.question.grammar is not None:
+            return self._grammar(ask.question.grammar, prompt, page, request)
+        return PreparedPrompt(prompt, self._plan(self._choices, page, request).after(prompt), request, None)
+
+    def _page(self, state: str | None) -> tuple[Prompt, Page, PromptParams]:
+        """Return the prompt about a state, with its page and its options."""
+        maker = self._maker
+        if state is not None and maker.template in (shipped("chat"), shipped("base")):
+            self._frame = self._frame or StateFrame(self._rendered)
+            page = self._frame.page(state)
+        else:
+            page = self._rendered(state)
+        if not page.is_chat:
+            return page.text, page, PromptParams()
+        prefix = maker.prompting.assistant_prefix + page.assistant_prefix
+        return page.messages, page, replace(maker.prompting, assistant_prefix=prefix)
+
+    def _rendered(self, state: str | None) -> Page:
+        maker = self._maker
+        return render(maker.template, values_of(self._ask, self._order, maker.params, state))
+
+    def _plan(self, choices: Sequence[str], page: Page, request: SelectRequest) -> selection.SelectPlan:
+        """Return the plan of all pages whose answer ends alike."""
+        key = request.terminator, page.following, request.prompting.assistant_prefix
+        if key not in self._plans:
+            _check_endings(choices, page.following)
+            states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self._maker.params.rule)
+            premises = None if states is None else [self._page(state)[0] for state in states]
+            self._plans[key] = selection.SelectPlan(self._maker.model, choices, request, premises=premises)
+        return self._plans[key]
+
+    def _grammar(self, grammar: Grammar, prompt: Prompt, page: Page, request: SelectRequest) -> PreparedPrompt:
+        """Return a prompt whose choices are the texts of a grammar."""
+        model = self._maker.model
+        texts = select_grammar.listed(grammar)
+        if texts is not None:
+            return PreparedPrompt(prompt, self._plan(texts, page, request).after(prompt), request, None)
+        vocabulary = model.vocabulary
+        ending = ending_of(vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
+        n_left = model.limits.nodes - max_context_tokens(
+            reopen(vocabulary, read_prompt(vocabulary, prompt, request.prompting))
+        )
+        search = replace(request.search, method="auto", max_tokens=max(1, min(request.search.max_tokens, n_left)))
+        asked = replace(request, terminator=ending.terminator, following="", search=search)
+        searched = select_grammar.prepare(model, prompt, ending.grammar, asked)
+        return PreparedPrompt(prompt, searched, request, ending)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -338,7 +373,7 @@ def _prepared_state(
 def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _PreparedQuestion:
     with _errors_of(None, name):
         try:
-            prompts = tuple(maker.prepared(ask, order, state) for order in ask.orders)
+            prompts = tuple(one.prepared(state) for one in maker.prompts(name))
         except PromptTooLongError as error:
             remedy = "shorten the state"
             if _fits_unlisted(maker, ask, state):
@@ -357,7 +392,7 @@ def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:
         return False
     unlisted = replace(maker, params=replace(maker.params, list_options=False))
     try:
-        unlisted.prepared(ask, ask.orders[0], state)
+        PromptMaker(unlisted, ask, ask.orders[0]).prepared(state)
     except RequestError:
         return False
     return True

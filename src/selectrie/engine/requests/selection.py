@@ -34,7 +34,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.healing import HealPlan, heal_plan
 from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
-from selectrie.tokenization.records import EncodedChoices
+from selectrie.tokenization.records import EncodedChoices, PromptText
 
 CustomRule = Callable[[ChoiceScore], float]
 JOINT = ScoringRule()
@@ -185,38 +185,114 @@ def prepare(
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
-    vocabulary, limits = model.vocabulary, model.limits
-    rule, texts = request.named_rule(), check_texts(choices)
-    written = _written(vocabulary, texts, request.prompting.delimiter)
-    terminator = _terminator(request, written, vocabulary)
-    encoded = encode(vocabulary, limits, prompt, written, request)
-    trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
-    healing = heal_plan(vocabulary, trie, encoded.healed)
-    lengths = scoring.Lengths.of(texts, trie, encoded.first_scored)
-    lengths.for_rule(rule.name)
-    needs = scoring.row_needs(trie, terminator, healing.observations, vocabulary.eog)
-    prepared = PreparedSelect(
-        texts=texts,
-        vocabulary=vocabulary,
-        encoded=encoded,
-        trie=trie,
-        needs=needs,
-        healing=healing,
-        rule=rule,
-        custom=request.custom,
-        terminator=terminator,
-        log_prior=scoring.log_priors(request.prior, texts),
-        lengths=lengths,
-        search=request.search,
-        method="exhaustive",
-        premises=_premises(vocabulary, rule, request.prompting)
-        if premises is None
-        else tuple(_baseline_context(vocabulary, one, written, request, encoded) for one in premises),
-        notes=_notes(encoded, request.prompting.boundary),
-        values=tuple(choices) if isinstance(choices, Mapping) else None,
-    )
-    _check_fits(prepared, limits)
-    return replace(prepared, method=_method(prepared, limits))
+    return SelectPlan(model, choices, request, premises=premises).after(prompt)
+
+
+class SelectPlan:
+    """Requests that differ in their prompts alone.
+
+    What does not depend on the prompt is made once. Choices are encoded, and their trie
+    is built, once for each end of a prompt: the text after its last control token, if
+    that is short. So many prompts of a chat, whose last turn is the answer's, share
+    both.
+
+    Args:
+        model: The model.
+        choices: The texts, or a mapping from values to texts.
+        request: The options.
+        premises: As in `prepare`.
+
+    Raises `RequestError` for choices and options that no prompt can have.
+    """
+
+    def __init__(
+        self, model: Model, choices: Choices, request: SelectRequest, *, premises: Sequence[Prompt] | None = None
+    ) -> None:
+        self._vocabulary, self._limits, self._request = model.vocabulary, model.limits, request
+        self._texts, self._rule = check_texts(choices), request.named_rule()
+        self._values = tuple(choices) if isinstance(choices, Mapping) else None
+        self._written = _written(self._vocabulary, self._texts, request.prompting.delimiter)
+        self._terminator = _terminator(request, self._written, self._vocabulary)
+        self._premises = premises
+        self._prepared: dict[tuple[object, ...], tuple[PreparedSelect, int]] = {}
+
+    def after(self, prompt: Prompt) -> PreparedSelect:
+        """Return the request after a prompt, checked and tokenized.
+
+        Raises `RequestError` for everything that can be found invalid without a model
+        call.
+        """
+        prompting = self._request.prompting
+        read = read_prompt(self._vocabulary, prompt, prompting)
+        key = None if prompting.truncate == "left" else _end_of(read)
+        if key is None:
+            return self._made(read)
+        if key in self._prepared:
+            return _moved(*self._prepared[key], read, self._limits)
+        made = self._made(read)
+        if len(self._prepared) < _ENDS_KEPT:
+            self._prepared[key] = made, len(read.prefix)
+        return made
+
+    def _made(self, read: PromptText) -> PreparedSelect:
+        vocabulary, request, rule = self._vocabulary, self._request, self._rule
+        encoded = encode(vocabulary, self._limits, read, self._written, request)
+        trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
+        healing = heal_plan(vocabulary, trie, encoded.healed)
+        lengths = scoring.Lengths.of(self._texts, trie, encoded.first_scored)
+        lengths.for_rule(rule.name)
+        prepared = PreparedSelect(
+            texts=self._texts,
+            vocabulary=vocabulary,
+            encoded=encoded,
+            trie=trie,
+            needs=scoring.row_needs(trie, self._terminator, healing.observations, vocabulary.eog),
+            healing=healing,
+            rule=rule,
+            custom=request.custom,
+            terminator=self._terminator,
+            log_prior=scoring.log_priors(request.prior, self._texts),
+            lengths=lengths,
+            search=request.search,
+            method="exhaustive",
+            premises=_premises(vocabulary, rule, request.prompting)
+            if self._premises is None
+            else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),
+            notes=_notes(encoded, request.prompting.boundary),
+            values=self._values,
+        )
+        _check_fits(prepared, self._limits)
+        return replace(prepared, method=_method(prepared, self._limits))
+
+
+_ENDS_KEPT = 16
+"""Number of ends of prompts whose choices are kept."""
+_END_BYTES = 256
+"""Maximum length of such an end, in bytes."""
+
+
+def _end_of(read: PromptText) -> tuple[object, ...] | None:
+    """Return a key of a prompt's end; None if it is too long to come again.
+
+    Equal keys have equal tokens after the fixed ones: encoding asks only for the last
+    of these, and whether there is none or one (`encoding.is_at_start`).
+    """
+    if len(read.text) > _END_BYTES:
+        return None
+    return read.text, read.continues, read.is_normalized, min(len(read.prefix), 2), *read.prefix[-1:].tolist()
+
+
+def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits) -> PreparedSelect:
+    """Return a request after another prompt with the same end.
+
+    `n_prefix` is the number of fixed tokens of the prompt that it was made for.
+    """
+    encoded = one.encoded
+    context = np.concatenate([read.prefix, encoded.context[n_prefix:]])
+    tokens = np.concatenate([read.prefix, encoded.prompt_tokens[n_prefix:]])
+    moved = replace(one, encoded=replace(encoded, context=context, prompt_tokens=tokens))
+    _check_fits(moved, limits)
+    return moved
 
 
 Choices = Sequence[str] | Mapping[Any, str]
@@ -271,7 +347,7 @@ def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> li
 
 
 def encode(
-    vocabulary: Vocabulary, limits: Limits, prompt: Prompt, written: list[bytes], request: SelectRequest
+    vocabulary: Vocabulary, limits: Limits, read: PromptText, written: list[bytes], request: SelectRequest
 ) -> EncodedChoices:
     """Return the tokens of the prompt and the choices.
 
@@ -280,7 +356,6 @@ def encode(
     """
     prompting, following = request.prompting, to_bytes(request.following, "following")
     require_normalized(vocabulary, following, "following")
-    read = read_prompt(vocabulary, prompt, prompting)
     encoded = encode_choices(vocabulary, read, written, following, prompting.boundary)
     excess = _excess(encoded, limits)
     while prompting.truncate == "left" and excess > 0 and len(encoded.prompt_tokens) > excess:
