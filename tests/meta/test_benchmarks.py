@@ -143,6 +143,22 @@ def test_generation_measures_all_that_it_promises(common, tiny_model):
     assert found["figures"]["drafted_calls"] < found["figures"]["undrafted_calls"]
 
 
+def test_decide_measures_all_that_it_promises(common, tiny_model):
+    """A quick look: every figure that has a target is there and is a number; both sides computed the same; nothing is checked."""
+    script = ROOT / "benchmarks" / "decide.py"
+    options = ["--messages", "3", "--sampled", "1", "--repeats", "1", "--threads", "1", "--json", "--under-load"]
+    command = [sys.executable, str(script), "--model", str(tiny_model("f32")), *options]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = json.loads(shown.splitlines()[-1])
+    targets = importlib.import_module("benchmarks.decide").TARGETS.without("guidance")
+    assert found["targets"] == []
+    assert {verdict["name"] for verdict in targets.verdicts(found["figures"])} == {*targets.at_most, *targets.at_least}
+    assert all(
+        isfinite(value) and value > 0 for name, value in found["figures"].items() if name.endswith(("_s", "_ms"))
+    )
+    assert found["figures"]["table_rows"] < found["figures"]["one_by_one_rows"]
+
+
 def test_grammar_measures_all_that_it_promises(common):
     """A quick look: every figure that has a target is there and is a number; nothing is checked."""
     script = ROOT / "benchmarks" / "grammar.py"

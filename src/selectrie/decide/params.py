@@ -35,7 +35,8 @@ class DecisionParams:
             the prompt, and so what prompts share. The two give different numbers.
             "auto" is "state first"; for tables, what takes fewer rows of the model.
         scoring: "text" scores the options' own texts. "letters" lists the options
-            behind letters and scores these; it takes at most 26 options.
+            behind letters and scores these alone, without what ends an answer; it takes
+            at most 26 options.
         rule: "joint", "token_mean", "char_mean", "byte_mean", "pmi" (minus the joint
             after the same prompt without the state) or "calibrated" (minus the mean
             joint with the state replaced by "", "N/A" and "[MASK]").

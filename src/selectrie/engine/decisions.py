@@ -161,7 +161,10 @@ class PromptMaker:
         """Return the prompt about a state, checked and tokenized."""
         params, ask = self._maker.params, self._ask
         prompt, page, prompting = self._page(state)
-        terminator = "text" if page.following else "eog" if page.is_chat else "auto"
+        if params.scoring == "letters":
+            terminator, page = "none", replace(page, following="")  # the letter alone is read
+        else:
+            terminator = "text" if page.following else "eog" if page.is_chat else "auto"
         rule = ScoringRule(params.rule, content_free=CONTENT_FREE if params.rule == "calibrated" else ())
         search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
         request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
