@@ -89,7 +89,7 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "# installing into $(VENV); the first time this compiles llama.cpp, about four minutes on two cores"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf,server]'
 	@touch $@
 
 # The harness with its own model, Ray and readers of data: large, and not to be had everywhere. Without them their tests are skipped by name.
@@ -97,7 +97,7 @@ $(VENV)/extras-tried: pyproject.toml $(VENV)/installed
 	@echo "# installing lm-evaluation-harness, torch and Ray for the tests that compare with them"
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet 'pip>=25.1' && \
 	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --group parity --group frames && \
-	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[lm-eval,ray,parquet,pandas,tables]' || \
+	    $(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[lm-eval,ray,parquet,pandas,tables,test-clients]' || \
 	    echo "# they could not be installed; the tests that need them are skipped" >&2
 	@touch $@
 

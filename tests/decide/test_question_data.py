@@ -95,7 +95,7 @@ def test_the_body_of_systemone():
         "team": Choice(
             "Read with care.", [Option("sales", None, "prices"), Option("post"), Option("it", None, '{"a": ["é"]}')]
         ),
-        "mood": Score('Read with care.\n{"k": 1}', ["bad", "good"]),
+        "mood": Score('Read with care.\n{"k": 1}', [Option("0", None, "bad"), Option("1", None, "good")]),
     }
 
 

@@ -36,11 +36,25 @@ MOST_MODULES_OF_HELP = 200
 NOT_YET_IMPORTED: set[str] = set()
 """Core dependencies that are declared ahead of their use."""
 
-EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas")
+EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas", "server")
 """Of the library."""
-SKIPPED_WITHOUT = ("transformers", "xla", "lm-eval", "ray", "parquet", "tables", "pandas", "parity", "frames")
+SKIPPED_WITHOUT = (
+    "transformers",
+    "xla",
+    "lm-eval",
+    "ray",
+    "parquet",
+    "tables",
+    "pandas",
+    "parity",
+    "frames",
+    "server",
+    "test-clients",
+)
 """Extras and groups without which tests and benchmarks skip by name."""
 
+LATER = ("compression",)
+"""Modules of the standard library of a later Python."""
 IMPORT_NAME = {"llama-cpp-python": "llama_cpp"}
 """Where the name of a distribution and of what it installs differ by more than a dash."""
 
@@ -75,7 +89,7 @@ def imported(folder: Path, own: set[str] = frozenset()) -> set[str]:
                 names |= {name.name.split(".")[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names.add(node.module.split(".")[0])
-    return names - own - {"selectrie"} - sys.stdlib_module_names
+    return names - own - {"selectrie", *LATER} - sys.stdlib_module_names
 
 
 def modules_after(statements: str) -> set[str]:

@@ -40,6 +40,7 @@ from selectrie.cli.guard import guarded, tell
 from selectrie.cli.option_groups import command
 from selectrie.cli.progress import progress
 from selectrie.cli.render import render
+from selectrie.cli.serve import serve
 from selectrie.cli.show import show_json, show_report
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError
@@ -194,6 +195,8 @@ command(app)(render)
 command(app)(decide)
 
 command(app)(classify)
+
+command(app)(serve)
 
 
 @command(app)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -109,15 +110,20 @@ def question_of_data(data: object, where: str, lead: str = "") -> Question:
     if own == "choice":
         options = [_option(one, f"{where}.choices[{index}]") for index, one in enumerate(listed)]
         with _at(where):
-            return Choice(instructions, options)
+            return Choice(instructions, _told_apart(options))
     return _score(instructions, [_level(one, f"{where}.levels[{index}]") for index, one in enumerate(listed)], where)
 
 
 def _of_criteria(kind: str, instructions: str, criteria: object, where: str) -> Question:
-    """Return a question in the shape of `/v1/systemone`."""
+    """Return a question in the shape of `/v1/systemone`.
+
+    What is scored of a level is its number; its text describes it.
+    """
     path = f"{where}.criteria"
     if kind == "score":
-        levels = [_text(one, f"{path}[{index}]") for index, one in enumerate(_list(criteria, path))]
+        levels = [
+            Option(str(index), None, _text(one, f"{path}[{index}]")) for index, one in enumerate(_list(criteria, path))
+        ]
         with _at(where):
             return Score(instructions, levels)
     if criteria is not None and not isinstance(criteria, Mapping):
@@ -142,6 +148,17 @@ def _option(data: object, where: str) -> Option[Any]:
     text = data.get("text")
     with _at(where):
         return Option(data["value"], text, _optional(data.get("description"), f"{where}.description"))
+
+
+def _told_apart(options: list[Option[Any]]) -> list[Option[Any]]:
+    """Return the options; a text like "true" beside the truth value gets quotes."""
+    words = {one.scored for one in options if isinstance(one.value, bool) and one.text is None}
+    return [
+        replace(one, text=json.dumps(one.value))
+        if isinstance(one.value, str) and one.text is None and one.value in words
+        else one
+        for one in options
+    ]
 
 
 def _level(data: object, where: str) -> tuple[Any, Option[Any]]:

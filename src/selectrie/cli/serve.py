@@ -1,0 +1,137 @@
+"""The command `selectrie serve`, which answers over HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from selectrie.cli import requests
+from selectrie.cli.groups import ModelGroup
+from selectrie.core.output import write
+from selectrie.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from selectrie.server.application import App
+
+
+@dataclass(frozen=True, slots=True)
+class AddressGroup:
+    """Address.
+
+    The options that say where the server listens and who may ask.
+    """
+
+    host: Annotated[str, Option(metavar="ADDRESS", help="Address to listen on; others than loopback need keys.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Option(metavar="N", help="Port to listen on; 0 for any free one.")] = 8080
+    api_key_file: Annotated[
+        str | None, Option("--api-key-file", metavar="FILE", help="API keys, one a line; requests must have one.")
+    ] = None
+    no_auth: Annotated[
+        bool, Option("--no-auth", help="Listen beyond loopback without keys: everybody who can connect may ask.")
+    ] = False
+    allowed_host: Annotated[
+        list[str] | None,
+        Option("--allowed-host", metavar="NAME", help="A further value of the header Host on loopback. Repeatable."),
+    ] = None
+    cors_origin: Annotated[
+        list[str] | None,
+        Option("--cors-origin", metavar="ORIGIN", help="An origin whose pages may read answers. Repeatable."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServingGroup:
+    """Requests.
+
+    The options of requests: names, limits, and the log.
+    """
+
+    model_name: Annotated[
+        list[str] | None,
+        Option("--model-name", metavar="NAME", help="A name of the model; the first is in answers. Repeatable."),
+    ] = None
+    strict_model: Annotated[bool, Option("--strict-model", help="Refuse requests that name another model.")] = False
+    max_requests: Annotated[int, Option(metavar="N", help="Requests that may wait or be worked on at once.")] = 256
+    max_rows: Annotated[int, Option(metavar="N", help="Rows of the model that one request may plan.")] = 200_000
+    max_questions: Annotated[int, Option(metavar="N", help="Questions of one request.")] = 400
+    max_options: Annotated[int, Option(metavar="N", help="Options of one question.")] = 1_000
+    max_options_in_all: Annotated[int, Option(metavar="N", help="Options of all questions of a request.")] = 20_000
+    max_body_mib: Annotated[float, Option(metavar="MIB", help="Size of a body, decoded.")] = 8.0
+    deadline_s: Annotated[float, Option("--deadline", metavar="S", help="Seconds for a request.")] = 600.0
+    shutdown_timeout: Annotated[
+        float, Option("--shutdown-timeout", metavar="S", help="Seconds in which accepted work may finish.")
+    ] = 30.0
+    confidence: Annotated[
+        str, Option(metavar="top|entropy|label_mass", help="How the confidence of choices and scores is computed.")
+    ] = "top"
+    log_prompts: Annotated[bool, Option("--log-prompts", help="Write the text of requests to the log.")] = False
+
+
+def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> int:
+    r"""Answer over HTTP.
+
+    OpenAI's /v1/decisions and TypeSafe's /v1/systemone, answered by the options' own
+    texts (extra server). SIGTERM finishes accepted work; a second signal ends at once.
+
+    \b
+    selectrie serve
+    selectrie serve -m model.gguf --api-key-file keys.txt --host 0.0.0.0 --port 9000
+    """
+    try:
+        from selectrie.server import serve as serving_room
+        from selectrie.server.options import ServerOptions
+    except ImportError as error:
+        raise MissingExtraError("the server", "server") from error
+    loopback = ("localhost", "127.0.0.1", "[::1]", *(address.allowed_host or ()))
+    options = ServerOptions(
+        model_names=tuple(serving.model_name or ()),
+        strict_model=serving.strict_model,
+        key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
+        hosts=loopback if serving_room.is_loopback(address.host) else (),
+        origins=tuple(address.cors_origin or ()),
+        max_requests=serving.max_requests,
+        max_body_bytes=max(1, round(serving.max_body_mib * (1 << 20))),
+        deadline_s=serving.deadline_s,
+        max_questions=serving.max_questions,
+        max_options=serving.max_options,
+        max_options_in_all=serving.max_options_in_all,
+        max_rows=serving.max_rows,
+        confidence=serving.confidence,
+        log_prompts=serving.log_prompts,
+    )
+    serving_room.check_exposed(address.host, options, without_keys=address.no_auth)
+    where = serving_room.Serving(address.host, address.port, serving.shutdown_timeout)
+    _log_to_stderr()
+    return serving_room.serve(partial(requests.open_engine, model), where, options, on_ready=_tell)
+
+
+def _tell(url: str, app: App) -> None:
+    """Write where the server listens, which model answers, and a request that works."""
+    models = app.state.models
+    body = {
+        "model": models.names[0],
+        "input": "My parcel has not come.",
+        "questions": [{"type": "predicate", "instructions": "The customer is angry."}],
+    }
+    key = " -H 'Authorization: Bearer KEY'" if app.state.options.key_digests else ""
+    precision = "" if models.engine is None else f", precision {models.engine.identity.precision}"
+    write(f"{url}: model {models.names[0]}{precision}; stop with Ctrl-C", sys.stdout)
+    write(f"curl {url}/v1/decisions -H 'Content-Type: application/json'{key} -d '{json.dumps(body)}'", sys.stdout)
+    sys.stdout.flush()
+
+
+def _log_to_stderr() -> None:
+    """Write one line of JSON for each request to stderr."""
+    logger, handler = logging.getLogger("selectrie.server"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

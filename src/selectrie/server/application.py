@@ -1,0 +1,99 @@
+"""Puts the application together."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.engine.engine import Engine
+from selectrie.engine.pool import ModelPool
+from selectrie.errors import OptionError, SelectrieError
+from selectrie.options.checks import record
+from selectrie.server.gate import AsgiApp, Gate
+from selectrie.server.http_errors import HttpError, error_of
+from selectrie.server.models import Models
+from selectrie.server.options import ServerOptions
+from selectrie.server.routes import decisions, service
+from selectrie.server.state import ServerState
+from selectrie.version import __version__
+
+logger = logging.getLogger("selectrie.server")
+
+DEFAULT_SERVER = ServerOptions()
+
+
+class App:
+    """An ASGI application that answers requests with a model.
+
+    Attributes:
+        state: Its models, options and counts.
+    """
+
+    def __init__(self, state: ServerState) -> None:
+        self.state = state
+        inner: AsgiApp = Gate(_routes(), state)
+        if state.options.origins:
+            allowed = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
+            inner = CORSMiddleware(inner, allow_origins=list(state.options.origins), **allowed)  # type: ignore[arg-type]
+        self._inner = inner
+
+    async def __call__(self, scope: object, receive: object, send: object) -> None:
+        """Answer one connection, as ASGI has it."""
+        await self._inner(scope, receive, send)  # type: ignore[arg-type]
+
+
+def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERVER) -> App:
+    """Return an ASGI application, for any ASGI server.
+
+    Any number of requests share the calls of the model. The application closes neither
+    engine nor pool.
+
+    Args:
+        source: The engine or the pool that answers. With None, `app.state.models` gets
+            one later, and requests are refused with 503 before.
+        options: Names, keys and limits.
+    """
+    record("options", options, ServerOptions)
+    if source is not None and not isinstance(source, Engine | ModelPool):
+        raise OptionError("source", source, "an Engine or a ModelPool")
+    return App(ServerState(Models(source, options), options))
+
+
+def _routes() -> FastAPI:
+    made = FastAPI(title="selectrie", version=__version__, redoc_url=None)
+    made.include_router(decisions.router)
+    made.include_router(service.router)
+    made.add_exception_handler(HTTPException, _http)
+    made.add_exception_handler(Exception, _any)
+    made.add_exception_handler(HttpError, _any)
+    made.add_exception_handler(SelectrieError, _any)
+    return made
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """Answer for a path or method that there is not."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 405:
+        message = f"{request.method} is not a method of {request.url.path[:80]}"
+        return _response(HttpError(405, "method", message, headers=dict(getattr(error, "headers", None) or {})))
+    return _response(
+        HttpError(status, "not_found", f"there is no {request.url.path[:80]}; GET /docs lists what there is")
+    )
+
+
+async def _any(request: Request, error: Exception) -> Response:
+    """Answer for an exception of an endpoint."""
+    del request
+    found = error_of(error)
+    if found.code == "internal":
+        logger.error("an endpoint failed", exc_info=error)
+    return _response(found)
+
+
+def _response(error: HttpError) -> Response:
+    return Response(error.encoded(), error.status, dict(error.headers), "application/json")

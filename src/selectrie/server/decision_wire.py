@@ -1,0 +1,330 @@
+"""Requests and responses of OpenAI's `/v1/decisions` and TypeSafe's `/v1/systemone`.
+
+Nothing here calls a model. Fields of ours beyond theirs are `scoring`, `rule`,
+`permutations`, `min_confidence`, `min_label_mass` and `confidence` in requests, and
+`diagnostics` and `warnings` in responses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
+from selectrie.decide.params import DecisionParams
+from selectrie.decide.question_data import question_of_data
+from selectrie.decide.questions import Question
+from selectrie.decide.states import State
+from selectrie.errors import OptionError, of_value
+from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.options import CONFIDENCES, ServerOptions
+
+PARAMS = ("scoring", "rule", "permutations", "min_confidence", "min_label_mass")
+"""Fields of a request that are options of `DecisionParams`."""
+_IGNORED = {
+    "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier"),
+    "/v1/systemone": (),
+}
+"""Fields that say nothing about the answer."""
+_OWN = {
+    "/v1/decisions": ("model", "input", "questions"),
+    "/v1/systemone": ("model", "state", "questions", "instructions"),
+}
+_MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
+_LEAST_LOGP = -9999.0
+"""Log-probability of what is impossible: JSON has no infinity."""
+_TEMPLATE_BYTES = 500
+"""Upper bound on what a template writes of its own around a question."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecisionRequest:
+    """A request of either endpoint.
+
+    Attributes:
+        state: What is asked about.
+        questions: The questions by the path to them in the request.
+        names: The name of each, None if it has none.
+        data: The questions as they came.
+        params: Options of the decision.
+        confidence: How confidence is computed (`ServerOptions.confidence`).
+        warnings: What was ignored.
+    """
+
+    state: State
+    questions: Mapping[str, Question]
+    names: Sequence[str | None]
+    data: Sequence[Mapping[str, Any]]
+    params: DecisionParams
+    confidence: str
+    warnings: Sequence[str]
+
+
+def read_decisions(body: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
+    """Return a request of `/v1/decisions`.
+
+    Raises:
+        HttpError, RequestError: For whatever can be found wrong without a model.
+    """
+    questions = body.get("questions")
+    if not isinstance(questions, list) or not questions:
+        raise OptionError("questions", questions, "a list of questions")
+    state = body.get("input")
+    if not isinstance(state, str | list):
+        raise OptionError("input", state, "a text, or a list of messages")
+    _refuse_media(state, "input")
+    _check_count(len(questions), options)
+    named = [(f"questions[{index}]", data) for index, data in enumerate(questions)]
+    return _request(body, "/v1/decisions", state, named, [_name(data, path) for path, data in named], "", options)
+
+
+def read_systemone(body: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
+    """Return a request of `/v1/systemone`.
+
+    Raises:
+        HttpError, RequestError: For whatever can be found wrong without a model.
+    """
+    if body.get("assets") is not None:
+        raise unsupported("assets", "images are not read", code="unsupported_input")
+    questions = body.get("questions")
+    if not isinstance(questions, dict) or not questions:
+        raise OptionError("questions", questions, "an object of questions by name")
+    state = body.get("state")
+    if not isinstance(state, str | list | dict):
+        raise OptionError("state", state, "a text, an object or an array")
+    _refuse_media(state, "state")
+    _check_count(len(questions), options)
+    given = body.get("instructions")
+    if given is not None and not isinstance(given, str):
+        raise OptionError("instructions", given, "a text")
+    named = [(f"questions.{name}", data) for name, data in questions.items()]
+    return _request(body, "/v1/systemone", state, named, list(questions), given or "", options)
+
+
+def _request(  # noqa: PLR0917 - the parts of a request that differ
+    body: Mapping[str, Any],
+    endpoint: str,
+    state: State,
+    named: Sequence[tuple[str, Any]],
+    names: Sequence[str | None],
+    lead: str,
+    options: ServerOptions,
+) -> DecisionRequest:
+    made: dict[str, Question] = {}
+    for path, data in named:
+        if isinstance(data, Mapping):
+            if data.get("type") == "box":
+                raise unsupported(f"{path}.type", "boxes in images are not found", code="unsupported_input")
+            _refuse_media(data.get("instructions"), f"{path}.instructions")
+        made[path] = question_of_data(data, path, lead)
+    confidence = body.get("confidence", options.confidence)
+    if confidence not in CONFIDENCES:
+        raise OptionError("confidence", confidence, "one of " + ", ".join(map(repr, CONFIDENCES)))
+    params = DecisionParams(**{name: body[name] for name in PARAMS if body.get(name) is not None})
+    request = DecisionRequest(
+        state,
+        made,
+        names,
+        [data for _, data in named],
+        params,
+        confidence,
+        warnings_of(body, (*_OWN[endpoint], *_IGNORED[endpoint], *PARAMS, "confidence")),
+    )
+    _check_size(request, options)
+    return request
+
+
+def warnings_of(body: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    """Return a warning for each field of a request that is not known."""
+    return [f"the field {of_value(name)} is unknown and was ignored" for name in body if name not in known]
+
+
+def _name(data: object, path: str) -> str | None:
+    name = data.get("name") if isinstance(data, Mapping) else None
+    if name is not None and not isinstance(name, str):
+        raise OptionError(f"{path}.name", name, "a text")
+    return name
+
+
+def _refuse_media(value: object, path: str) -> None:
+    """Raise an error for a part that is not text, anywhere in messages."""
+    if not isinstance(value, list):
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, Mapping):
+            continue
+        where = f"{path}[{index}]"
+        if item.get("type") in _MEDIA:
+            raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
+        for name in ("content", "output"):
+            _refuse_media(item.get(name), f"{where}.{name}")
+
+
+def _check_count(n_questions: int, options: ServerOptions) -> None:
+    if n_questions > options.max_questions:
+        raise OptionError("questions", n_questions, f"at most {options.max_questions} questions in a request")
+
+
+def _check_size(request: DecisionRequest, options: ServerOptions) -> None:
+    """Raise `OptionError` if a request exceeds a limit.
+
+    The rows that it plans are counted from above: a token has at least one byte.
+    """
+    in_all = 0
+    for path, question in request.questions.items():
+        k = len(question.options)
+        in_all += k
+        if k > options.max_options:
+            raise OptionError(path, k, f"at most {options.max_options} options of a question")
+    if in_all > options.max_options_in_all:
+        raise OptionError("questions", in_all, f"at most {options.max_options_in_all} options in a request")
+
+
+def rows_bound(request: DecisionRequest, state_text: str) -> int:
+    """Return an upper bound on the rows that a request plans, from bytes alone."""
+    n_state = len(state_text.encode("utf-8", "surrogatepass"))
+    n_orders = request.params.permutations
+    rows = 0
+    for question in request.questions.values():
+        texts = sum(_bytes(one.scored) * 2 + _bytes(one.description or "") + 4 for one in question.options)
+        orders = n_orders if isinstance(n_orders, int) else math.factorial(len(question.options)) if n_orders else 1
+        rows += orders * (n_state + _bytes(question.instructions) + texts + _TEMPLATE_BYTES)
+    return rows
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def decisions_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
+    """Return the response of `/v1/decisions`, ready for JSON."""
+    answers = []
+    for path, name in zip(request.questions, request.names, strict=True):
+        answer = decision[path]
+        answers.append(_decisions_answer(answer, request.confidence) | {"name": name, **_diagnosed(answer)})
+    usage = _usage(decision)
+    details = {
+        "input_tokens_details": {"cached_tokens": usage["cached_tokens"], "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    }
+    tokens = {"input_tokens": usage["input_tokens"], "output_tokens": 0, "total_tokens": usage["input_tokens"]}
+    return {"model": model, "answers": answers, "usage": {**tokens, **details}, **_warned(request)}
+
+
+def _decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
+    if answer.abstained:
+        return {"type": "refusal"}
+    if isinstance(answer, PredicateAnswer):
+        return {"type": "predicate", "probability": answer.probability}
+    sure = confidence_of(answer, confidence)
+    if isinstance(answer, ChoiceAnswer):
+        listed = [{"value": value, "probability": p} for value, p in answer.probabilities.items()]
+        return {"type": "choice", "choice": answer.value, "confidence": sure, "probabilities": listed}
+    levels = [
+        {"value": index, "label": answer.legend[value], "probability": p}
+        for index, (value, p) in enumerate(answer.probabilities.items())
+    ]
+    return {"type": "score", "score": answer.score, "confidence": sure, "probabilities": levels}
+
+
+def systemone_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
+    """Return the response of `/v1/systemone`, ready for JSON."""
+    answers = {}
+    for path, name, data in zip(request.questions, request.names, request.data, strict=True):
+        answer = decision[path]
+        answers[str(name)] = _systemone_answer(data, answer, request.confidence) | _diagnosed(answer)
+    usage = {"input_tokens": _usage(decision)["input_tokens"], "output_tokens": 0}
+    return {"model": model, "answers": answers, "usage": usage, **_warned(request)}
+
+
+def _systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
+    if isinstance(answer, PredicateAnswer):
+        return {"type": "noul", "noul": answer.probability}
+    sure = confidence_of(answer, confidence)
+    if isinstance(answer, ChoiceAnswer):
+        return {
+            "type": "choice",
+            "choice": answer.value,
+            "confidence": sure,
+            "probabilities": {str(value): p for value, p in answer.probabilities.items()},
+        }
+    criteria = data.get("criteria") or [answer.legend[value] for value in answer.probabilities]
+    return {
+        "type": "score",
+        "score": answer.score,
+        "confidence": sure,
+        "legend": {str(index): one for index, one in enumerate(criteria)},
+        "probabilities": {str(index): p for index, p in enumerate(answer.probabilities.values())},
+    }
+
+
+def confidence_of(answer: Answer, kind: str) -> float:
+    """Return the confidence of an answer, as one of the kinds of `ServerOptions`."""
+    if kind == "top" or isinstance(answer, PredicateAnswer):
+        return answer.confidence
+    probabilities = list(answer.probabilities.values())
+    if kind == "label_mass":
+        return max(probabilities) * answer.label_mass
+    if len(probabilities) == 1:
+        return 1.0
+    entropy = -sum(p * math.log(p) for p in probabilities if p > 0)
+    return max(0.0, 1 - entropy / math.log(len(probabilities)))
+
+
+def _diagnosed(answer: Answer) -> dict[str, Any]:
+    """Return what says how far an answer can be trusted, and what it took."""
+    first = answer.selections[0]
+    wanted = [
+        {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": finite(one.logp)}
+        for one in first.top_tokens
+    ]
+    cost = answer.usage.cost
+    return {
+        "diagnostics": {
+            "label_mass": answer.label_mass,
+            "first_token_fits": answer.first_token_fits,
+            "top_tokens": wanted,
+            "margin": None if math.isinf(answer.margin) else answer.margin,
+            "is_tie": answer.is_tie,
+            "proved": all(one.certificate.proved for one in answer.selections),
+            "abstained": answer.abstained or None,
+            "spread": answer.spread,
+            "logprobs": [
+                {"text": text, "logprob": finite(float(logp))}
+                for text, logp in zip(first.choices.texts, first.choices.logp, strict=True)
+            ],
+            "rows": cost.rows,
+            "rows_one_by_one": cost.rows_naive,
+        }
+    }
+
+
+def finite(logp: float | None) -> float | None:
+    """Return a log-probability that JSON can hold: -inf is -9999.0."""
+    return None if logp is None or math.isnan(logp) else max(logp, _LEAST_LOGP)
+
+
+def usage_of(decision: Decision) -> DecisionUsage:
+    """Return the work that all answers took together."""
+    return sum((answer.usage for answer in decision.values()), NO_USAGE)
+
+
+def _usage(decision: Decision) -> dict[str, int]:
+    usage = usage_of(decision)
+    return {
+        "input_tokens": usage.input_tokens,
+        "cached_tokens": max(0, usage.input_tokens - usage.cost.rows),
+    }
+
+
+def _warned(request: DecisionRequest) -> dict[str, Any]:
+    return {"warnings": list(request.warnings)} if request.warnings else {}
+
+
+def check_rows(n_rows: int, options: ServerOptions) -> None:
+    """Raise `HttpError` if a request plans too many rows of the model."""
+    if n_rows > options.max_rows:
+        message = f"the request plans {n_rows} rows of the model: expected at most {options.max_rows}; ask for less"
+        raise HttpError(400, "too_many_rows", message)

@@ -1,0 +1,217 @@
+"""Lets requests in, or refuses them by their headers before a body is read.
+
+This is plain ASGI, without a framework's middleware: one that reads the body itself
+could not see that a client has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from hashlib import sha256
+from time import perf_counter
+from typing import Any, TypeAlias
+
+from selectrie.server import exchange as exchanges
+from selectrie.server import state as states
+from selectrie.server.body import ENCODINGS, Disconnected, Receive, parsed, read_body, too_large
+from selectrie.server.exchange import Exchange, id_of
+from selectrie.server.http_errors import HttpError, busy, error_of
+from selectrie.server.state import ServerState
+
+logger = logging.getLogger("selectrie.server")
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN = frozenset({"/health", "/ready"})
+"""Paths that need no key and are answered while the server drains."""
+WORK = frozenset(
+    {
+        "/v1/decisions",
+        "/v1/systemone",
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/tokenize",
+        "/detokenize",
+    }
+)
+"""Paths that take a body of JSON, and count as open requests."""
+_OTHER = frozenset({"/v1/models", "/metrics", "/tokenizer_info", "/docs", "/openapi.json"})
+
+
+class Gate:
+    """An ASGI application around another one.
+
+    Args:
+        inner: The application that answers what is let in. It reads the parsed body
+            from its `Exchange`.
+        state: What the application shares.
+    """
+
+    def __init__(self, inner: AsgiApp, state: ServerState) -> None:
+        self._inner, self._state = inner, state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one connection."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        path = scope["path"]
+        known = path in WORK or path in OPEN or path in _OTHER
+        exchange = Exchange(id_of(headers.get(b"x-request-id", "")), path if known else "other")
+        scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
+        answer = _Answer(send, exchange)
+        try:
+            self._check_headers(scope, headers)
+            if scope["method"] == "POST" and path in WORK:
+                await self._work(scope, receive, answer, headers)
+            else:
+                await self._inner(scope, receive, answer)
+        except Disconnected:
+            self._state.metrics.cancelled("disconnected")
+            exchange.status = exchange.status or 499
+        except Exception as error:  # noqa: BLE001 - everything is answered
+            await self._fail(error, answer)
+        finally:
+            self._end(exchange, scope)
+
+    def _check_headers(self, scope: Scope, headers: dict[bytes, str]) -> None:
+        """Raise `HttpError` for what headers alone tell."""
+        options, path = self._state.options, scope["path"]
+        host = headers.get(b"host", "")
+        if options.hosts and _without_port(host) not in options.hosts:
+            raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to")
+        if path not in OPEN and options.key_digests and not _has_key(headers, options.key_digests):
+            message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
+            raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
+        if scope["method"] != "POST" or path not in WORK:
+            return
+        if self._state.is_draining:
+            raise busy("the server is shutting down", status=503, code="draining")
+        kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise HttpError(415, "content_type", f"the content type is {kind[:80]!r}: expected application/json")
+        encoding = headers.get(b"content-encoding", "identity").strip().lower()
+        if encoding not in ENCODINGS:
+            raise HttpError(415, "content_encoding", f"the encoding is {encoding[:80]!r}: expected zstd or gzip")
+        length = headers.get(b"content-length", "0")
+        if length.isdecimal() and int(length) > options.max_body_bytes:
+            raise too_large(options.max_body_bytes)
+        if self._state.n_open >= options.max_requests:
+            raise busy(f"{options.max_requests} requests wait already", status=429, code="queue_full")
+
+    async def _work(self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, str]) -> None:
+        """Read the body and answer; stop when the client leaves or time is over."""
+        state = self._state
+        state.n_open += 1
+        state.metrics.opened(state.n_open)
+        try:
+            encoding = headers.get(b"content-encoding", "identity").strip().lower()
+            data = await read_body(receive, encoding, state.options)
+            scope[exchanges.KEY].body = await parsed(data, state.options)
+            await self._until_gone(scope, receive, answer)
+        finally:
+            state.n_open -= 1
+            state.metrics.opened(state.n_open)
+
+    async def _until_gone(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        left: float = self._state.options.deadline_s - (perf_counter() - scope[exchanges.KEY].began_s)
+        work = asyncio.ensure_future(self._inner(scope, _nothing, answer))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            done, _ = await asyncio.wait({work, leaving}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not work.done():
+                work.cancel()
+                with suppress(asyncio.CancelledError):
+                    await work
+        if work in done:
+            work.result()
+        elif leaving in done:
+            raise Disconnected
+        else:
+            self._state.metrics.cancelled("deadline")
+            message = f"there was no answer within {self._state.options.deadline_s:g} s"
+            raise HttpError(504, "deadline", message, headers={"x-should-retry": "false"})
+
+    async def _fail(self, error: Exception, answer: _Answer) -> None:
+        """Answer with an error, or leave a response that has begun without its end."""
+        found = error_of(error)
+        if found.status >= 500 and not isinstance(error, HttpError):
+            logger.error("%s failed", answer.exchange.id, exc_info=error)
+        if not answer.exchange.status:
+            await send_error(found, answer)
+
+    def _end(self, exchange: Exchange, scope: Scope) -> None:
+        seconds = perf_counter() - exchange.began_s
+        self._state.metrics.ended(exchange, seconds)
+        if exchange.endpoint in OPEN:
+            return
+        line = {
+            "request_id": exchange.id,
+            "method": scope["method"],
+            "endpoint": exchange.endpoint,
+            "status": exchange.status,
+            "model": exchange.model,
+            "tokens": exchange.tokens,
+            "rows": exchange.rows,
+            "seconds": round(seconds, 6),
+        }
+        if self._state.options.log_prompts and exchange.body:
+            line["body"] = exchange.body
+        logger.info(json.dumps(line))
+
+
+class _Answer:
+    """Sends a response with the headers of its exchange, and keeps its status."""
+
+    def __init__(self, send: Send, exchange: Exchange) -> None:
+        self._send, self.exchange = send, exchange
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.exchange.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self.exchange.headers()]}
+        await self._send(message)
+
+
+async def send_error(error: HttpError, send: Send) -> None:
+    """Send an error as a whole response."""
+    body = error.encoded()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _nothing() -> MutableMapping[str, Any]:
+    """Wait for ever: the body was read, and the gate sees when the client leaves."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("a future without a result has ended")
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _without_port(host: str) -> str:
+    """Return a host without its port: `[::1]:80` is `[::1]`."""
+    name, colon, port = host.rpartition(":")
+    return name.lower() if colon and port.isdecimal() else host.lower()
+
+
+def _has_key(headers: dict[bytes, str], digests: Any) -> bool:
+    """Return whether a request has one of the keys, in a time that tells nothing."""
+    bearer = headers.get(b"authorization", "")
+    given = bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get(b"x-api-key", "")
+    own = sha256(given.encode("utf-8", "surrogatepass")).digest()
+    return any([hmac.compare_digest(own, digest) for digest in digests]) and bool(given)  # noqa: C419 - all are compared

@@ -1,0 +1,116 @@
+"""Errors as HTTP responses, in the shape of OpenAI's API."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from selectrie.errors import (
+    CancelledError,
+    ClosedError,
+    DeadlineError,
+    ForkedError,
+    MemoryBudgetError,
+    OptionError,
+    QueueFullError,
+    RequestError,
+    SelectrieError,
+)
+
+RETRY_AFTER_S = 1
+"""Seconds after which a client may try again."""
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "invalid_request_error",
+    415: "invalid_request_error",
+    429: "rate_limit_error",
+}
+_PARAM = re.compile(r"question '(questions[^']*)'")
+_MAX_MESSAGE = 2_000
+_NOT_AGAIN: Mapping[str, str] = {"x-should-retry": "false"}
+
+
+@dataclass(slots=True, eq=False)
+class HttpError(Exception):
+    """An error that becomes a response.
+
+    Attributes:
+        status: The HTTP status.
+        code: Stable name of the kind of error.
+        message: What is wrong and what to do.
+        param: The field of the request that is wrong, or None.
+        headers: Further headers.
+    """
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """Return the error as OpenAI's clients read it."""
+        kind = _TYPES.get(self.status, "server_error")
+        message = self.message if len(self.message) <= _MAX_MESSAGE else self.message[:_MAX_MESSAGE] + "…"
+        return {"error": {"message": message, "type": kind, "param": self.param, "code": self.code}}
+
+    def encoded(self) -> bytes:
+        """Return the body of the response."""
+        return json.dumps(self.body()).encode()
+
+
+def busy(message: str, *, status: int, code: str) -> HttpError:
+    """Return an error after which a client may try again."""
+    return HttpError(status, code, message, headers={"retry-after": str(RETRY_AFTER_S)})
+
+
+def unsupported(field_name: str, why: str, *, code: str = "unsupported") -> HttpError:
+    """Return the error for a known field or input that is not offered."""
+    return HttpError(400, code, f"{field_name}: {why}", field_name)
+
+
+_STATUSES: Sequence[tuple[type[SelectrieError], int]] = (
+    (DeadlineError, 504),
+    (QueueFullError, 429),
+    (ClosedError, 503),
+    (ForkedError, 503),
+    (MemoryBudgetError, 503),
+    (CancelledError, 503),
+    (RequestError, 400),
+    (SelectrieError, 500),
+)
+"""Status of each kind of error; the first kind that fits."""
+
+
+def error_of(error: Exception) -> HttpError:
+    """Return the response for an exception.
+
+    An exception that is none of ours says nothing about itself: its message may hold
+    what a client must not see.
+    """
+    if isinstance(error, HttpError):
+        return error
+    if not isinstance(error, SelectrieError):
+        message = f"the server failed with {type(error).__name__}; its log has more"
+        return HttpError(500, "internal", message, headers=_NOT_AGAIN)
+    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    if status in (429, 503):
+        return busy(str(error), status=status, code=error.code)
+    param = _param_of(error) if isinstance(error, RequestError) else None
+    return HttpError(status, error.code, str(error), param, {} if status == 400 else _NOT_AGAIN)
+
+
+def _param_of(error: RequestError) -> str | None:
+    """Return the path to the field of the request that is wrong, if it is known."""
+    if error.slot is not None:
+        question = _PARAM.match(error.slot)
+        return question[1] if question else error.slot
+    return error.name if isinstance(error, OptionError) else None

@@ -1,0 +1,166 @@
+"""Which model answers a request: one engine, or those of a pool, by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+from selectrie.engine.engine import Engine
+from selectrie.engine.pool import ModelPool
+from selectrie.errors import MemoryBudgetError, of_value
+from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.options import ServerOptions
+
+_SUFFIX = ".gguf"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lent:
+    """A model for the time of one request.
+
+    Attributes:
+        engine: The engine.
+        name: Name of the model in the answer.
+        warning: What is wrong with the name that the client gave; "" for nothing.
+    """
+
+    engine: Engine
+    name: str
+    warning: str = ""
+
+
+class Models:
+    """The models of a server.
+
+    All methods but the constructor are called on the event loop.
+
+    Args:
+        source: An engine, a pool of models, or None for one that `set_source` gives
+            later.
+        options: Names, and whether unknown ones are refused.
+    """
+
+    def __init__(self, source: Engine | ModelPool | None, options: ServerOptions) -> None:
+        self._pool: ModelPool | None = None
+        self._engine: Engine | None = None
+        self.set_source(source)
+        self._given, self._strict = tuple(options.model_names), options.strict_model
+        self.created = int(time())
+        self._queue: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Event()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether requests can be answered."""
+        return self._pool is not None or self._engine is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all models, the one that answers by default first."""
+        if self._pool is not None:
+            return tuple(self._pool)
+        if self._given or self._engine is None:
+            return self._given
+        return (name_of(self._engine.identity.name),)
+
+    @property
+    def engine(self) -> Engine | None:
+        """Return the engine of a server with one model, once it is loaded."""
+        return self._engine
+
+    def set_source(self, source: Engine | ModelPool | None) -> None:
+        """Give the engine or the pool that was loaded meanwhile."""
+        self._pool = source if isinstance(source, ModelPool) else None
+        self._engine = source if isinstance(source, Engine) else None
+
+    @asynccontextmanager
+    async def lend(self, name: object) -> AsyncIterator[Lent]:
+        """Yield the model for a request.
+
+        Requests for models of a pool are served first come, first served: one that
+        needs memory which others use holds up those behind it until it is free.
+
+        Args:
+            name: The field `model` of the request.
+
+        Raises:
+            HttpError: 400 for a name that is no text, 404 for an unknown one, 503 while
+                the model is being loaded.
+        """
+        if name is not None and not isinstance(name, str):
+            raise HttpError(400, "option", f"model={of_value(name)}: expected a text", "model")
+        if not self.is_ready:
+            raise busy("the model is being loaded", status=503, code="loading")
+        known = name in self.names or (self._pool is None and name is None)
+        if not known and (self._pool is not None or self._strict):
+            listed = ", ".join(map(repr, self.names))
+            raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
+        if self._pool is not None:
+            async with self._lend_of_pool(self._pool, str(name)) as lent:
+                yield lent
+        elif self._engine is not None:
+            answers = str(name) if known and name is not None else self.names[0]
+            yield Lent(self._engine, answers, "" if known else f"unknown model; {answers} answers")
+
+    @asynccontextmanager
+    async def _lend_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[Lent]:
+        await self._turn()
+        with ExitStack() as stack:
+            try:
+                engine = await self._entered(pool, name, stack)
+            finally:
+                self._next()
+            try:
+                yield Lent(engine, name)
+            finally:
+                stack.close()
+                self._changed.set()
+
+    async def _entered(self, pool: ModelPool, name: str, stack: ExitStack) -> Engine:
+        """Return the engine of a model, loading it as soon as there is memory."""
+        while True:
+            self._changed.clear()
+            entering = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, pool.use(name)))
+            try:
+                return await asyncio.shield(entering)
+            except MemoryBudgetError as error:
+                if not error.held:
+                    raise
+                await self._changed.wait()
+            except asyncio.CancelledError:
+                await asyncio.wait({entering})  # it is loaded all the same, and then given back
+                raise
+
+    async def _turn(self) -> None:
+        """Wait until every request that came before has its model."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(place)
+        if self._queue[0] is place:
+            return
+        try:
+            await place
+        except asyncio.CancelledError:
+            is_next = self._queue[0] is place
+            self._queue.remove(place)
+            if is_next:
+                self._wake()
+            raise
+
+    def _next(self) -> None:
+        self._queue.popleft()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._queue and not self._queue[0].done():
+            self._queue[0].set_result(None)
+
+
+def name_of(source: str) -> str:
+    """Return the name of a model: that of its file or folder, or the end of `hf:…`."""
+    last = Path(source.rstrip("/")).name or source
+    return last.removesuffix(_SUFFIX)

@@ -1,0 +1,74 @@
+"""The options of the server, among them all limits of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from selectrie.errors import OptionError
+from selectrie.options.checks import at_least, flag, number, one_of
+
+CONFIDENCES = ("top", "entropy", "label_mass")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Options of `app`. Limits are refused before any model call.
+
+    Attributes:
+        model_names: Names of the model, of which the first is in answers. () for the
+            name of its file. A pool has names of its own.
+        strict_model: Whether an unknown `model` is an error although there is only one.
+        key_digests: SHA-256 digests of the API keys; () for a server without keys.
+        hosts: Values of the header `Host` that are answered, without ports; () for any.
+        origins: Origins of web pages that may read answers (CORS); () for none.
+        max_requests: Number of requests that may wait or be worked on at once.
+        max_body_bytes: Maximum size of a body, after decoding, in bytes.
+        max_depth: Maximum nesting of a body.
+        body_timeout_s: Seconds in which a body must arrive.
+        deadline_s: Seconds in which a request must be answered.
+        max_questions: Maximum number of questions of a request.
+        max_options: Maximum number of options of a question.
+        max_options_in_all: Maximum number of options of all questions of a request.
+        max_rows: Maximum number of rows of the model that a request may plan.
+        confidence: How the confidence of choices and scores is computed from k
+            probabilities: "top" is (max p - 1/k) / (1 - 1/k), as `Engine.decide` has
+            it; "entropy" is 1 - H / ln k; "label_mass" is max p times the label mass.
+        log_prompts: Whether the log has the text of requests.
+    """
+
+    model_names: Sequence[str] = ()
+    strict_model: bool = False
+    key_digests: Sequence[bytes] = ()
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    max_requests: int = 256
+    max_body_bytes: int = 8 << 20
+    max_depth: int = 64
+    body_timeout_s: float = 30.0
+    deadline_s: float = 600.0
+    max_questions: int = 400
+    max_options: int = 1_000
+    max_options_in_all: int = 20_000
+    max_rows: int = 200_000
+    confidence: str = "top"
+    log_prompts: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_requests",
+            "max_body_bytes",
+            "max_depth",
+            "max_questions",
+            "max_options",
+            "max_options_in_all",
+            "max_rows",
+        ):
+            at_least(name, getattr(self, name), 1, optional=False)
+        for name in ("body_timeout_s", "deadline_s"):
+            number(name, getattr(self, name), min_value=0.001, remedy="a number of seconds above 0")
+        one_of("confidence", self.confidence, CONFIDENCES)
+        for name in ("strict_model", "log_prompts"):
+            flag(name, getattr(self, name))
+        if any(len(digest) != 32 for digest in self.key_digests):
+            raise OptionError("key_digests", "…", "SHA-256 digests of 32 bytes")

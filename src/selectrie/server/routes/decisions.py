@@ -1,0 +1,70 @@
+"""`POST /v1/decisions` and `POST /v1/systemone`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.decide.answers import Decision
+from selectrie.decide.states import text_of_state
+from selectrie.engine.engine import Engine
+from selectrie.server.decision_wire import (
+    DecisionRequest,
+    check_rows,
+    decisions_response,
+    read_decisions,
+    read_systemone,
+    rows_bound,
+    systemone_response,
+    usage_of,
+)
+from selectrie.server.exchange import exchange_of, json_response
+from selectrie.server.options import ServerOptions
+from selectrie.server.schemas import body_of
+from selectrie.server.state import state_of
+
+router = APIRouter()
+
+Read = Callable[[Mapping[str, Any], ServerOptions], DecisionRequest]
+Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
+
+
+@router.post("/v1/decisions", openapi_extra=body_of("decisions"))
+async def decisions(request: Request) -> Response:
+    """Answer typed questions about an input, as OpenAI's API does."""
+    return await _decided(request, read_decisions, decisions_response)
+
+
+@router.post("/v1/systemone", openapi_extra=body_of("systemone"))
+async def systemone(request: Request) -> Response:
+    """Answer typed questions about a state, as TypeSafe's API does."""
+    return await _decided(request, read_systemone, systemone_response)
+
+
+async def _decided(request: Request, read: Read, write: Write) -> Response:
+    state, exchange = state_of(request), exchange_of(request)
+    asked = read(exchange.body, state.options)
+    text = text_of_state(asked.state)
+    async with state.models.lend(exchange.body.get("model")) as lent:
+        exchange.model, exchange.queue_s = lent.name, perf_counter() - exchange.began_s
+        if lent.warning:
+            exchange.warnings.append(lent.warning)
+        if rows_bound(asked, text) > state.options.max_rows:
+            check_rows(_rows_planned(lent.engine, asked, text), state.options)
+        decision = await lent.engine.adecide(text, asked.questions, params=asked.params)
+    usage = usage_of(decision)
+    exchange.tokens, exchange.rows = usage.input_tokens, usage.cost.rows
+    exchange.rows_one_by_one, exchange.model_calls = usage.cost.rows_naive, usage.cost.model_calls
+    exchange.decode_s = usage.cost.decode_s
+    return json_response(write(asked, decision, lent.name))
+
+
+def _rows_planned(engine: Engine, asked: DecisionRequest, text: str) -> int:
+    """Return the rows of all prompts and options, as if nothing were shared."""
+    prompts = engine.decision_prompts(text, asked.questions, params=asked.params)
+    return sum(one.n_tokens + one.n_choice_tokens for own in prompts.values() for one in own)

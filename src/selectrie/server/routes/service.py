@@ -1,0 +1,71 @@
+"""What is asked about the server itself: models, health, metrics."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from selectrie.server.exchange import json_response
+from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.state import state_of
+from selectrie.version import __version__
+
+router = APIRouter()
+
+NOT_OFFERED = (
+    "/v1/embeddings",
+    "/v1/audio/{rest:path}",
+    "/v1/images/{rest:path}",
+)
+
+
+@router.get("/health")
+async def health() -> Response:
+    """Say that the process lives."""
+    return json_response({"status": "ok", "version": __version__})
+
+
+@router.get("/ready")
+async def ready(request: Request) -> Response:
+    """Say whether requests are answered: not before a model is loaded."""
+    state = state_of(request)
+    if state.is_draining:
+        raise busy("the server is shutting down", status=503, code="draining")
+    if not state.models.is_ready:
+        raise busy("the model is being loaded", status=503, code="loading")
+    return json_response({"status": "ready"})
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """List the models in the shapes of OpenAI (`data`) and TypeSafe (`models`)."""
+    own = state_of(request).models
+    released = datetime.fromtimestamp(own.created, tz=timezone.utc).strftime("%Y-%m-%d")
+    data: list[dict[str, Any]] = [
+        {"id": name, "object": "model", "created": own.created, "owned_by": "selectrie"} for name in own.names
+    ]
+    described = [
+        {"name": name, "description": f"{name}, served by selectrie", "release_date": released} for name in own.names
+    ]
+    return json_response({"object": "list", "data": data, "models": described})
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Return what the server counts, for Prometheus."""
+    state = state_of(request)
+    return PlainTextResponse(state.metrics.text(state.models.engine), media_type="text/plain; version=0.0.4")
+
+
+async def _not_offered(request: Request) -> Response:
+    """Say that an endpoint of OpenAI's API is not offered."""
+    message = f"{request.url.path} is not offered: this server scores and generates text"
+    raise HttpError(501, "not_offered", message, headers={"x-should-retry": "false"})
+
+
+for _path in NOT_OFFERED:
+    router.add_api_route(_path, _not_offered, methods=["GET", "POST"], include_in_schema=False)

@@ -1,0 +1,53 @@
+"""The bodies of requests for OpenAPI's page at `/docs`.
+
+They describe; what is right is decided where a body is read, because errors there name
+the value and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_MODEL: dict[str, Any] = {"model": {"type": "string", "description": "Name of the model (`GET /v1/models`)."}}
+_OPTIONS: dict[str, Any] = {
+    "scoring": {"type": "string", "enum": ["text", "letters"]},
+    "rule": {"type": "string", "enum": ["joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated"]},
+    "permutations": {"type": "integer", "minimum": 1},
+    "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    "min_label_mass": {"type": "number", "minimum": 0, "maximum": 1},
+    "confidence": {"type": "string", "enum": ["top", "entropy", "label_mass"]},
+}
+_QUESTION: dict[str, Any] = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {"type": _TEXT, "name": _TEXT, "instructions": _TEXT},
+}
+_BODIES: dict[str, dict[str, Any]] = {
+    "decisions": {
+        "required": ["input", "questions"],
+        "properties": {
+            **_MODEL,
+            "input": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "object"}}]},
+            "questions": {"type": "array", "minItems": 1, "items": _QUESTION},
+            **_OPTIONS,
+        },
+    },
+    "systemone": {
+        "required": ["state", "questions"],
+        "properties": {
+            **_MODEL,
+            "state": {"oneOf": [_TEXT, {"type": "object"}, {"type": "array"}]},
+            "instructions": _TEXT,
+            "questions": {"type": "object", "minProperties": 1, "additionalProperties": _QUESTION},
+            **_OPTIONS,
+        },
+    },
+}
+
+
+def body_of(name: str) -> dict[str, Any]:
+    """Return what FastAPI adds to an endpoint that reads a body itself."""
+    schema = {"type": "object", **_BODIES[name]}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

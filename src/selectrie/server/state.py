@@ -1,0 +1,39 @@
+"""What the parts of one application share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from selectrie.server.metrics import Metrics
+from selectrie.server.models import Models
+from selectrie.server.options import ServerOptions
+
+KEY = "selectrie.server"
+"""Name of the state in the scope of a request."""
+
+
+@dataclass(slots=True, eq=False)
+class ServerState:
+    """The state of an application.
+
+    Attributes:
+        models: Which model answers.
+        options: The options.
+        metrics: What is counted.
+        is_draining: Whether new work is refused.
+        n_open: Number of requests that wait or are worked on.
+    """
+
+    models: Models
+    options: ServerOptions
+    metrics: Metrics = field(default_factory=Metrics)
+    is_draining: bool = False
+    n_open: int = 0
+
+
+def state_of(request: Request) -> ServerState:
+    """Return the state of the application that answers a request."""
+    found: ServerState = request.scope[KEY]
+    return found

@@ -1,0 +1,84 @@
+"""Requests that nobody would write: the server answers all of them, and never fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi", reason="needs the extra 'server'")
+
+from selectrie.server import app
+from tests.support.deciding import fake
+from tests.support.serving import ask
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["a\ud800", "yes"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=10,
+)
+QUESTION = st.fixed_dictionaries(
+    {"type": st.sampled_from(["choice", "predicate", "score", "noul", "box"]) | JSON},
+    optional={
+        "instructions": st.text(max_size=9) | JSON,
+        "choices": st.lists(st.fixed_dictionaries({"value": JSON}), max_size=3) | JSON,
+        "levels": st.lists(st.fixed_dictionaries({"label": st.text(max_size=5)}), max_size=3) | JSON,
+        "criteria": st.dictionaries(st.text(max_size=5), JSON, max_size=3) | st.lists(JSON, max_size=3) | JSON,
+        "name": JSON,
+    },
+)
+BODY = st.fixed_dictionaries(
+    {},
+    optional={
+        "input": st.text(max_size=9) | JSON,
+        "state": st.text(max_size=9) | JSON,
+        "questions": st.lists(QUESTION, max_size=3) | st.dictionaries(st.text(max_size=5), QUESTION, max_size=3) | JSON,
+        "model": JSON,
+        "scoring": JSON | st.sampled_from(["text", "letters"]),
+        "rule": JSON | st.sampled_from(["joint", "pmi"]),
+        "permutations": JSON | st.integers(0, 4),
+        "min_confidence": JSON,
+        "min_label_mass": JSON,
+        "confidence": JSON,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def application():
+    """The application on a fake."""
+    with fake() as llm:
+        yield app(llm)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(path=st.sampled_from(["/v1/decisions", "/v1/systemone"]), body=BODY)
+def test_bodies_of_any_shape(application, path, body):
+    """200 with probabilities, or 400 in OpenAI's shape; nothing else, whatever the fields hold."""
+    reply = ask(application, "POST", path, body)
+    assert reply.status in {200, 400}, reply.data
+    if reply.status == 400:
+        assert reply.error["message"]
+    else:
+        assert reply.json["answers"]
+
+
+def test_requests_made_from_the_schema(application):
+    """Schemathesis draws requests from OpenAPI's page of the server; none makes it fail."""
+    schemathesis = pytest.importorskip("schemathesis", reason="needs the extra 'test-clients'")
+    schema = schemathesis.openapi.from_dict(ask(application, "GET", "/openapi.json").json)
+    seen = set()
+
+    def asked(case):
+        data = json.dumps(case.body).encode() if isinstance(case.body, dict | list) else b""
+        reply = ask(application, case.method.upper(), case.path, data=data)
+        assert reply.status < 500, (case.path, data, reply.data)
+        assert reply.status < 400 or reply.error["code"]
+        seen.add(case.path)
+
+    few = settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None)
+    for found in schema.get_all_operations():
+        few(given(case=found.ok().as_strategy())(asked))()
+    assert {"/v1/decisions", "/v1/systemone", "/v1/models"} <= seen

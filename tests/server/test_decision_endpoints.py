@@ -1,0 +1,313 @@
+"""Decisions over HTTP: what `decide` answers, in the shapes of both clients, asked by the clients as released."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra 'server'")
+
+import selectrie
+from selectrie import Choice, DecisionParams, Option, Predicate, Score
+from selectrie.server import ServerOptions, app
+from tests.support.deciding import fake
+from tests.support.serving import ask, running
+
+STATE = "My parcel has not come."
+QUESTIONS = [
+    {
+        "type": "choice",
+        "name": "intent",
+        "instructions": "What does the customer want?",
+        "choices": [{"value": "track order"}, {"value": "refund", "description": "money back"}, {"value": True}],
+    },
+    {"type": "predicate", "instructions": "The customer is angry."},
+    {
+        "type": "score",
+        "name": "urgency",
+        "instructions": [{"type": "input_text", "text": "How urgent is it?"}],
+        "levels": [{"label": "can wait"}, {"label": "today", "description": "somebody waits"}],
+    },
+]
+SYSTEMONE = {
+    "intent": {
+        "type": "choice",
+        "instructions": "What does the customer want?",
+        "criteria": {"track order": None, "refund": {"when": "money back"}},
+    },
+    "angry": {"type": "noul", "instructions": "The customer is angry.", "criteria": {"true": "they shout"}},
+    "urgency": {"type": "score", "criteria": ["can wait", {"means": "today"}]},
+}
+EXTENSIONS = {
+    "scoring": "letters",
+    "rule": "token_mean",
+    "permutations": 2,
+    "min_confidence": 0.0,
+    "min_label_mass": 0.0,
+}
+
+
+def both():
+    """The questions of `QUESTIONS` and `SYSTEMONE` as records, by the paths that the server gives them."""
+    choice = [Option("track order"), Option("refund", description="money back"), Option(True)]
+    levels = [Option("can wait"), Option("today", description="somebody waits")]
+    asked = {
+        "questions[0]": Choice("What does the customer want?", choice),
+        "questions[1]": Predicate("The customer is angry."),
+        "questions[2]": Score("How urgent is it?", levels),
+    }
+    described = [Option("track order"), Option("refund", description='{"when": "money back"}')]
+    numbered = [Option("0", description="can wait"), Option("1", description='{"means": "today"}')]
+    others = {
+        "questions.intent": Choice("What does the customer want?", described),
+        "questions.angry": Predicate("The customer is angry.", yes_when="they shout"),
+        "questions.urgency": Score("", numbered),
+    }
+    return asked, others
+
+
+@pytest.mark.parametrize("params", [{}, {"rule": "pmi"}, EXTENSIONS], ids=["plain", "pmi", "extensions"])
+def test_decisions_are_those_of_decide(params):
+    """To the last bit: JSON gives floats back as they were."""
+    with fake() as llm:
+        wanted = llm.decide(STATE, both()[0], params=DecisionParams(**params))
+        llm.trim()
+        reply = ask(app(llm), "POST", "/v1/decisions", {"model": "m", "input": STATE, "questions": QUESTIONS, **params})
+    assert reply.status == 200
+    choice, predicate, score = reply.json["answers"]
+    assert [one["name"] for one in reply.json["answers"]] == ["intent", None, "urgency"]
+    intent, angry, urgency = wanted.values()
+    assert {repr(one["value"]): one["probability"] for one in choice["probabilities"]} == {
+        repr(value): p for value, p in intent.probabilities.items()
+    }
+    assert (choice["choice"], choice["confidence"]) == (intent.value, intent.confidence)
+    assert predicate["probability"] == angry.probability
+    assert (score["score"], score["confidence"]) == (urgency.score, urgency.confidence)
+    assert [(one["value"], one["label"], one["probability"]) for one in score["probabilities"]] == [
+        (0, "can wait", urgency.probabilities[0]),
+        (1, "today", urgency.probabilities[1]),
+    ]
+    for answer, own in zip(reply.json["answers"], wanted.values(), strict=True):
+        shown = answer["diagnostics"]
+        assert (shown["label_mass"], shown["first_token_fits"]) == (own.label_mass, own.first_token_fits)
+        assert (shown["is_tie"], shown["spread"]) == (own.is_tie, own.spread)
+        assert shown["margin"] == own.margin
+        assert [one["logprob"] for one in shown["logprobs"]] == own.selections[0].choices.logp.tolist()
+    usage = reply.json["usage"]
+    assert usage["input_tokens"] == usage["total_tokens"] == wanted.usage.input_tokens
+    assert usage["output_tokens"] == 0
+
+
+def test_systemone_is_decide():
+    """The numbers of levels are scored as texts, with the criteria as descriptions; the legend comes back as it was."""
+    with fake() as llm:
+        wanted = llm.decide({"body": STATE}, both()[1])
+        llm.trim()
+        reply = ask(app(llm), "POST", "/v1/systemone", {"model": "m", "state": {"body": STATE}, "questions": SYSTEMONE})
+    assert reply.status == 200
+    intent, angry, urgency = wanted.values()
+    answers = reply.json["answers"]
+    assert answers["intent"]["probabilities"] == dict(intent.probabilities)
+    assert (answers["intent"]["choice"], answers["intent"]["confidence"]) == (intent.value, intent.confidence)
+    assert (answers["angry"]["type"], answers["angry"]["noul"]) == ("noul", angry.probability)
+    assert answers["urgency"]["score"] == urgency.score
+    assert answers["urgency"]["legend"] == {"0": "can wait", "1": {"means": "today"}}
+    assert answers["urgency"]["probabilities"] == {"0": urgency.probabilities[0], "1": urgency.probabilities[1]}
+
+
+def test_instructions_of_a_request_come_before_those_of_its_questions():
+    """Of the same name, at the top of a systemone request."""
+    with fake() as llm:
+        wanted = llm.decide(STATE, Predicate("Read with care.\nIt rains."))
+        questions = {"q": {"type": "noul", "instructions": "It rains."}}
+        body = {"state": STATE, "questions": questions, "instructions": "Read with care."}
+        assert ask(app(llm), "POST", "/v1/systemone", body).json["answers"]["q"]["noul"] == wanted.probability
+
+
+@pytest.mark.parametrize("kind", ["top", "entropy", "label_mass"])
+def test_confidence_is_computed_as_asked(kind):
+    """By the server's option, and by the request's field before it; one option is certain."""
+    with fake() as llm:
+        body = {"input": STATE, "questions": [QUESTIONS[0], {**QUESTIONS[0], "name": "o", "choices": [{"value": "a"}]}]}
+        by_option = ask(app(llm, ServerOptions(confidence=kind)), "POST", "/v1/decisions", body).json["answers"]
+        llm.trim()
+        by_field = ask(app(llm), "POST", "/v1/decisions", {**body, "confidence": kind}).json["answers"]
+    assert by_option == by_field
+    first, one = by_field
+    p = [each["probability"] for each in first["probabilities"]]
+    expected = {
+        "top": (max(p) - 1 / 3) / (1 - 1 / 3),
+        "entropy": 1 + sum(each * math.log(each) for each in p) / math.log(3),
+        "label_mass": max(p) * first["diagnostics"]["label_mass"],
+    }
+    assert first["confidence"] == pytest.approx(expected[kind], abs=1e-12)
+    assert one["confidence"] == (one["diagnostics"]["label_mass"] if kind == "label_mass" else 1.0)
+    assert one["diagnostics"]["margin"] is None
+
+
+def test_an_abstention_is_a_refusal_or_says_so():
+    """`/v1/decisions` has a type for it; the client of `/v1/systemone` would drop that, so the answer stays."""
+    with fake() as llm:
+        body = {"input": STATE, "questions": QUESTIONS[1:2], "min_label_mass": 1.0}
+        (refusal,) = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
+        body = {"state": STATE, "questions": {"a": SYSTEMONE["angry"]}, "min_label_mass": 1.0}
+        kept = ask(app(llm), "POST", "/v1/systemone", body).json["answers"]["a"]
+    assert (refusal["type"], refusal["name"]) == ("refusal", None)
+    assert "label mass" in refusal["diagnostics"]["abstained"]
+    assert kept["type"] == "noul"
+    assert "label mass" in kept["diagnostics"]["abstained"]
+
+
+def test_a_text_and_a_truth_value_are_told_apart():
+    """By texts of their own, which the prompt shows."""
+    options = [{"value": "true"}, {"value": True}]
+    with fake() as llm:
+        body = {"input": STATE, "questions": [{"type": "choice", "instructions": "Which?", "choices": options}]}
+        answer = ask(app(llm), "POST", "/v1/decisions", body).json["answers"][0]
+    assert [one["text"] for one in answer["diagnostics"]["logprobs"]] == ['"true"', "true"]
+    assert [one["value"] for one in answer["probabilities"]] == ["true", True]
+
+
+def test_unknown_fields_are_warned_of_and_ignored_ones_are_not():
+    """At the top of a request; fields that say nothing about the answer are taken."""
+    with fake() as llm:
+        body = {"input": STATE, "questions": QUESTIONS[1:2], "safety_identifier": "x", "stream": False}
+        found = ask(app(llm), "POST", "/v1/decisions", body).json
+        assert found["warnings"] == ["the field 'stream' is unknown and was ignored"]
+
+
+IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "code", "param"),
+    [
+        ("decisions", {"input": None}, "option", "input"),
+        ("decisions", {"input": {"a": 1}}, "option", "input"),
+        ("decisions", {"input": " "}, "option", "state"),
+        ("decisions", {"input": IMAGE}, "unsupported_input", "input[0].content[0]"),
+        ("decisions", {"input": [{"role": "cook", "content": "x"}]}, "prompt", None),
+        ("decisions", {"questions": []}, "option", "questions"),
+        ("decisions", {"questions": {}}, "option", "questions"),
+        ("decisions", {"questions": ["x"]}, "option", "questions[0]"),
+        ("decisions", {"questions": [{"type": "box"}]}, "unsupported_input", "questions[0].type"),
+        ("decisions", {"questions": [{"type": "maybe"}]}, "option", "questions[0].type"),
+        ("decisions", {"questions": [{**QUESTIONS[0], "x": 1}]}, "option", "questions[0].x"),
+        ("decisions", {"questions": [{**QUESTIONS[0], "name": 7}]}, "option", "questions[0].name"),
+        ("decisions", {"questions": [{**QUESTIONS[0], "choices": []}]}, "choice", "questions[0]"),
+        ("decisions", {"questions": [{**QUESTIONS[0], "choices": [{"value": "a"}] * 2}]}, "choice", "questions[0]"),
+        ("decisions", {"questions": [{**QUESTIONS[0], "choices": [{"value": "a\ud800"}]}]}, "text", "questions[0]"),
+        ("decisions", {"rule": "batch"}, "option", "rule"),
+        ("decisions", {"scoring": 7}, "option", "scoring"),
+        ("decisions", {"permutations": 65}, "option", "permutations"),
+        ("decisions", {"min_confidence": "x"}, "option", "min_confidence"),
+        ("decisions", {"confidence": "x"}, "option", "confidence"),
+        ("decisions", {"model": 7}, "option", "model"),
+        ("systemone", {"state": 7}, "option", "state"),
+        ("systemone", {"assets": {"x": {}}}, "unsupported_input", "assets"),
+        ("systemone", {"questions": {"a": {"type": "box"}}}, "unsupported_input", "questions.a.type"),
+        ("systemone", {"questions": {"a": {"type": "choice", "criteria": {}}}}, "choice", "questions.a"),
+        ("systemone", {"questions": {"a": {"type": "noul"}}}, "option", "questions.a"),
+        ("systemone", {"instructions": 7}, "option", "instructions"),
+    ],
+)
+def test_what_is_wrong_is_named(path, changes, code, param):
+    """400 in OpenAI's shape, with our code and the path to the value, and no call of the model."""
+    own = {"input": STATE, "questions": QUESTIONS} if path == "decisions" else {"state": STATE, "questions": SYSTEMONE}
+    with fake() as llm:
+        reply = ask(app(llm), "POST", f"/v1/{path}", {**own, **changes})
+        assert reply.status == 400
+        assert (reply.error["code"], reply.error["param"]) == (code, param)
+        assert reply.error["type"] == "invalid_request_error"
+        assert llm._model.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_questions": 2}, "at most 2 questions"),
+        ({"max_options": 2}, "at most 2 options of a question"),
+        ({"max_options_in_all": 6}, "at most 6 options in a request"),
+        ({"max_rows": 100}, "expected at most 100"),
+    ],
+)
+def test_limits_are_checked_before_the_model(options, message):
+    """All of them are options of the server."""
+    with fake() as llm:
+        body = {"input": STATE, "questions": QUESTIONS}
+        reply = ask(app(llm, ServerOptions(**options)), "POST", "/v1/decisions", body)
+        assert reply.status == 400
+        assert message in reply.error["message"]
+        assert llm._model.calls == 0
+        assert ask(app(llm), "POST", "/v1/decisions", body).status == 200
+
+
+# The real clients, unchanged
+
+
+@pytest.fixture(scope="module")
+def served():
+    """A server with the embedded model, and its engine."""
+    pytest.importorskip("uvicorn", reason="needs the extra 'server'")
+    with selectrie.load(n_threads=1) as llm, running(app(llm)) as url:
+        yield llm, url
+
+
+def test_the_client_of_openai(served):
+    """Its own validation of the response is switched on; extensions go through `extra_body`."""
+    openai = pytest.importorskip("openai", reason="needs the extra 'test-clients'")
+    llm, url = served
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0, _strict_response_validation=True)
+    llm.trim()
+    wanted = llm.decide(STATE, both()[0])
+    llm.trim()
+    found = client.decisions.create(model="embedded", input=STATE, questions=QUESTIONS)
+    assert found.answers[0].choice == wanted["questions[0]"].value
+    for answer, own in zip(found.answers, wanted.values(), strict=True):
+        shown = [answer] if answer.type == "predicate" else answer.probabilities
+        own_p = [own.probability] if answer.type == "predicate" else list(own.probabilities.values())
+        assert [one.probability for one in shown] == own_p, "to the last bit, on the same state of the cache"
+    assert found.model == "embedded"
+    lettered = client.decisions.create(model="embedded", input=STATE, questions=QUESTIONS, extra_body=EXTENSIONS)
+    assert {one["text"] for one in lettered.answers[0].diagnostics["logprobs"]} == {"A", "B", "C"}
+    assert client.models.list().data[0].id == "embedded"
+    with pytest.raises(openai.BadRequestError, match=r"questions\[0\]\.type") as caught:
+        client.decisions.create(model="embedded", input=STATE, questions=[{"type": "maybe"}])
+    assert caught.value.request_id
+    assert caught.value.code == "option"
+
+
+def test_the_asynchronous_client_of_openai(served):
+    """Many requests at once are answered as one alone is, within the tolerance."""
+    openai = pytest.importorskip("openai", reason="needs the extra 'test-clients'")
+    import asyncio
+
+    llm, url = served
+
+    async def all_at_once():
+        async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0) as client:
+            requests = [client.decisions.create(model="m", input=f"{STATE} {n}", questions=QUESTIONS) for n in range(8)]
+            return await asyncio.gather(*requests)
+
+    for n, found in enumerate(asyncio.run(all_at_once())):
+        wanted = llm.decide(f"{STATE} {n}", both()[0])
+        logp = [one["logprob"] for one in found.answers[0].diagnostics["logprobs"]]
+        own = wanted["questions[0]"].selection.choices.logp
+        assert logp == pytest.approx(own.tolist(), abs=(llm.tolerance or 0) * 64)
+
+
+@pytest.mark.parametrize("compression", ["zstd", False])
+def test_the_client_of_typesafe(served, compression):
+    """It validates every response; large bodies come with zstd."""
+    typesafe_sdk = pytest.importorskip("typesafe_sdk", reason="needs the extra 'test-clients'")
+    llm, url = served
+    state = {"body": STATE, "history": ["Hello."] * 200}
+    with typesafe_sdk.TypeSafeClient(api_key="key", base_url=url, compression=compression) as client:
+        found = client.system_one(state, SYSTEMONE)
+        listed = client.models.list()
+    wanted = llm.decide(state, both()[1])
+    assert found.answers["intent"].choice == wanted["questions.intent"].value
+    assert found.answers["angry"].noul == pytest.approx(wanted["questions.angry"].probability, abs=1e-3)
+    assert found.answers["urgency"].legend == {0: "can wait", 1: {"means": "today"}}
+    assert [one.name for one in listed.models] == ["embedded"]

@@ -1,0 +1,402 @@
+"""What the server lets in: keys, hosts, sizes, encodings, the queue; and what happens when a client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import threading
+from hashlib import sha256
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra 'server'")
+
+from selectrie import Predicate
+from selectrie.engine.engine import Engine
+from selectrie.errors import DeadlineError, DecodeError, MemoryBudgetError, OptionError, QueueFullError
+from selectrie.server import ServerOptions, app
+from selectrie.server.http_errors import error_of
+from tests.support.deciding import fake
+from tests.support.serving import ask, asked
+
+BODY = {"input": "x", "questions": [{"type": "predicate", "instructions": "It rains."}]}
+PATH = "/v1/decisions"
+
+
+@pytest.fixture(scope="module")
+def llm():
+    """An engine on a fake."""
+    with fake() as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("GET", "/v1/decisions", 405, "method"),
+        ("POST", "/v1/models", 405, "method"),
+        ("POST", "/v1/embeddings", 501, "not_offered"),
+        ("POST", "/v1/audio/speech", 501, "not_offered"),
+        ("POST", "/v1/images/generations", 501, "not_offered"),
+    ],
+)
+def test_paths_that_there_are_not(llm, method, path, status, code):
+    """Each has its status, in OpenAI's shape; what is never offered is not tried again."""
+    reply = ask(app(llm), method, path, {} if method == "POST" else None)
+    assert (reply.status, reply.error["code"]) == (status, code)
+    assert (reply.headers.get("x-should-retry") == "false") == (status == 501)
+
+
+@pytest.mark.parametrize(
+    ("headers", "data", "status", "code"),
+    [
+        ({"content-type": "text/plain"}, b"{}", 415, "content_type"),
+        ({"content-type": "multipart/form-data; boundary=x"}, b"{}", 415, "content_type"),
+        ({"content-encoding": "br"}, b"{}", 415, "content_encoding"),
+        ({"content-encoding": "gzip"}, b"{}", 400, "bad_encoding"),
+        ({"content-encoding": "gzip"}, gzip.compress(b"{}")[:-4], 400, "bad_encoding"),
+        ({"content-encoding": "gzip"}, gzip.compress(b"{}") + b"x", 400, "bad_encoding"),
+        ({"content-encoding": "zstd"}, b"{}", 400, "bad_encoding"),
+        ({"content-encoding": "gzip"}, gzip.compress(b"[" + b" " * 5_000 + b"]"), 413, "body_too_large"),
+        ({"content-length": "5000"}, b"{}", 413, "body_too_large"),
+        ({}, b" " * 5_000, 413, "body_too_large"),
+        ({}, b"", 400, "bad_json"),
+        ({}, b"{", 400, "bad_json"),
+        ({}, b"[]", 400, "bad_json"),
+        ({}, b"\xff", 400, "bad_json"),
+        ({}, b'{"input": NaN}', 400, "bad_json"),
+        ({}, b'{"input": ' + b"9" * 4_500 + b"}", 413, "body_too_large"),
+        ({}, b'{"a":' * 65 + b"1" + b"}" * 65, 400, "bad_json"),
+        ({}, b"[" * 2_000, 400, "bad_json"),
+    ],
+)
+def test_bodies_that_cannot_be_read(llm, headers, data, status, code):
+    """One error each, before anything else is done; a body is never decoded beyond the limit."""
+    reply = ask(app(llm, ServerOptions(max_body_bytes=4_000)), "POST", PATH, data=data, headers=headers)
+    assert (reply.status, reply.error["code"]) == (status, code)
+
+
+def test_brackets_in_texts_do_not_nest(llm):
+    """Only those outside of texts count, escaped quotes or not."""
+    state = '[{"\\' * 200
+    assert ask(app(llm), "POST", PATH, {**BODY, "input": state}).status == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_bodies_may_be_compressed(llm, encoding):
+    """With what clients send; the answer is that of the plain body."""
+    data = json.dumps(BODY).encode()
+    if encoding == "zstd":
+        packed = pytest.importorskip("zstandard", reason="needs the extra 'server'").compress(data)
+    else:
+        packed = gzip.compress(data)
+    reply = ask(app(llm), "POST", PATH, data=packed, headers={"content-encoding": encoding})
+    assert reply.status == 200
+    assert (
+        reply.json["answers"][0]["probability"] == ask(app(llm), "POST", PATH, BODY).json["answers"][0]["probability"]
+    )
+
+
+def test_a_bomb_is_not_unpacked(llm):
+    """100 MB of blanks in 100 kB: the limit holds while decoding."""
+    reply = ask(app(llm), "POST", PATH, data=gzip.compress(b" " * 100_000_000), headers={"content-encoding": "gzip"})
+    assert reply.status == 413
+
+
+def test_a_body_that_does_not_arrive(llm):
+    """408 after its time, and no open request is left."""
+    application = app(llm, ServerOptions(body_timeout_s=0.01))
+    reply = asyncio.run(asked(application, "POST", PATH, BODY, stall=True))
+    assert (reply.status, reply.error["code"]) == (408, "body_timeout")
+    assert application.state.n_open == 0
+
+
+KEYS = ServerOptions(key_digests=[sha256(key).digest() for key in (b"first", b"second")])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer third"}, 401),
+        ({"authorization": "Bearer "}, 401),
+        ({"authorization": "first"}, 401),
+        ({"x-api-key": ""}, 401),
+        ({"authorization": "Bearer first"}, 200),
+        ({"authorization": "bearer second"}, 200),
+        ({"x-api-key": "second"}, 200),
+    ],
+)
+def test_keys(llm, headers, status):
+    """Either header; without a key only `/health` and `/ready` are open."""
+    application = app(llm, KEYS)
+    assert ask(application, "POST", PATH, BODY, headers=headers).status == status
+    for path in ("/v1/models", "/metrics", "/docs", "/openapi.json"):
+        assert ask(application, "GET", path, headers=headers).status == status
+    for path in ("/health", "/ready"):
+        assert ask(application, "GET", path).status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:8080", 200),
+        ("[::1]:80", 200),
+        ("[::1]", 200),
+        ("evil.example", 403),
+        ("localhost.evil.example:80", 403),
+        ("", 403),
+    ],
+)
+def test_hosts(llm, host, status):
+    """A page that names the server by another host, as DNS rebinding does, is refused."""
+    application = app(llm, ServerOptions(hosts=("localhost", "[::1]")))
+    assert ask(application, "GET", "/v1/models", headers={"host": host}).status == status
+
+
+def test_pages_may_read_answers_only_where_named(llm):
+    """CORS is off unless origins are named."""
+    headers = {"origin": "https://a.example"}
+    assert "access-control-allow-origin" not in ask(app(llm), "GET", "/v1/models", headers=headers).headers
+    application = app(llm, ServerOptions(origins=("https://a.example",)))
+    reply = ask(application, "GET", "/v1/models", headers=headers)
+    assert reply.headers["access-control-allow-origin"] == "https://a.example"
+    other = ask(application, "GET", "/v1/models", headers={"origin": "https://b.example"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+@pytest.mark.parametrize(
+    ("given", "back"),
+    [("abc-1.2_3", "abc-1.2_3"), ("a b\r\nc", "abc"), ("x" * 300, "x" * 128), ("é☃", None), ("", None)],
+)
+def test_ids(llm, given, back):
+    """A client's id is cut to what a header can hold; else there is a new one. Both headers have it."""
+    reply = ask(app(llm), "GET", "/health", headers={"x-request-id": given.encode("utf-8").decode("latin-1")})
+    found = reply.headers["x-request-id"]
+    assert reply.headers["x-typesafe-request-id"] == found
+    assert found == back if back else len(found) == 32
+
+
+def test_names_of_models(llm):
+    """With one model any name is answered, with a warning; strictly, another one is an error that lists the names."""
+    options = {"model_names": ("one", "alias")}
+    for name, answers in (("one", "one"), ("alias", "alias"), (None, "one")):
+        reply = ask(app(llm, ServerOptions(**options)), "POST", PATH, {**BODY, "model": name})
+        assert (reply.json["model"], reply.headers.get("x-selectrie-warning")) == (answers, None)
+    reply = ask(app(llm, ServerOptions(**options)), "POST", PATH, {**BODY, "model": "other"})
+    assert (reply.status, reply.json["model"]) == (200, "one")
+    assert "unknown model" in reply.headers["x-selectrie-warning"]
+    reply = ask(app(llm, ServerOptions(**options, strict_model=True)), "POST", PATH, {**BODY, "model": "other"})
+    assert (reply.status, reply.error["code"], reply.error["param"]) == (404, "model_not_found", "model")
+    assert "'one', 'alias'" in reply.error["message"]
+    listed = ask(app(llm, ServerOptions(**options)), "GET", "/v1/models").json
+    assert [one["id"] for one in listed["data"]] == [one["name"] for one in listed["models"]] == ["one", "alias"]
+
+
+def test_before_the_model_is_loaded():
+    """`/health` answers, `/ready` and work get 503 and may come again."""
+    application = app(None)
+    assert ask(application, "GET", "/health").status == 200
+    for reply in (ask(application, "GET", "/ready"), ask(application, "POST", PATH, BODY)):
+        assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "loading", "1")
+    with fake() as llm:
+        application.state.models.set_source(llm)
+        assert ask(application, "POST", PATH, BODY).status == 200
+
+
+class Held:
+    """An engine whose decisions wait until they are let go."""
+
+    def __init__(self, llm: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = asyncio.Event()
+        self.begun = asyncio.Semaphore(0)
+        self.n_cancelled = 0
+        decide = llm.adecide
+
+        async def adecide(*args, **named):
+            self.begun.release()
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                self.n_cancelled += 1
+                raise
+            return await decide(*args, **named)
+
+        monkeypatch.setattr(Engine, "adecide", lambda _self, *args, **named: adecide(*args, **named))
+
+
+def test_the_queue_counts_open_requests(monkeypatch):
+    """One more than may wait gets 429 before its body is read; the others are answered."""
+
+    async def many(llm):
+        held = Held(llm, monkeypatch)
+        application = app(llm, ServerOptions(max_requests=3))
+        waiting = [asyncio.ensure_future(asked(application, "POST", PATH, BODY)) for _ in range(3)]
+        for _ in waiting:
+            await held.begun.acquire()
+        refused = await asked(application, "POST", PATH, data=b"never read", stall=True)
+        assert (refused.status, refused.error["code"], refused.headers["retry-after"]) == (429, "queue_full", "1")
+        assert (await asked(application, "GET", "/health")).status == 200
+        held.go.set()
+        assert [(await one).status for one in waiting] == [200] * 3
+        assert application.state.n_open == 0
+
+    with fake() as llm:
+        asyncio.run(many(llm))
+
+
+def test_a_client_that_leaves_cancels_its_work(monkeypatch):
+    """While it waits for the engine, and while its body is read; the counters say so."""
+
+    async def left(llm):
+        held = Held(llm, monkeypatch)
+        application, leave = app(llm), asyncio.Event()
+        waiting = asyncio.ensure_future(asked(application, "POST", PATH, BODY, leave=leave))
+        await held.begun.acquire()
+        leave.set()
+        reply = await waiting
+        assert (reply.status, reply.data, held.n_cancelled, application.state.n_open) == (0, b"", 1, 0)
+        gone = asyncio.Event()
+        gone.set()
+        reply = await asked(application, "POST", PATH, BODY, stall=True, leave=gone)
+        assert (reply.status, application.state.n_open) == (0, 0)
+        text = (await asked(application, "GET", "/metrics")).data.decode()
+        assert 'selectrie_cancelled_total{reason="disconnected"} 2.0' in text
+        assert "selectrie_open_requests 0.0" in text
+
+    with fake() as llm:
+        asyncio.run(left(llm))
+
+
+def test_leaving_stops_the_model(monkeypatch):
+    """The engine's own work ends within one model call, and its nodes are free again."""
+
+    async def left(llm):
+        application, leave = app(llm), asyncio.Event()
+        began, go = threading.Event(), threading.Event()
+        extend = llm._model.extend
+
+        def slow(*args):
+            began.set()
+            go.wait()
+            return extend(*args)
+
+        monkeypatch.setattr(llm._model, "extend", slow)
+        options = [{"value": f"a long option {n}" * 9} for n in range(60)]
+        body = {"input": "x", "questions": [{"type": "choice", "instructions": "?", "choices": options}]}
+        waiting = asyncio.ensure_future(asked(application, "POST", PATH, body, leave=leave))
+        await asyncio.to_thread(began.wait)
+        calls = llm._model.calls
+        leave.set()
+        await waiting
+        go.set()
+        monkeypatch.setattr(llm._model, "extend", extend)
+        assert (await llm.adecide("y", {"q": Predicate("It rains.")}))["q"].value in {
+            True,
+            False,
+        }
+        assert llm._model.calls <= calls + 4
+        assert llm.load.n_active == llm.load.n_waiting == 0
+
+    with fake() as llm:
+        asyncio.run(left(llm))
+
+
+def test_a_deadline_ends_a_request(monkeypatch):
+    """504, which clients do not repeat, and its work is cancelled."""
+
+    async def late(llm):
+        held = Held(llm, monkeypatch)
+        application = app(llm, ServerOptions(deadline_s=0.01))
+        reply = await asked(application, "POST", PATH, BODY)
+        assert (reply.status, reply.error["code"], reply.headers["x-should-retry"]) == (504, "deadline", "false")
+        assert held.n_cancelled == 1
+
+    with fake() as llm:
+        asyncio.run(late(llm))
+
+
+def test_a_server_that_drains_takes_no_new_work(llm):
+    """503 for work and `/ready`; `/health` and what is asked about the server are answered."""
+    application = app(llm)
+    application.state.is_draining = True
+    for reply in (ask(application, "POST", PATH, BODY), ask(application, "GET", "/ready")):
+        assert (reply.status, reply.error["code"]) == (503, "draining")
+    assert ask(application, "GET", "/health").status == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "retry"),
+    [
+        (OptionError("a", 1, "b"), 400, "option", None),
+        (DeadlineError(0.1), 504, "deadline", "false"),
+        (QueueFullError(2, n_tasks=1), 429, "queue_full", None),
+        (MemoryBudgetError("m", required=2, available=1, budget=1, held={}), 503, "memory_budget", None),
+        (DecodeError("x"), 500, "decode", "false"),
+        (ZeroDivisionError("secret"), 500, "internal", "false"),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else None,
+)
+def test_errors_of_the_engine(error, status, code, retry):
+    """Each has its status; what a stranger's exception says stays in the log."""
+    found = error_of(error)
+    assert (found.status, found.code, found.headers.get("x-should-retry")) == (status, code, retry)
+    assert ("retry-after" in found.headers) == (status in (429, 503))
+    assert "secret" not in found.message
+
+
+def test_one_line_of_json_for_each_request(llm, caplog):
+    """Ids, tokens, rows and seconds; the text of a prompt only where that is asked for."""
+    with caplog.at_level(logging.INFO, "selectrie.server"):
+        ask(app(llm), "POST", PATH, {**BODY, "input": "a secret"}, headers={"x-request-id": "mine"})
+        ask(app(llm, ServerOptions(log_prompts=True)), "POST", PATH, {**BODY, "input": "a secret"})
+        ask(app(llm), "GET", "/health")
+    first, second = [json.loads(record.message) for record in caplog.records]
+    assert (first["request_id"], first["endpoint"], first["status"]) == ("mine", PATH, 200)
+    assert first["rows"] > 0
+    assert first["tokens"] > first["seconds"] > 0
+    assert "secret" not in json.dumps(first)
+    assert second["body"]["input"] == "a secret"
+
+
+def test_metrics_add_up():
+    """Requests by endpoint and status, rows, calls and seconds inside the model."""
+    with fake() as llm:
+        application = app(llm)
+        found = [ask(application, "POST", PATH, BODY).json for _ in range(3)]
+        ask(application, "POST", PATH, {})
+        ask(application, "GET", "/nowhere")
+        text = ask(application, "GET", "/metrics").data.decode()
+    assert f'selectrie_requests_total{{endpoint="{PATH}",status="200"}} 3.0' in text
+    assert f'selectrie_requests_total{{endpoint="{PATH}",status="400"}} 1.0' in text
+    assert 'selectrie_requests_total{endpoint="other",status="404"} 1.0' in text
+    rows = sum(one["answers"][0]["diagnostics"]["rows"] for one in found)
+    assert f'selectrie_rows_total{{kind="evaluated"}} {float(rows)}' in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_requests": 0},
+        {"max_rows": "x"},
+        {"deadline_s": 0},
+        {"confidence": "x"},
+        {"strict_model": 1},
+        {"key_digests": [b"short"]},
+    ],
+    ids=str,
+)
+def test_options_are_checked(options):
+    """An option outside its range is an error when it is given."""
+    with pytest.raises(OptionError):
+        ServerOptions(**options)
+
+
+def test_the_source_is_checked():
+    """An engine or a pool."""
+    with pytest.raises(OptionError, match="an Engine or a ModelPool"):
+        app("model.gguf")

@@ -1,0 +1,120 @@
+"""The command `selectrie serve`, as a process: its start, its answers, and how a signal ends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra 'server'")
+
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.server import ServerOptions
+from selectrie.server.serve import check_exposed, is_loopback, key_digests
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - said to be refused, never listened on
+BODY = {"input": "My parcel has not come.", "questions": [{"type": "predicate", "instructions": "It is late."}]}
+
+
+def started(*arguments: str) -> subprocess.Popen:
+    """A server on a free port."""
+    command = [sys.executable, "-m", "selectrie", "serve", "--port", "0", "--threads", "1", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def posted(url: str, body: object) -> tuple[int, dict]:
+    """The status and the JSON that a request gets."""
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - a URL of our own
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_server_from_start_to_end():
+    """It prints an address and a request that works as it is; SIGTERM ends it with 0, and stderr has a line a request."""
+    process = started("--model-name", "mine")
+    try:
+        first, curl = process.stdout.readline(), process.stdout.readline()
+        url = re.match(r"(http://127\.0\.0\.1:\d+): model mine, precision exact", first)[1]
+        shown = re.match(r"curl (\S+) -H 'Content-Type: application/json' -d '(.*)'\n", curl)
+        assert posted(shown[1], json.loads(shown[2]))[0] == 200
+        status, found = posted(f"{url}/v1/decisions", BODY)
+        assert (status, found["model"]) == (200, "mine")
+        assert 0 < found["answers"][0]["probability"] < 1
+        assert posted(f"{url}/v1/decisions", {})[0] == 400
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert [json.loads(line)["status"] for line in errors.splitlines()] == [200, 200, 400]
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
+    """With the exit code and the one line of other commands."""
+    process = started("-m", str(tmp_path / "no.gguf"))
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert errors.startswith("error[model_file]: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--host", EVERYWHERE], "option", "--host '0.0.0.0'"),
+        (["--host", "300.0.0.1", "--no-auth"], "option", "an address that can be listened on"),
+        (["--max-rows", "0"], "option", "--max-rows 0"),
+        (["--deadline", "0"], "option", "--deadline"),
+        (["--api-key-file", "/no/such/file"], "input_file", "/no/such/file"),
+    ],
+)
+def test_mistakes_are_found_before_the_model_loads(arguments, code, said):
+    """One line each, and exit code 2."""
+    process = started(*arguments)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.startswith(f"error[{code}]: ")
+    assert said in errors
+
+
+def test_a_port_in_use_is_named():
+    """The address is in the error."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "selectrie", "serve", "--port", str(port)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    assert ended.returncode == 2
+    assert f"127.0.0.1:{port}" in ended.stderr
+
+
+def test_who_may_listen_where(tmp_path):
+    """Beyond loopback keys are needed, or the word that none are wanted; never both."""
+    keys = tmp_path / "keys.txt"
+    keys.write_text("# mine\nfirst\n\n second \n")
+    digests = key_digests(str(keys))
+    assert len(digests) == 2
+    with_keys = ServerOptions(key_digests=digests)
+    for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8"):
+        assert is_loopback(host)
+        check_exposed(host, ServerOptions(), without_keys=False)
+    for host in (EVERYWHERE, "::", "192.168.0.1", "example.org"):
+        assert not is_loopback(host)
+        check_exposed(host, with_keys, without_keys=False)
+        check_exposed(host, ServerOptions(), without_keys=True)
+        with pytest.raises(OptionError, match="--api-key-file"):
+            check_exposed(host, ServerOptions(), without_keys=False)
+    with pytest.raises(IncompatibleOptionsError):
+        check_exposed(EVERYWHERE, with_keys, without_keys=True)
+    keys.write_text("# none\n")
+    with pytest.raises(InputFileError, match="it has no key"):
+        key_digests(str(keys))

@@ -1,0 +1,113 @@
+"""A server for tests: the application under uvicorn on a free port, or asked without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def running(application: Any) -> Iterator[str]:
+    """Serve an application from a thread; yield its URL."""
+    import uvicorn
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(application, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
+
+
+class Reply:
+    """A response that an application sent."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.data = b""
+
+    @property
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        return json.loads(self.data)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error of a body in OpenAI's shape."""
+        found: dict[str, Any] = self.json["error"]
+        assert set(found) == {"message", "type", "param", "code"}
+        return found
+
+
+async def asked(
+    application: Any,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    data: bytes | None = None,
+    leave: asyncio.Event | None = None,
+    stall: bool = False,
+) -> Reply:
+    """Ask an application as an ASGI server would.
+
+    body: sent as JSON. data: sent as it is. leave: when set, the client has left. stall: the body never ends.
+    """
+    sent = data if data is not None else b"" if body is None else json.dumps(body).encode()
+    named = {
+        "host": "127.0.0.1",
+        **({"content-type": "application/json"} if method == "POST" else {}),
+        **(headers or {}),
+    }
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in named.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    parts = [sent[: len(sent) // 2], sent[len(sent) // 2 :]]
+    reply = Reply()
+
+    async def receive() -> dict[str, Any]:
+        if parts:
+            part = parts.pop(0)
+            return {"type": "http.request", "body": part, "more_body": bool(parts) or stall}
+        if leave is None:
+            await asyncio.get_running_loop().create_future()
+        else:
+            await leave.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            reply.status = message["status"]
+            reply.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
+        else:
+            reply.data += message.get("body", b"")
+
+    await application(scope, receive, send)
+    return reply
+
+
+def ask(application: Any, method: str, path: str, body: object = None, **named: Any) -> Reply:
+    """Ask an application once, in a loop of its own."""
+    return asyncio.run(asked(application, method, path, body, **named))
