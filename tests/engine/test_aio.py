@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from selectrie import SamplingParams, StopParams
+from selectrie.engine.aio import Arrivals, opened
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import CancelledError, ClosedError, OptionError
@@ -268,3 +269,70 @@ def test_an_errand_that_was_cancelled_begins_nothing():
         with scope.open(), pytest.raises(CancelledError):
             TaskGroup(engine._model_thread).call(lambda: 1)
         assert TaskGroup(engine._model_thread).call(lambda: 1) == 1
+
+
+def test_what_arrives_meanwhile_is_one_batch():
+    """A reader that comes late takes all chunks at once, those before an error first; then the error is raised."""
+
+    def fails(text: str) -> bool:
+        if len(text) > 10:
+            raise ZeroDivisionError(text)
+        return False
+
+    model = HashModel(1)
+    with engine_on(model) as engine:
+
+        async def main():
+            how = {"seed": 1, "stopping": StopParams(max_tokens=30, ignore_eog=True)}
+            expected = engine.generate("a", **how)
+            async with opened(lambda: engine.stream("a", **how)) as stream:
+                engine.generate("b", **how)  # ends with it or after it
+                batches = [batch async for batch in Arrivals(stream)]
+                assert len(batches) == 1
+                assert "".join(chunk.text for chunk in batches[0]) == expected.texts[0]
+                assert stream.generation() == expected
+            failing = StopParams(max_tokens=30, ignore_eog=True, when=fails)
+            async with opened(lambda: engine.stream("a", seed=1, stopping=failing)) as stream:
+                assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(50))
+                arrivals = Arrivals(stream)
+                assert await anext(arrivals)
+                with pytest.raises(ZeroDivisionError):
+                    await anext(arrivals)
+
+        run(main())
+        assert is_idle(engine)
+
+
+@pytest.mark.parametrize("moment", ["while it starts", "when it has started"])
+def test_a_stream_that_nobody_awaits_any_more_is_closed(moment):
+    """Cancelled before it was there: its work is taken back as soon as it is."""
+    model = HashModel(1)
+    with engine_on(model) as engine:
+
+        async def main():
+            loop, began, go_on, streams = asyncio.get_running_loop(), asyncio.Event(), threading.Event(), []
+
+            def start():
+                if moment == "when it has started":
+                    streams.append(engine.stream("a", stopping=ENDLESS))
+                loop.call_soon_threadsafe(began.set)
+                assert go_on.wait(PATIENCE_S)
+                if moment == "while it starts":
+                    streams.append(engine.stream("a", stopping=ENDLESS))
+                return streams[0]
+
+            async def work():
+                async with opened(start):
+                    raise AssertionError("it was cancelled")
+
+            task = asyncio.create_task(work())
+            await began.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            go_on.set()
+            return streams
+
+        streams = run(main())
+        assert is_idle(engine)
+        assert all(stream.is_finished for stream in streams)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,6 +43,14 @@ class Reply:
         return json.loads(self.data)
 
     @property
+    def events(self) -> list[Any]:
+        """The events of a stream, each of JSON, without the `[DONE]` that must end them."""
+        assert self.data.endswith(b"data: [DONE]\n\n"), "the stream has no end"
+        frames = [one for one in self.data.split(b"\n\n")[:-2] if not one.startswith(b":")]
+        assert all(one.startswith(b"data: ") and b"\n" not in one for one in frames)
+        return [json.loads(one.removeprefix(b"data: ")) for one in frames]
+
+    @property
     def error(self) -> dict[str, Any]:
         """The error of a body in OpenAI's shape."""
         found: dict[str, Any] = self.json["error"]
@@ -60,10 +68,12 @@ async def asked(
     data: bytes | None = None,
     leave: asyncio.Event | None = None,
     stall: bool = False,
+    on_send: Callable[[Reply, Mapping[str, Any]], Awaitable[None]] | None = None,
 ) -> Reply:
     """Ask an application as an ASGI server would.
 
     body: sent as JSON. data: sent as it is. leave: when set, the client has left. stall: the body never ends.
+    on_send: awaited before each message of the response is taken, as by a slow reader.
     """
     sent = data if data is not None else b"" if body is None else json.dumps(body).encode()
     named = {
@@ -98,6 +108,8 @@ async def asked(
         return {"type": "http.disconnect"}
 
     async def send(message: Mapping[str, Any]) -> None:
+        if on_send is not None:
+            await on_send(reply, message)
         if message["type"] == "http.response.start":
             reply.status = message["status"]
             reply.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}

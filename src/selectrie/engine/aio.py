@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from selectrie.engine.queue_stream import QueueStream
+from selectrie.engine.queue_stream import AnyStream, QueueStream
 from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
 
 P = ParamSpec("P")
@@ -40,18 +40,83 @@ def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenera
 
     @wraps(method)
     async def streaming(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
-        stream = await in_thread(lambda: method(*args, **kwargs))
-        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        with stream:
-            stream.listen(lambda: _wake(loop, arrived))
-            while not stream.is_finished:
-                arrived.clear()
-                for chunk in stream.arrived():
+        async with opened(lambda: method(*args, **kwargs)) as stream:
+            async for batch in Arrivals(stream):
+                for chunk in batch:
                     yield chunk
-                if not stream.is_finished:
-                    await arrived.wait()
 
     return _renamed(streaming, method)
+
+
+@asynccontextmanager
+async def opened(start: Callable[[], AnyStream]) -> AsyncGenerator[AnyStream, None]:
+    """Start a stream in a thread of its own, yield it, and close it at the end.
+
+    However the block ends, and also if the awaiting task is cancelled while the stream
+    is being started, its work is cancelled.
+    """
+    made: list[AnyStream] = []
+    is_left = False
+
+    def begin() -> None:
+        made.append(start())
+        if is_left:
+            made[0].close()
+
+    try:
+        await in_thread(begin)
+        yield made[0]
+    finally:
+        is_left = True
+        for stream in made:
+            stream.close()
+
+
+class Arrivals(Generic[T]):
+    """The items of a stream in batches: those that have arrived since the last one.
+
+    No thread waits. Items that arrive while nobody asks for a batch are in the next
+    one, so a slow reader gets fewer and larger batches.
+
+    Args:
+        stream: The stream, which has no other reader.
+    """
+
+    def __init__(self, stream: QueueStream[T]) -> None:
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        stream.listen(lambda: _wake(loop, arrived))
+        self._stream, self._arrived = stream, arrived
+        self._failure: Exception | None = None
+
+    def __aiter__(self) -> Arrivals[T]:
+        return self
+
+    async def __anext__(self) -> list[T]:
+        """Wait for the next batch, which is not empty, and return it.
+
+        An error of the stream is raised after the items that arrived before it.
+        """
+        while self._failure is None and not self._stream.is_finished:
+            self._arrived.clear()
+            batch = self._taken()
+            if batch:
+                return batch
+            if not self._stream.is_finished:
+                await self._arrived.wait()
+        if self._failure is not None:
+            raise self._failure
+        raise StopAsyncIteration
+
+    def _taken(self) -> list[T]:
+        batch: list[T] = []
+        try:
+            for item in self._stream.arrived():
+                batch.append(item)  # noqa: PERF402 - what came before an error is kept
+        except Exception as error:
+            if not batch:
+                raise
+            self._failure = error
+        return batch
 
 
 async def in_thread(function: Callable[[], R]) -> R:

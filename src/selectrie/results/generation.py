@@ -95,6 +95,8 @@ class Chunk:
             sequence's chunks make up its text.
         tokens: Tokens drawn since the last chunk.
         completion: The finished sequence, on its last chunk only.
+        alternatives: The most probable tokens at the position of each of `tokens`, if
+            requested.
     """
 
     prompt_index: int
@@ -102,6 +104,7 @@ class Chunk:
     text: str
     tokens: tuple[TokenScore, ...]
     completion: Completion | None = None
+    alternatives: tuple[tuple[TokenScore, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -32,8 +32,10 @@ class Exchange:
         tokens, rows, rows_one_by_one, model_calls: What the answer took.
         decode_s: Seconds inside the model.
         status: Status of the response; 0 before it has begun.
+        error: Code of the error that ended a response after it had begun.
         began_s: When the request came, by `time.perf_counter`.
         queue_s: Seconds until the model was there.
+        first_s: Seconds until the first event of a stream; None if there is none.
     """
 
     id: str
@@ -47,8 +49,10 @@ class Exchange:
     model_calls: int = 0
     decode_s: float = 0.0
     status: int = 0
+    error: str = ""
     began_s: float = field(default_factory=perf_counter)
     queue_s: float = 0.0
+    first_s: float | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""
@@ -69,7 +73,12 @@ def exchange_of(request: Request) -> Exchange:
     return found
 
 
-def json_response(content: Mapping[str, Any]) -> Response:
-    """Return a response of JSON; floats have the digits that give them back."""
+def encoded_json(content: Mapping[str, Any]) -> bytes:
+    """Return an object as JSON; floats have the digits that give them back."""
     data = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(data.encode("utf-8", "backslashreplace"), media_type="application/json")
+    return data.encode("utf-8", "backslashreplace")
+
+
+def json_response(content: Mapping[str, Any]) -> Response:
+    """Return a response of JSON."""
+    return Response(encoded_json(content), media_type="application/json")

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, Disconnected, Receive, parsed, read_body, too_large
+from selectrie.server.event_stream import CONTENT_TYPE, error_ending
 from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.http_errors import HttpError, busy, error_of
 from selectrie.server.state import ServerState
@@ -42,6 +43,9 @@ WORK = frozenset(
     }
 )
 """Paths that take a body of JSON, and count as open requests."""
+ENDING_TIMEOUT_S = 1.0
+"""Seconds in which a reader must take the error that ends its stream."""
+_KIND = b"content-type"
 _OTHER = frozenset({"/v1/models", "/metrics", "/tokenizer_info", "/docs", "/openapi.json"})
 
 
@@ -143,12 +147,20 @@ class Gate:
             raise HttpError(504, "deadline", message, headers={"x-should-retry": "false"})
 
     async def _fail(self, error: Exception, answer: _Answer) -> None:
-        """Answer with an error, or leave a response that has begun without its end."""
+        """Answer with an error, which ends a stream and else leaves the response open.
+
+        A reader that does not take the end of its stream does not get it.
+        """
         found = error_of(error)
         if found.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed", answer.exchange.id, exc_info=error)
         if not answer.exchange.status:
             await send_error(found, answer)
+        elif answer.is_streaming:
+            answer.exchange.error = found.code
+            ending = answer({"type": "http.response.body", "body": error_ending(found)})
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(ending, ENDING_TIMEOUT_S)
 
     def _end(self, exchange: Exchange, scope: Scope) -> None:
         seconds = perf_counter() - exchange.began_s
@@ -160,6 +172,7 @@ class Gate:
             "method": scope["method"],
             "endpoint": exchange.endpoint,
             "status": exchange.status,
+            **({"error": exchange.error} if exchange.error else {}),
             "model": exchange.model,
             "tokens": exchange.tokens,
             "rows": exchange.rows,
@@ -171,16 +184,24 @@ class Gate:
 
 
 class _Answer:
-    """Sends a response with the headers of its exchange, and keeps its status."""
+    """Sends a response with the headers of its exchange, and keeps its status.
+
+    Attributes:
+        is_streaming: Whether a stream of events has begun and not ended.
+    """
 
     def __init__(self, send: Send, exchange: Exchange) -> None:
-        self._send, self.exchange = send, exchange
+        self._send, self.exchange, self.is_streaming = send, exchange, False
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.exchange.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *self.exchange.headers()]}
+            own = list(message.get("headers", ()))
+            self.is_streaming = any(value.startswith(CONTENT_TYPE.encode()) for name, value in own if name == _KIND)
+            message = {**message, "headers": [*own, *self.exchange.headers()]}
         await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.is_streaming = False
 
 
 async def send_error(error: HttpError, send: Send) -> None:

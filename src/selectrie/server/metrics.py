@@ -23,8 +23,11 @@ class Metrics:
         self._queue = Histogram(
             "selectrie_queue_seconds", "Seconds until a model was free", buckets=_SECONDS, registry=registry
         )
-        self.first = Histogram(
-            "selectrie_first_token_seconds", "Seconds to the first token", buckets=_SECONDS, registry=registry
+        self._first = Histogram(
+            "selectrie_first_token_seconds",
+            "Seconds to a stream's first event",
+            buckets=_SECONDS,
+            registry=registry,
         )
         self._rows = Counter("selectrie_rows", "Rows of the model for answers", ["kind"], registry=registry)
         self._calls = Counter("selectrie_model_calls", "Model calls for answers", registry=registry)
@@ -51,6 +54,8 @@ class Metrics:
             self._rows.labels("one_by_one").inc(exchange.rows_one_by_one)
             self._calls.inc(exchange.model_calls)
             self._decode.inc(exchange.decode_s)
+        if exchange.first_s is not None:
+            self._first.observe(exchange.first_s)
 
     def text(self, engine: Engine | None) -> bytes:
         """Return all metrics in Prometheus' format."""

@@ -26,7 +26,8 @@ class ServerOptions:
         max_body_bytes: Maximum size of a body, after decoding, in bytes.
         max_depth: Maximum nesting of a body.
         body_timeout_s: Seconds in which a body must arrive.
-        deadline_s: Seconds in which a request must be answered.
+        deadline_s: Seconds in which a request must be answered, streams included.
+        ping_interval_s: Seconds without an event after which a stream sends a comment.
         max_questions: Maximum number of questions of a request.
         max_options: Maximum number of options of a question.
         max_options_in_all: Maximum number of options of all questions of a request.
@@ -47,6 +48,7 @@ class ServerOptions:
     max_depth: int = 64
     body_timeout_s: float = 30.0
     deadline_s: float = 600.0
+    ping_interval_s: float = 15.0
     max_questions: int = 400
     max_options: int = 1_000
     max_options_in_all: int = 20_000
@@ -65,7 +67,7 @@ class ServerOptions:
             "max_rows",
         ):
             at_least(name, getattr(self, name), 1, optional=False)
-        for name in ("body_timeout_s", "deadline_s"):
+        for name in ("body_timeout_s", "deadline_s", "ping_interval_s"):
             number(name, getattr(self, name), min_value=0.001, remedy="a number of seconds above 0")
         one_of("confidence", self.confidence, CONFIDENCES)
         for name in ("strict_model", "log_prompts"):

@@ -44,19 +44,21 @@ def engine_on(model) -> Engine:
 def put_together(chunks: list[Chunk]) -> list[Completion]:
     """What the chunks of each sequence add up to; checked against the record on the last of them, which ends it."""
     text: defaultdict[tuple[int, int], str] = defaultdict(str)
-    tokens = defaultdict(tuple)
+    tokens, alternatives = defaultdict(tuple), defaultdict(tuple)
     whole: dict[tuple[int, int], Completion] = {}
     for chunk in chunks:
         key = chunk.prompt_index, chunk.index
         assert key not in whole, "a chunk after the last one"
         text[key] += chunk.text
         tokens[key] += chunk.tokens
+        alternatives[key] += chunk.alternatives
         if chunk.completion is not None:
             whole[key] = chunk.completion
             assert (chunk.completion.prompt_index, chunk.completion.index) == key
     assert set(whole) == set(text), "a sequence without an end"
     for key, completion in whole.items():
         assert (text[key], tokens[key]) == (completion.text, completion.tokens)
+        assert alternatives[key] == completion.alternatives
     return [whole[key] for key in sorted(whole)]
 
 
@@ -74,7 +76,7 @@ def is_idle(engine: Engine) -> bool:
 @settings(max_examples=12)
 def test_chunks_make_up_the_sequences(prompts, n, seed, stopping):
     """Texts and tokens of a sequence's chunks are those of its completion, which is that of `generate`."""
-    how = {"n": n, "seed": seed, "stopping": stopping}
+    how = {"n": n, "seed": seed, "stopping": stopping, "options": GenerationParams(n_alternatives=n - 1)}
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         expected = engine.generate(prompts, **how)
         stream = engine.stream(prompts, **how)

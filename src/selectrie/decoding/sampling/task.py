@@ -214,6 +214,10 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         """
         return self._tokens.scored(start)
 
+    def alternatives(self, start: int = 0) -> tuple[tuple[TokenScore, ...], ...]:
+        """Return the most probable tokens at each step from `start` on, if recorded."""
+        return tuple(self._tokens.alternatives[start:])
+
     def expire(self) -> None:
         """End the sequence now with the tokens drawn so far.
 

@@ -62,8 +62,9 @@ class Stream(QueueStream[Chunk]):
             whole = generate.completion(self._session, drawing)
         self._completions[number] = whole
         self._n_running -= 1
-        rest = whole.tokens[self._n_sent[number] :]
-        return Chunk(drawing.prompt_index, drawing.index, drawing.task.new_text(), rest, whole)
+        n_sent = self._n_sent[number]
+        text, rest = drawing.task.new_text(), whole.tokens[n_sent:]
+        return Chunk(drawing.prompt_index, drawing.index, text, rest, whole, whole.alternatives[n_sent:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,8 +92,8 @@ def _watch(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
 
     def send() -> None:
         if task.n_tokens > n_sent[number] and task.finish is None:
-            tokens = task.drawn(n_sent[number])
+            tokens, alternatives = task.drawn(n_sent[number]), task.alternatives(n_sent[number])
             n_sent[number] += len(tokens)
-            outlet.put(Chunk(prompt_index, index, task.new_text(), tokens))
+            outlet.put(Chunk(prompt_index, index, task.new_text(), tokens, alternatives=alternatives))
 
     return send
