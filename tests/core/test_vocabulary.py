@@ -112,7 +112,7 @@ def test_a_refusing_template_is_a_prompt_error(weights):
     """What the model's own template raises reaches the caller as a prompt error with its words."""
     vocabulary = vocabulary_of(weights("random_real_vocab/random-qwen2.gguf"))
     with pytest.raises(PromptError, match="chat template refuses these messages"):
-        vocabulary.chat_template([{"role": "user", "content": "a"}], eos_token="a")  # noqa: S106 - a token
+        vocabulary.chat_template([{"role": "user", "content": "a"}], eos_token="a")
     with_prompt = vocabulary.chat_template([{"role": "user", "content": "a"}])
     assert with_prompt.endswith("a<|im_end|>\n<|im_start|>assistant\n")
 

@@ -69,11 +69,13 @@ async def asked(
     leave: asyncio.Event | None = None,
     stall: bool = False,
     on_send: Callable[[Reply, Mapping[str, Any]], Awaitable[None]] | None = None,
+    query: str = "",
 ) -> Reply:
     """Ask an application as an ASGI server would.
 
     body: sent as JSON. data: sent as it is. leave: when set, the client has left. stall: the body never ends.
     on_send: awaited before each message of the response is taken, as by a slow reader.
+    query: what follows the question mark.
     """
     sent = data if data is not None else b"" if body is None else json.dumps(body).encode()
     named = {
@@ -89,7 +91,7 @@ async def asked(
         "scheme": "http",
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in named.items()],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),

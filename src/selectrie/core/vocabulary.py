@@ -147,6 +147,7 @@ class Vocabulary:
         bos_in_chats: Whether BOS goes before a rendered chat that does not begin with
             it.
         chat_template: The model's own chat template, or None.
+        chat_source: The source of that template, or "".
         strips_left: int32[], control ids that swallow the white space before them in a
             template.
         strips_right: int32[], control ids that swallow the white space after them.
@@ -172,6 +173,7 @@ class Vocabulary:
     declared_bos: int | None = None
     bos_in_chats: bool = True
     chat_template: ChatTemplate | None = field(default=None, repr=False)
+    chat_source: str = field(default="", repr=False)
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
     white_space: str = field(default=_WHITE_SPACE, repr=False)

@@ -36,6 +36,7 @@ from selectrie.engine.requests.stream import PreparedStream, Stream
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
+from selectrie.engine.tokenizer_methods import TokenizerMethods
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import (
@@ -67,7 +68,7 @@ R = TypeVar("R")
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
-class Engine(DecisionMethods):
+class Engine(DecisionMethods, TokenizerMethods):
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,

@@ -74,7 +74,7 @@ def read_decisions(body: Mapping[str, Any], options: ServerOptions) -> DecisionR
     state = body.get("input")
     if not isinstance(state, str | list):
         raise OptionError("input", state, "a text, or a list of messages")
-    _refuse_media(state, "input")
+    refuse_media(state, "input")
     _check_count(len(questions), options)
     named = [(f"questions[{index}]", data) for index, data in enumerate(questions)]
     return _request(body, "/v1/decisions", state, named, [_name(data, path) for path, data in named], "", options)
@@ -94,7 +94,7 @@ def read_systemone(body: Mapping[str, Any], options: ServerOptions) -> DecisionR
     state = body.get("state")
     if not isinstance(state, str | list | dict):
         raise OptionError("state", state, "a text, an object or an array")
-    _refuse_media(state, "state")
+    refuse_media(state, "state")
     _check_count(len(questions), options)
     given = body.get("instructions")
     if given is not None and not isinstance(given, str):
@@ -117,7 +117,7 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
         if isinstance(data, Mapping):
             if data.get("type") == "box":
                 raise unsupported(f"{path}.type", "boxes in images are not found", code="unsupported_input")
-            _refuse_media(data.get("instructions"), f"{path}.instructions")
+            refuse_media(data.get("instructions"), f"{path}.instructions")
         made[path] = question_of_data(data, path, lead)
     confidence = body.get("confidence", options.confidence)
     if confidence not in CONFIDENCES:
@@ -148,8 +148,8 @@ def _name(data: object, path: str) -> str | None:
     return name
 
 
-def _refuse_media(value: object, path: str) -> None:
-    """Raise an error for a part that is not text, anywhere in messages."""
+def refuse_media(value: object, path: str) -> None:
+    """Raise `HttpError` for a part that is not text, anywhere in messages."""
     if not isinstance(value, list):
         return
     for index, item in enumerate(value):
@@ -159,7 +159,7 @@ def _refuse_media(value: object, path: str) -> None:
         if item.get("type") in _MEDIA:
             raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
         for name in ("content", "output"):
-            _refuse_media(item.get(name), f"{where}.{name}")
+            refuse_media(item.get(name), f"{where}.{name}")
 
 
 def _check_count(n_questions: int, options: ServerOptions) -> None:

@@ -46,7 +46,9 @@ WORK = frozenset(
 ENDING_TIMEOUT_S = 1.0
 """Seconds in which a reader must take the error that ends its stream."""
 _KIND = b"content-type"
-_OTHER = frozenset({"/v1/models", "/metrics", "/tokenizer_info", "/docs", "/openapi.json"})
+READS = frozenset({"/tokenizer_info"})
+"""Paths without a body that may load a model, and count as open requests too."""
+_OTHER = frozenset({"/v1/models", "/metrics", "/docs", "/openapi.json"})
 
 
 class Gate:
@@ -68,13 +70,13 @@ class Gate:
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["path"]
-        known = path in WORK or path in OPEN or path in _OTHER
+        known = path in WORK or path in READS or path in OPEN or path in _OTHER
         exchange = Exchange(id_of(headers.get(b"x-request-id", "")), path if known else "other")
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
         answer = _Answer(send, exchange)
         try:
             self._check_headers(scope, headers)
-            if scope["method"] == "POST" and path in WORK:
+            if _is_work(scope):
                 await self._work(scope, receive, answer, headers)
             else:
                 await self._inner(scope, receive, answer)
@@ -95,21 +97,26 @@ class Gate:
         if path not in OPEN and options.key_digests and not _has_key(headers, options.key_digests):
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
-        if scope["method"] != "POST" or path not in WORK:
+        if not _is_work(scope):
             return
         if self._state.is_draining:
             raise busy("the server is shutting down", status=503, code="draining")
+        if path in WORK:
+            self._check_body(headers)
+        if self._state.n_open >= options.max_requests:
+            raise busy(f"{options.max_requests} requests wait already", status=429, code="queue_full")
+
+    def _check_body(self, headers: dict[bytes, str]) -> None:
+        """Raise `HttpError` for a body that would not be read."""
         kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise HttpError(415, "content_type", f"the content type is {kind[:80]!r}: expected application/json")
         encoding = headers.get(b"content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
             raise HttpError(415, "content_encoding", f"the encoding is {encoding[:80]!r}: expected zstd or gzip")
-        length = headers.get(b"content-length", "0")
-        if length.isdecimal() and int(length) > options.max_body_bytes:
-            raise too_large(options.max_body_bytes)
-        if self._state.n_open >= options.max_requests:
-            raise busy(f"{options.max_requests} requests wait already", status=429, code="queue_full")
+        length, limit = headers.get(b"content-length", "0"), self._state.options.max_body_bytes
+        if length.isdecimal() and int(length) > limit:
+            raise too_large(limit)
 
     async def _work(self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, str]) -> None:
         """Read the body and answer; stop when the client leaves or time is over."""
@@ -117,9 +124,10 @@ class Gate:
         state.n_open += 1
         state.metrics.opened(state.n_open)
         try:
-            encoding = headers.get(b"content-encoding", "identity").strip().lower()
-            data = await read_body(receive, encoding, state.options)
-            scope[exchanges.KEY].body = await parsed(data, state.options)
+            if scope["path"] in WORK:
+                encoding = headers.get(b"content-encoding", "identity").strip().lower()
+                data = await read_body(receive, encoding, state.options)
+                scope[exchanges.KEY].body = await parsed(data, state.options)
             await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1
@@ -211,6 +219,11 @@ async def send_error(error: HttpError, send: Send) -> None:
     pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
+
+
+def _is_work(scope: Scope) -> bool:
+    """Return whether a request takes a place in the queue."""
+    return scope["path"] in (WORK if scope["method"] == "POST" else READS if scope["method"] == "GET" else ())
 
 
 async def _nothing() -> MutableMapping[str, Any]:

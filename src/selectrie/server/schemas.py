@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
-_NUMBER: dict[str, Any] = {"type": "number"}
+_FLAG: dict[str, Any] = {"type": "boolean"}
 _MODEL: dict[str, Any] = {"model": {"type": "string", "description": "Name of the model (`GET /v1/models`)."}}
 _OPTIONS: dict[str, Any] = {
     "scoring": {"type": "string", "enum": ["text", "letters"]},
@@ -44,7 +44,28 @@ _BODIES: dict[str, dict[str, Any]] = {
             **_OPTIONS,
         },
     },
+    "tokenize": {
+        "properties": {
+            **_MODEL,
+            "prompt": _TEXT,
+            "messages": {"type": "array", "items": {"type": "object"}},
+            "add_special_tokens": _FLAG,
+            "return_token_strs": _FLAG,
+            "add_generation_prompt": _FLAG,
+            "continue_final_message": _FLAG,
+            "chat_template_kwargs": {"type": "object"},
+        },
+    },
+    "detokenize": {
+        "required": ["tokens"],
+        "properties": {**_MODEL, "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
+    },
 }
+
+
+def model_query() -> dict[str, Any]:
+    """Return what FastAPI adds to an endpoint that reads the model from the query."""
+    return {"parameters": [{"name": "model", "in": "query", "required": False, "schema": _TEXT}]}
 
 
 def body_of(name: str) -> dict[str, Any]:

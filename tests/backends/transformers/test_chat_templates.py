@@ -184,7 +184,7 @@ def test_lists_of_special_tokens_are_the_templates_own():
     spec = SPECS["gpt-2"]()
     last = max(one["id"] for one in spec["added_tokens"])
     spec["added_tokens"].append(added(last + 1, "<|x|>"))
-    tokenizer = tokenizer_of(spec, bos_token="<s>", eos_token="</s>", pad_token="<|x|>")  # noqa: S106
+    tokenizer = tokenizer_of(spec, bos_token="<s>", eos_token="</s>", pad_token="<|x|>")
     tokenizer.chat_template = "{{ pad_token }}{{ messages[0].content }}{{ pad_token }}"
     own = read(tokenizer)
     tokens = encode_prompt(own, read_prompt(own, [{"role": "user", "content": "<|x|>"}], PromptParams())).tolist()

@@ -67,6 +67,7 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
     bos, eos = llama_cpp.llama_vocab_bos(vocab), llama_cpp.llama_vocab_eos(vocab)
     adds_bos = llama_cpp.llama_vocab_get_add_bos(vocab) and bos >= 0
     first = _tokens_of_a_letter(tokenize)
+    source = (llama_cpp.llama_model_chat_template(model, None) or b"").decode("utf-8", "replace")
     return Vocabulary(
         pieces=tuple(pieces),
         texts=texts,
@@ -78,7 +79,8 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None) -> Vocabu
         # only some kinds of vocabulary heed that key.
         space_prefix=bool(first) and pieces[first[0]].startswith(b" "),
         tokenize=tokenize,
-        chat_template=_chat_template(model, bos=_name(texts, bos), eos=_name(texts, eos)),
+        chat_template=_chat_template(source, bos=_name(texts, bos), eos=_name(texts, eos)),
+        chat_source=source,
         strips_left=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP),
         strips_right=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP),
         user_defined=_with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED),
@@ -168,10 +170,6 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
     return tokenize
 
 
-def _chat_template(model: llama_cpp.llama_model_p, *, bos: str, eos: str) -> ChatTemplate | None:
-    """Return the model's chat template; None if it has none."""
-    source = llama_cpp.llama_model_chat_template(model, None)
-    if not source:
-        return None
-    tokens = {"bos_token": bos, "eos_token": eos}
-    return chat_template(source.decode("utf-8", "replace"), tokens, absent=_ABSENT)
+def _chat_template(source: str, *, bos: str, eos: str) -> ChatTemplate | None:
+    """Return the chat template with this source; None if it is ""."""
+    return chat_template(source, {"bos_token": bos, "eos_token": eos}, absent=_ABSENT) if source else None

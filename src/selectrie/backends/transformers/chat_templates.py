@@ -49,6 +49,12 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
     return render
 
 
+def chat_source_of(tokenizer: Any) -> str:
+    """Return the source of a tokenizer's chat template, the default one of several."""
+    source = tokenizer.chat_template or ""
+    return str(source if isinstance(source, str) else source.get(_DEFAULT, ""))
+
+
 def _with_reasoning(template: ChatTemplate) -> ChatTemplate:
     """Return a template that finds the reasoning of a message under every key."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from selectrie.backends.transformers.chat_templates import chat_template_of
+from selectrie.backends.transformers.chat_templates import chat_source_of, chat_template_of
 from selectrie.backends.transformers.checkpoint import check_tokenizer
 from selectrie.backends.transformers.tokenizer_file import compare_with_file
 from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
@@ -117,6 +117,7 @@ def read_vocabulary(
         declared_bos=declared if bos is None and declared is not None and 0 <= declared < n_tokens else None,
         bos_in_chats=False,
         chat_template=chat_template_of(tokenizer),
+        chat_source=chat_source_of(tokenizer),
         strips_left=_ids([token.id for token in json.added if token.lstrip]),
         strips_right=_ids([token.id for token in json.added if token.rstrip]),
         white_space=WHITE_SPACE,

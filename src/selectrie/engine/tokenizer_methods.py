@@ -1,0 +1,66 @@
+"""The methods of an engine that only use its tokenizer.
+
+They are apart from `Engine` because of its size. No model call is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from selectrie.core.model import Model
+from selectrie.core.types import IntArray
+from selectrie.engine.aio import awaitable
+from selectrie.options import DEFAULT_PROMPTING, PromptParams
+from selectrie.options.checks import record
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import Prompt, read_prompt
+from selectrie.tokenization.spelling import spelled
+
+R = TypeVar("R")
+
+
+class _Runs(Protocol):
+    """What the methods need of an engine."""
+
+    def _prepare_only(self, prepare: Callable[[Model], R]) -> R: ...
+
+
+class TokenizerMethods:
+    """Turns prompts into tokens. `Engine` has these methods."""
+
+    __slots__ = ()
+
+    def encode(self: _Runs, prompt: Prompt, *, prompting: PromptParams = DEFAULT_PROMPTING) -> IntArray:
+        """Return the tokens of a prompt as the other methods read it, int32[].
+
+        BOS comes first if the model adds one. Control tokens are recognised in text
+        with `prompting.parse_special`, and in what a chat template writes. `decode`
+        turns tokens into text again.
+
+        Args:
+            prompt: Text, token ids, or chat messages.
+            prompting: Options for chat and control tokens; the others have no effect.
+
+        Raises:
+            RequestError: If the prompt is invalid or empty.
+        """
+        record("prompting", prompting, PromptParams)
+        return self._prepare_only(
+            lambda model: encode_prompt(model.vocabulary, read_prompt(model.vocabulary, prompt, prompting))
+        )
+
+    def decode(self: _Runs, tokens: Sequence[int] | IntArray) -> str:
+        """Return the text of tokens, with control tokens by their names.
+
+        A space that the tokenizer adds before text is left out, so `encode` with
+        `parse_special` gives back tokens that it made. Bytes that are no UTF-8 become
+        U+FFFD.
+
+        Raises:
+            TokenRangeError: For a token that does not exist.
+        """
+        return self._prepare_only(lambda model: spelled(model.vocabulary, model.vocabulary.check_tokens(tokens)))
+
+    aencode = awaitable(encode)
+    adecode = awaitable(decode)

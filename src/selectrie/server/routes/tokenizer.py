@@ -1,0 +1,87 @@
+"""`GET /tokenizer_info`, `POST /tokenize` and `POST /detokenize`.
+
+Their shapes are vLLM's. lm-evaluation-harness reads them in place of a tokenizer of
+Hugging Face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import perf_counter
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.engine.engine import Engine
+from selectrie.server.decision_wire import warnings_of
+from selectrie.server.exchange import exchange_of, json_response
+from selectrie.server.schemas import body_of, model_query
+from selectrie.server.state import state_of
+from selectrie.server.tokenizer_wire import TOKENS_FIELDS, read_tokenize, read_tokens, spelling, with_bos
+
+router = APIRouter()
+
+
+@router.get("/tokenizer_info", openapi_extra=model_query())
+async def tokenizer_info(request: Request) -> Response:
+    """Return the special tokens and the chat template of a model."""
+    async with _lent(request, request.query_params.get("model")) as engine:
+        return json_response(_info(engine.vocabulary, engine.limits.nodes))
+
+
+@router.post("/tokenize", openapi_extra=body_of("tokenize"))
+async def tokenize(request: Request) -> Response:
+    """Return the tokens of a text or a chat; control tokens are read in it."""
+    exchange = exchange_of(request)
+    asked = read_tokenize(exchange.body)
+    async with _lent(request, exchange.body.get("model")) as engine:
+        found: list[int] = []
+        if asked.prompt:
+            found = (await engine.aencode(asked.prompt, prompting=asked.prompting)).tolist()
+        tokens = with_bos(engine.vocabulary, asked, found)
+        answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
+        if asked.wants_texts:
+            answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
+    exchange.tokens = len(tokens)
+    warnings = warnings_of(exchange.body, asked.known)
+    return json_response(answer | ({"warnings": warnings} if warnings else {}))
+
+
+@router.post("/detokenize", openapi_extra=body_of("detokenize"))
+async def detokenize(request: Request) -> Response:
+    """Return the text of tokens, with control tokens by their names."""
+    exchange = exchange_of(request)
+    tokens = read_tokens(exchange.body)
+    async with _lent(request, exchange.body.get("model")) as engine:
+        answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
+    exchange.tokens = len(tokens)
+    warnings = warnings_of(exchange.body, TOKENS_FIELDS)
+    return json_response(answer | ({"warnings": warnings} if warnings else {}))
+
+
+@asynccontextmanager
+async def _lent(request: Request, name: object) -> AsyncIterator[Engine]:
+    exchange = exchange_of(request)
+    async with state_of(request).models.lend(name) as lent:
+        exchange.model, exchange.queue_s = lent.name, perf_counter() - exchange.began_s
+        if lent.warning:
+            exchange.warnings.append(lent.warning)
+        yield lent.engine
+
+
+def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
+    bos = vocabulary.declared_bos if vocabulary.bos is None else vocabulary.bos
+    return {
+        "tokenizer_class": "selectrie",
+        "bos_token": spelling(vocabulary, bos),
+        "eos_token": spelling(vocabulary, vocabulary.eos),
+        "pad_token": None,
+        "unk_token": None,
+        "add_bos_token": vocabulary.bos is not None,
+        "chat_template": vocabulary.chat_source or None,
+        "model_max_length": n_nodes,
+    }

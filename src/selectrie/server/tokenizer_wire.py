@@ -1,0 +1,160 @@
+"""Requests of `/tokenize` and `/detokenize`, in vLLM's shapes. No model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.decide.states import text_of_content
+from selectrie.errors import OptionError
+from selectrie.options import PromptParams
+from selectrie.server.decision_wire import refuse_media
+from selectrie.server.http_errors import unsupported
+
+TEXT_FIELDS = ("model", "prompt", "add_special_tokens", "return_token_strs")
+CHAT_FIELDS = (
+    "model",
+    "messages",
+    "add_generation_prompt",
+    "continue_final_message",
+    "add_special_tokens",
+    "return_token_strs",
+    "chat_template_kwargs",
+)
+TOKENS_FIELDS = ("model", "tokens")
+_NEVER = {
+    "chat_template": "a request cannot bring a template; the model's own is used",
+    "tools": "tools are not read",
+    "mm_processor_kwargs": "only text is read",
+}
+_MESSAGE_FIELDS = ("role", "content")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizeRequest:
+    """A request of `/tokenize`.
+
+    Attributes:
+        prompt: The text, or the messages of a chat.
+        prompting: Options of the chat template.
+        add_bos: Whether BOS comes first; None for what the chat template writes.
+        wants_texts: Whether the spelling of each token is wanted.
+        known: The fields that have a meaning in a request of this form.
+    """
+
+    prompt: str | tuple[Mapping[str, str], ...]
+    prompting: PromptParams
+    add_bos: bool | None
+    wants_texts: bool
+    known: Sequence[str]
+
+
+def read_tokenize(body: Mapping[str, Any]) -> TokenizeRequest:
+    """Return a request of `/tokenize`: a `prompt`, or a chat's `messages`.
+
+    Raises:
+        HttpError, RequestError: If a field is wrong.
+    """
+    for name, why in _NEVER.items():
+        if body.get(name):
+            raise unsupported(name, why)
+    if body.get("messages") is not None:
+        return _read_chat(body)
+    prompt = body.get("prompt")
+    if not isinstance(prompt, str):
+        raise OptionError("prompt", prompt, "a text, or messages in the field 'messages'")
+    to_bytes(prompt, "prompt")
+    adds = _flag(body, "add_special_tokens", default=True)
+    wants_texts = _flag(body, "return_token_strs", default=False)
+    return TokenizeRequest(prompt, PromptParams(parse_special=True), adds, wants_texts, TEXT_FIELDS)
+
+
+def _read_chat(body: Mapping[str, Any]) -> TokenizeRequest:
+    if body.get("prompt") is not None:
+        raise OptionError("prompt", body["prompt"], "a prompt or messages, not both")
+    messages = _messages(body["messages"])
+    args = body.get("chat_template_kwargs") or {}
+    if not isinstance(args, dict):
+        raise OptionError("chat_template_kwargs", args, "an object")
+    if "chat_template" in args:
+        raise unsupported("chat_template_kwargs.chat_template", _NEVER["chat_template"])
+    prefix = ""
+    if _flag(body, "continue_final_message", default=False):
+        if body.get("add_generation_prompt") or messages[-1]["role"] != "assistant":
+            allowed = "a last message of the assistant, and no add_generation_prompt"
+            raise OptionError("continue_final_message", body["continue_final_message"], allowed)
+        *messages, last = messages
+        prefix = last["content"]
+    elif not _flag(body, "add_generation_prompt", default=True):
+        args = {**args, "add_generation_prompt": False}
+    prompting = PromptParams(assistant_prefix=prefix, template_args=args)
+    adds = _flag(body, "add_special_tokens", default=False)
+    wants_texts = _flag(body, "return_token_strs", default=False)
+    return TokenizeRequest(tuple(messages), prompting, adds or None, wants_texts, CHAT_FIELDS)
+
+
+def read_tokens(body: Mapping[str, Any]) -> list[int]:
+    """Return the tokens of a request of `/detokenize`."""
+    tokens = body.get("tokens")
+    if not isinstance(tokens, list):
+        raise OptionError("tokens", tokens, "a list of token ids")
+    for index, token in enumerate(tokens):
+        if isinstance(token, bool) or not isinstance(token, int):
+            raise OptionError(f"tokens[{index}]", token, "a token id")
+    return tokens
+
+
+def with_bos(vocabulary: Vocabulary, request: TokenizeRequest, tokens: list[int]) -> list[int]:
+    """Return the tokens of a request with BOS as it asks for, never twice.
+
+    `tokens` begin with BOS if the model adds one, and are empty for an empty prompt.
+    """
+    bos = vocabulary.bos
+    if bos is None or request.add_bos is None:
+        return tokens
+    if request.add_bos:
+        return tokens if tokens[:1] == [bos] else [bos, *tokens]
+    if not tokens or not isinstance(request.prompt, str):
+        return tokens
+    written, _ = vocabulary.encode_spans([(to_bytes(request.prompt, "prompt"), True)])
+    return tokens if np.array_equal(written[:1], [bos]) else tokens[1:]
+
+
+def spelling(vocabulary: Vocabulary, token: int | None) -> str | None:
+    """Return the name of a special token if `/tokenize` makes this token of it."""
+    if token is None:
+        return None
+    text = vocabulary.texts[token]
+    found, rest = vocabulary.encode_spans(
+        [(text.encode("utf-8", "replace"), text.encode() not in vocabulary.ambiguous)]
+    )
+    return text if [*found.tolist(), *vocabulary.encode_run(rest, after=None)] == [token] else None
+
+
+def _messages(given: object) -> list[dict[str, str]]:
+    if not isinstance(given, list) or not given:
+        raise OptionError("messages", given, "a list of messages")
+    refuse_media(given, "messages")
+    found = []
+    for index, message in enumerate(given):
+        where = f"messages[{index}]"
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise OptionError(where, message, "an object with 'role' and 'content'")
+        unknown = next((name for name in message if name not in _MESSAGE_FIELDS), None)
+        if unknown is not None:
+            raise OptionError(f"{where}.{unknown}", message[unknown], f"one of {', '.join(_MESSAGE_FIELDS)}")
+        content = message.get("content")
+        text = "" if content is None else text_of_content(message, "content", where)
+        found.append({"role": message["role"], "content": text})
+    return found
+
+
+def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise OptionError(name, value, "true or false")
+    return default if value is None else value

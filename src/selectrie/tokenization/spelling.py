@@ -1,0 +1,34 @@
+"""The text of tokens, written so that the tokenizer reads the same tokens back."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.tokenization.encoding import is_at_start
+
+_SPACE = b" "
+
+
+def spelled(vocabulary: Vocabulary, tokens: IntArray) -> str:
+    """Return the text of tokens, int32[].
+
+    Control tokens, and others without text, are written by their names. A space that
+    the tokenizer adds before text is left out. If the tokenizer made these tokens of
+    some text in which it recognised control tokens, it makes them of the result too,
+    unless a control token swallowed white space or a byte is no UTF-8: U+FFFD replaces
+    such bytes.
+    """
+    parts: list[bytes] = []
+    n_before = 0
+    for has_text, group in groupby(tokens.tolist(), key=lambda token: bool(vocabulary.pieces[token])):
+        run = list(group)
+        if has_text:
+            text = vocabulary.decode(run)
+            is_added = vocabulary.space_prefix and is_at_start(vocabulary, tokens[:n_before])
+            parts.append(text[1:] if is_added and text[:1] == _SPACE and len(text) > 1 else text)
+        else:
+            parts += [vocabulary.texts[token].encode("utf-8", "surrogatepass") for token in run]
+        n_before += len(run)
+    return b"".join(parts).decode("utf-8", "replace")
