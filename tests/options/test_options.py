@@ -50,6 +50,7 @@ REFUSED = {
     (StopParams, "stop_tokens"): (None, 3, "12", b"12", {1}, {1: 2}, iter([1]), np.array(3)),
     (StopParams, "ignore_eog"): (None, 0, 1, "yes", np.True_),
     (StopParams, "when"): (3, "print", True),
+    (StopParams, "min_tokens"): (None, -1, 1.0, nan, True, "1", 129),
     (ScoringRule, "name"): (None, "Joint", 3, ["joint"], ScoringRule()),
 }
 ACCEPTED = (
@@ -61,7 +62,7 @@ ACCEPTED = (
     SamplingParams(temperature=1, top_p=1, min_p=1, typical_p=1.0, penalty_last_n=0),
     SamplingParams.GREEDY,
     SamplingParams.UNCHANGED,
-    StopParams(1, ["\n\n", "END"], [2, 3], ignore_eog=True, when=max),
+    StopParams(1, ["\n\n", "END"], [2, 3], ignore_eog=True, when=max, min_tokens=1),
     ScoringRule("pmi", premise=""),
     ScoringRule("calibrated", content_free=("", "N/A")),
 )

@@ -384,6 +384,7 @@ class StoppingGroup:
         list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
     ] = None
     ignore_eog: Annotated[bool, Option("--ignore-eog", help="Go on after end-of-generation tokens.")] = False
+    min_tokens: Annotated[int, Option(metavar="N", help="The first N tokens do not end it.")] = 0
 
 
 @dataclass(frozen=True, slots=True)

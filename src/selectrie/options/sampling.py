@@ -113,6 +113,9 @@ class StopParams:
         ignore_eog: Continue after end-of-generation tokens.
         when: Function called from the model's thread after each token with the text so
             far. A true result ends the sequence.
+        min_tokens: Number of first tokens that do not end the sequence: among them are
+            no end-of-generation tokens and no `stop_tokens`, and texts of `stop` that
+            they complete do not count.
     """
 
     max_tokens: int = 128
@@ -120,9 +123,13 @@ class StopParams:
     stop_tokens: Sequence[int] = ()
     ignore_eog: bool = False
     when: Callable[[str], bool] | None = None
+    min_tokens: int = 0
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
+        at_least("min_tokens", self.min_tokens, 0, optional=False)
+        if self.min_tokens > self.max_tokens:
+            raise OptionError("min_tokens", self.min_tokens, f"at most max_tokens={self.max_tokens}")
         several = "a text, or a list or tuple of them; leave it out for none"
         stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop, allowed=several)
         for index, stop in enumerate(stops):

@@ -48,6 +48,8 @@ class Completion:
         n_drafted: Number of drafted tokens that were evaluated.
         n_accepted: Number of these that were drawn.
         cost: The model work that the sequence took.
+        named: Log-probabilities of the tokens of `GenerationParams.named` at each
+            position, if requested.
     """
 
     prompt_index: int
@@ -67,6 +69,7 @@ class Completion:
     n_drafted: int = field(compare=False)
     n_accepted: int = field(compare=False)
     cost: Cost = field(compare=False)
+    named: tuple[tuple[float, ...], ...] = field(default=(), repr=False)
 
     @property
     def n_close(self) -> int | None:
@@ -81,6 +84,7 @@ class Completion:
             **text_fields(self.text, self.data),
             **fields_of(self, "logp", "healed", "log_heal", "finish", "stop", "ended_by", "seed", "close_steps"),
             **fields_of(self, "tokens", "alternatives", "n_drafted", "n_accepted", "cost"),
+            **(fields_of(self, "named") if self.named else {}),
         }
 
 
@@ -97,6 +101,8 @@ class Chunk:
         completion: The finished sequence, on its last chunk only.
         alternatives: The most probable tokens at the position of each of `tokens`, if
             requested.
+        named: Log-probabilities of the tokens of `GenerationParams.named` there, if
+            requested.
     """
 
     prompt_index: int
@@ -105,6 +111,7 @@ class Chunk:
     tokens: tuple[TokenScore, ...]
     completion: Completion | None = None
     alternatives: tuple[tuple[TokenScore, ...], ...] = ()
+    named: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

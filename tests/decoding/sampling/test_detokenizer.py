@@ -132,6 +132,16 @@ def test_emitted_by_hand(stop, pieces, emitted, rest):
     assert emitter.finish() == rest
 
 
+def test_a_stop_string_that_is_complete_too_early_is_text():
+    """One that later bytes complete counts, wherever it begins."""
+    emitter = IncrementalDetokenizer([b"END", b"NDx"])
+    assert [emitter.feed(b"aEND", goes_on=True), emitter.feed(b"x")] == ["aE", ""]
+    assert (emitter.stopped, emitter.data) == (b"NDx", b"aE")
+    emitter = IncrementalDetokenizer([b"END"])
+    assert [emitter.feed(b"ENDE", goes_on=True), emitter.feed(b"NDEND")] == ["END", ""]
+    assert (emitter.stopped, emitter.data) == (b"END", b"END")
+
+
 def test_an_empty_stop_string_is_refused():
     """It would end every text before its first byte."""
     with pytest.raises(OptionError, match="stop"):

@@ -51,8 +51,9 @@ chains = st.sampled_from(
 )
 stops = st.lists(st.sampled_from(["at", " c", "é", "\n", "ab", "tt"]), max_size=2)
 stoppings = st.builds(
-    StopParams,
+    lambda max_tokens, at_least, **named: StopParams(max_tokens, min_tokens=min(max_tokens, at_least), **named),
     max_tokens=st.integers(1, 9),
+    at_least=st.sampled_from([0, 0, 1, 2, 4, 9]),
     stop=stops,
     stop_tokens=st.lists(st.integers(2, 25), max_size=1),
     ignore_eog=st.booleans(),
@@ -80,6 +81,7 @@ def facts(sampled: Sampled) -> dict[str, object]:
         "tokens": sampled.tokens.tolist(),
         "logp": sampled.logp.tolist(),
         "alternatives": sampled.alternatives,
+        "named": sampled.named,
         "ends": (sampled.finish, sampled.stop, sampled.ended_by),
         "close": sampled.close_steps,
     }
@@ -90,10 +92,12 @@ def twin(model, spec: SampleSpec) -> dict[str, object]:
     stopping, automaton = spec.stopping, spec.automaton
     no_ends = np.setdiff1d(np.arange(len(PIECES)), spec.eog)
     state = automaton.start() if automaton else 0
-    drawn, logp, finish, stop = [], [], None, None
+    drawn, logp, finish, stop, n_free = [], [], None, None, 0
     while finish is None:
         path = [*spec.prompt.tolist(), *drawn]
         allowed = no_ends if stopping.ignore_eog else None
+        if len(drawn) < stopping.min_tokens:
+            allowed = np.setdiff1d(no_ends, stopping.stop_tokens)
         if automaton is not None:
             allowed = [*automaton.allowed(state), *(spec.eog if automaton.can_end(state) else ())]
             allowed = np.array(sorted(set(allowed) & set(no_ends) if stopping.ignore_eog else allowed))
@@ -106,9 +110,9 @@ def twin(model, spec: SampleSpec) -> dict[str, object]:
         drawn.append(token)
         logp.append(log(probabilities(model, path)[token]))
         data = b"".join(PIECES[t] for t in drawn)
-        found = [
-            (data.find(s.encode()) + len(s.encode()), -len(s.encode()), s) for s in stopping.stop if s.encode() in data
-        ]
+        ends = [(at, -len(s.encode()), s) for s in stopping.stop for at in ends_of(s.encode(), data) if at > n_free]
+        found = ends if len(drawn) > stopping.min_tokens else []
+        n_free = len(data) if len(drawn) <= stopping.min_tokens else n_free
         if token in spec.eog or token in stopping.stop_tokens:
             finish, drawn_text = "eog" if token in spec.eog else "stop", drawn[:-1]
             data = b"".join(PIECES[t] for t in drawn_text)
@@ -122,6 +126,11 @@ def twin(model, spec: SampleSpec) -> dict[str, object]:
             finish = "automaton" if not len(automaton.allowed(state)) else finish
     data = b"" if not drawn else data
     return {"tokens": drawn, "logp": logp, "data": data, "text": whole_characters(data), "ends": (finish, stop)}
+
+
+def ends_of(stop: bytes, data: bytes) -> list[int]:
+    """Where a stop string ends in the data."""
+    return [at for at in range(len(stop), len(data) + 1) if data[:at].endswith(stop)]
 
 
 def whole_characters(data: bytes) -> str:
@@ -215,6 +224,40 @@ def test_a_sequence_is_what_evaluating_every_path_anew_would_draw(seed, weights,
     check_twin(sampled, twin(model, spec))
     assert model.rows == len(PROMPT) + len(sampled.tokens) - 1
     assert_empty(model)
+
+
+def test_the_first_tokens_do_not_end_a_sequence():
+    """Stop tokens and ends are not drawn, a stop string counts if a later token completes it, and only then the callback."""
+    pieces = ("ca", "t", "a", "t", "\n", "at", "a")
+    for n, expected in ((0, "c"), (2, "cata"[:3]), (3, "cat"), (4, "catat\n"), (5, "catat\n"), (6, "catat\nata")):
+        sampled = forced(*pieces, stopping=StopParams(max_tokens=7, min_tokens=n, stop=["at"]))
+        assert sampled.text == expected, n
+    heard = []
+    forced("ca", "a", "t", stopping=StopParams(max_tokens=3, min_tokens=1, when=heard.append))
+    assert heard == ["caa", "caat"]
+    for seed in range(20):
+        stopping = StopParams(max_tokens=9, min_tokens=5, stop_tokens=range(2, 12))
+        sampled = run(SampleTask(spec_of(seed=seed, sampling=SAME, stopping=stopping)), HashModel(seed))
+        assert len(sampled.tokens) >= 5
+        assert not set(sampled.tokens[:5].tolist()) & {EOS, *range(2, 12)}
+    with pytest.raises(ProtocolError, match="automaton"):
+        spec_of(stopping=StopParams(min_tokens=1), automaton=choices([3]))
+
+
+@pytest.mark.parametrize("sampling", [SAME, SamplingParams.GREEDY])
+def test_named_tokens_are_read_from_every_row(sampling):
+    """With a draft too, in the order in which they were named, and equal to the token's own value to the last bit."""
+    named, model = (5, 3, EOS, 5), HashModel(2)
+    spec = spec_of(seed=4, sampling=sampling, stopping=StopParams(max_tokens=6, ignore_eog=True), named=named)
+    for drafter in (None, Guesses(1)):
+        sampled = run(SampleTask(replace(spec, drafter=drafter)), HashModel(2))
+        path = [*PROMPT, *sampled.tokens.tolist()]
+        for index, values in enumerate(sampled.named):
+            row = DenseRows(model.row(path[: len(PROMPT) + index])[None])
+            assert values == tuple(row.logp(0, named).tolist())
+            own = [value for one, value in zip(named, values, strict=True) if one == sampled.tokens[index]]
+            assert all(value == sampled.logp[index] for value in own)
+        assert len(sampled.named) == 6
 
 
 def test_the_comparison_with_the_twin_can_fail():

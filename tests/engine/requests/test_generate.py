@@ -82,7 +82,7 @@ def same_where_certain(one: Completion, other: Completion) -> bool:
 @settings(max_examples=12)
 def test_every_sequence_is_what_it_is_alone(given_prompts, n, seed, sampling, stopping):
     """Many prompts of many lengths with n sequences each: the same records as one by one, though room is short."""
-    how = {"sampling": sampling, "stopping": stopping, "options": GenerationParams(n_alternatives=2)}
+    how = {"sampling": sampling, "stopping": stopping, "options": GenerationParams(n_alternatives=2, named=[3, 7])}
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         together = engine.generate(given_prompts, n=n, seed=seed, **how)
     assert [(c.prompt_index, c.index, c.seed) for c in together] == [
@@ -325,6 +325,8 @@ def test_a_prompt_that_is_too_long_loses_its_beginning_where_that_is_allowed():
         ("a", {"sampling": SamplingParams(logit_bias={99: 1.0})}, TokenRangeError),
         ("a", {"stopping": StopParams(stop_tokens=[99])}, TokenRangeError),
         ("a", {"stopping": None}, OptionError),
+        ("a", {"options": GenerationParams(named=[99])}, TokenRangeError),
+        ("a", {"options": GenerationParams(choices=["at"]), "stopping": StopParams(min_tokens=1)}, OptionError),
         ("a", {"options": {"best_of": 2}}, OptionError),
         ("a", {"n": 3, "options": GenerationParams(best_of=2)}, OptionError),
         ("a", {"options": GenerationParams(choices=["at", "a\ud800"])}, TextError),
@@ -353,6 +355,7 @@ def test_what_cannot_be_done_is_refused_before_any_call(prompts, how, error):
         {"choices": []},
         {"choices": "cat"},
         {"n_alternatives": -1},
+        {"named": 3},
         {"priority": 1.5},
         {"priority": True},
         {"deadline_s": 0},

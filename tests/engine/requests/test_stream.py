@@ -44,7 +44,7 @@ def engine_on(model) -> Engine:
 def put_together(chunks: list[Chunk]) -> list[Completion]:
     """What the chunks of each sequence add up to; checked against the record on the last of them, which ends it."""
     text: defaultdict[tuple[int, int], str] = defaultdict(str)
-    tokens, alternatives = defaultdict(tuple), defaultdict(tuple)
+    tokens, alternatives, named = defaultdict(tuple), defaultdict(tuple), defaultdict(tuple)
     whole: dict[tuple[int, int], Completion] = {}
     for chunk in chunks:
         key = chunk.prompt_index, chunk.index
@@ -52,13 +52,14 @@ def put_together(chunks: list[Chunk]) -> list[Completion]:
         text[key] += chunk.text
         tokens[key] += chunk.tokens
         alternatives[key] += chunk.alternatives
+        named[key] += chunk.named
         if chunk.completion is not None:
             whole[key] = chunk.completion
             assert (chunk.completion.prompt_index, chunk.completion.index) == key
     assert set(whole) == set(text), "a sequence without an end"
     for key, completion in whole.items():
         assert (text[key], tokens[key]) == (completion.text, completion.tokens)
-        assert alternatives[key] == completion.alternatives
+        assert (alternatives[key], named[key]) == (completion.alternatives, completion.named)
     return [whole[key] for key in sorted(whole)]
 
 
@@ -76,7 +77,12 @@ def is_idle(engine: Engine) -> bool:
 @settings(max_examples=12)
 def test_chunks_make_up_the_sequences(prompts, n, seed, stopping):
     """Texts and tokens of a sequence's chunks are those of its completion, which is that of `generate`."""
-    how = {"n": n, "seed": seed, "stopping": stopping, "options": GenerationParams(n_alternatives=n - 1)}
+    how = {
+        "n": n,
+        "seed": seed,
+        "stopping": stopping,
+        "options": GenerationParams(n_alternatives=n - 1, named=range(n)),
+    }
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         expected = engine.generate(prompts, **how)
         stream = engine.stream(prompts, **how)

@@ -23,7 +23,8 @@ class IncrementalDetokenizer:
 
     * The stream ends where a stop string is first **complete** (of "abcd" and "bc" in
       `abcd`, that is "bc"). If several are complete at that byte, the longest one
-      counts. Neither that stop string nor anything after it is text.
+      counts. Neither that stop string nor anything after it is text. A stop string that
+      is complete within bytes that were fed with `goes_on` is text.
     * Held back are the longest end of the stream that begins a stop string and, before
       it, an incomplete UTF-8 character.
     * Bytes that are not UTF-8 become U+FFFD as in `bytes.decode("utf-8", "replace")`:
@@ -45,7 +46,7 @@ class IncrementalDetokenizer:
         self._beginnings = frozenset(s[:n] for s in self._stops for n in range(1, len(s)))
         self._longest = max(map(len, self._stops), default=1) - 1
         self._data = bytearray()
-        self._n_passed = 0
+        self._n_passed = self._n_free = 0
         self._finished = False
         self._stopped: bytes | None = None
 
@@ -59,14 +60,17 @@ class IncrementalDetokenizer:
         """Return all bytes before the stop string, including those held back."""
         return bytes(self._data)
 
-    def feed(self, piece: bytes) -> str:
+    def feed(self, piece: bytes, *, goes_on: bool = False) -> str:
         """Add bytes and return the text that may be emitted now, often "".
 
-        Raises `ProtocolError` after the end.
+        With `goes_on`, no stop string that is complete so far ends the stream. Raises
+        `ProtocolError` after the end.
         """
         if self._finished:
             raise ProtocolError("fed bytes after the end of the text")
         self._data += piece
+        if goes_on:
+            self._n_free = len(self._data)
         first = self._first_stop()
         if first is None:
             return self._pass_on(len(self._data) - self._n_held())
@@ -90,7 +94,7 @@ class IncrementalDetokenizer:
         """
         complete = []
         for stop in self._stops:
-            start = self._data.find(stop, self._n_passed)
+            start = self._data.find(stop, max(self._n_passed, self._n_free - len(stop) + 1))
             if start >= 0:
                 complete.append((start + len(stop), -len(stop), stop))
         if not complete:

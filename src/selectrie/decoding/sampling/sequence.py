@@ -24,14 +24,30 @@ _LONGEST_BEGINNING = 3
 
 
 class DrawnTokens:
-    """The drawn tokens, with log-probabilities, alternatives and close draws."""
+    """The drawn tokens, with log-probabilities, alternatives and close draws.
 
-    def __init__(self, prompt: IntArray, pieces: Sequence[bytes], texts: Sequence[str], n_alternatives: int) -> None:
+    Attributes:
+        logp: Log-probability of each token.
+        alternatives: The most probable tokens at each step, if recorded.
+        named: Log-probability of each of `named_ids` at each step, if there are any.
+        close_steps: Steps whose draw the tolerance could change.
+    """
+
+    def __init__(
+        self,
+        prompt: IntArray,
+        pieces: Sequence[bytes],
+        texts: Sequence[str],
+        n_alternatives: int,
+        named_ids: Sequence[int] = (),
+    ) -> None:
         self._pieces, self._texts, self._n_alternatives = pieces, texts, n_alternatives
+        self._named_ids: IntArray = np.asarray(named_ids, dtype=np.int32)
         self._n_prompt = self._n = len(prompt)
         self._context: IntArray = np.array(prompt, dtype=np.int32)
         self.logp: list[float] = []
         self.alternatives: list[tuple[TokenScore, ...]] = []
+        self.named: list[tuple[float, ...]] = []
         self.close_steps: list[int] = []
 
     def __len__(self) -> int:
@@ -61,6 +77,8 @@ class DrawnTokens:
         if self._n_alternatives:
             ids, values = rows.top(i, self._n_alternatives)
             self.alternatives.append(tuple(map(self._scored, ids.tolist(), values.tolist())))
+        if len(self._named_ids):
+            self.named.append(tuple(rows.logp(i, self._named_ids).tolist()))
         if self._n == len(self._context):
             self._context = np.concatenate([self._context, np.zeros(max(64, self._n), dtype=np.int32)])
         self._context[self._n] = token
@@ -110,11 +128,14 @@ class DrawnText:
         """Return whether `token`, as the next one, spells only healed bytes."""
         return 0 < len(self._pieces[token]) <= self._n_healed
 
-    def feed(self, token: int) -> bool:
-        """Add a token's bytes, and return whether they complete a stop string."""
+    def feed(self, token: int, *, goes_on: bool = False) -> bool:
+        """Add a token's bytes, and return whether they complete a stop string.
+
+        With `goes_on`, none that is complete so far counts.
+        """
         piece = self._pieces[token]
         new, self._n_healed = piece[self._n_healed :], max(0, self._n_healed - len(piece))
-        self._add(self._emitter.feed(new))
+        self._add(self._emitter.feed(new, goes_on=goes_on))
         return self._emitter.stopped is not None
 
     def end(self) -> None:
@@ -159,7 +180,8 @@ class AllowedTokens:
     An automaton gives the tokens, and end-of-generation tokens are added where it can
     end. Without an automaton, every token is allowed. `ignore_eog` excludes
     end-of-generation tokens. `HealedBytes` in place of an automaton restrict the tokens
-    until they are spelt; from then on every token is allowed.
+    until they are spelt; from then on every token is allowed. Where every token is, the
+    ids `late` and end-of-generation tokens are excluded until `admit_late` is called.
 
     Attributes:
         allowed: bool[V] or int32[] ids, the tokens that may be drawn next; None for
@@ -169,12 +191,22 @@ class AllowedTokens:
     """
 
     def __init__(
-        self, n_vocabulary: int, eog: IntArray, automaton: Automaton | HealedBytes | None, *, ignore_eog: bool
+        self,
+        n_vocabulary: int,
+        eog: IntArray,
+        automaton: Automaton | HealedBytes | None,
+        *,
+        ignore_eog: bool,
+        late: Sequence[int] | None = None,
     ) -> None:
         self._automaton, self._eog = automaton, np.unique(eog).astype(np.int32)
         self._ignores_eog = ignore_eog
         self._no_eog: BoolArray = np.ones(n_vocabulary, dtype=np.bool_)
         self._no_eog[self._eog] = False
+        self._early: BoolArray | None = None
+        if late is not None:
+            self._early = self._no_eog.copy()
+            self._early[np.asarray(late, dtype=np.int32)] = False
         self._state = 0
         if self._automaton is not None:
             self._state = self._automaton.start()
@@ -188,11 +220,18 @@ class AllowedTokens:
                 self._automaton = None
             self._look()
 
+    def admit_late(self) -> None:
+        """Allow the ids that were excluded at first."""
+        if self._early is not None:
+            self._early = None
+            self._look()
+
     def _look(self) -> None:
         """Set `allowed` and `is_over` for the automaton's current state."""
-        self.is_over, self.is_constant = False, self._automaton is None
+        self.is_over, self.is_constant = False, self._automaton is None and self._early is None
         self.allowed: BoolArray | IntArray | None = self._no_eog if self._ignores_eog and len(self._eog) else None
         if self._automaton is None:
+            self.allowed = self.allowed if self._early is None else self._early
             return
         allowed, can_end = self._automaton.allowed(self._state), self._automaton.can_end(self._state)
         is_row = allowed.dtype == np.bool_

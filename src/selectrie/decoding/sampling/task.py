@@ -46,6 +46,7 @@ class SampleSpec:
         seed: Seed of the uniform numbers, one for each step.
         sampling, stopping: The options.
         n_alternatives: How many of the most probable tokens are recorded at every step.
+        named: Ids whose log-probabilities are recorded at every step.
         automaton: Gives the tokens that may come next; the sequence also ends where it
             allows no token.
         tolerance: Nats by which layout may have moved a log-probability. Steps that
@@ -68,11 +69,14 @@ class SampleSpec:
     tolerance: float = 0.0
     drafter: Drafter | None = None
     healed: HealedBytes | None = None
+    named: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if len(self.prompt) == 0:
             raise ProtocolError("a sequence needs a prompt of at least one token")
-        named = [*self.stopping.stop_tokens, *self.sampling.logit_bias]
+        if self.automaton is not None and self.stopping.min_tokens:
+            raise ProtocolError("an automaton decides where a sequence ends, not min_tokens")
+        named = [*self.stopping.stop_tokens, *self.sampling.logit_bias, *self.named]
         for ids in (self.prompt, self.eog, np.array(named, dtype=np.int64)):
             wrong = ids[(ids < 0) | (ids >= len(self.pieces))]
             if len(wrong):
@@ -101,6 +105,7 @@ class Sampled:
             the steps that spelt them of the log-probability of all tokens that agree
             with the bytes then left. 0.0 if no byte was healed.
         alternatives: The most probable tokens at each step; empty unless requested.
+        named: Log-probabilities of the named ids at each step; empty unless requested.
         finish: "eog", "stop" (a string or a token), "length", "callback", "automaton"
             or "deadline".
         stop: The stop string found, or None.
@@ -116,6 +121,7 @@ class Sampled:
     logp: FloatArray
     log_heal: float
     alternatives: tuple[tuple[TokenScore, ...], ...]
+    named: tuple[tuple[float, ...], ...]
     finish: str
     stop: str | None
     ended_by: int | None
@@ -160,12 +166,14 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         floor = Capacity(rows=1, nodes=self._max_tokens - 1 + n_healed, sequences=1)
         super().__init__(spec.prompt, floor, _LastAsk(0, DraftTree()))
         self._spec = spec
-        self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives)
+        self._tokens = DrawnTokens(spec.prompt, spec.pieces, spec.texts, spec.n_alternatives, spec.named)
         self._healed, self._n_spelt, self._log_heal = spec.healed, 0, 0.0
         self._text = DrawnText(spec.prompt, spec.pieces, spec.stopping.stop, self.healed)
         self._sampler = Sampler(spec.sampling, spec.prompt)
         automaton = spec.healed if spec.automaton is None else spec.automaton
-        self._choice = AllowedTokens(len(spec.pieces), spec.eog, automaton, ignore_eog=spec.stopping.ignore_eog)
+        late = spec.stopping.stop_tokens if spec.stopping.min_tokens else None
+        ignores = spec.stopping.ignore_eog
+        self._choice = AllowedTokens(len(spec.pieces), spec.eog, automaton, ignore_eog=ignores, late=late)
         self._ends = frozenset(spec.eog.tolist()) | frozenset(spec.stopping.stop_tokens)
         self._finish = ""
         self._ended_by: int | None = None
@@ -218,6 +226,10 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         """Return the most probable tokens at each step from `start` on, if recorded."""
         return tuple(self._tokens.alternatives[start:])
 
+    def named(self, start: int = 0) -> tuple[tuple[float, ...], ...]:
+        """Return log-probabilities of the named ids at each step from `start` on."""
+        return tuple(self._tokens.named[start:])
+
     def expire(self) -> None:
         """End the sequence now with the tokens drawn so far.
 
@@ -249,6 +261,7 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
             logp=np.array(self._tokens.logp, dtype=np.float64),
             log_heal=self._log_heal,
             alternatives=tuple(self._tokens.alternatives),
+            named=tuple(self._tokens.named),
             finish=self._finish,
             stop=self._text.stop,
             ended_by=self._ended_by,
@@ -287,7 +300,8 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
         tops = [(self._sampler.n_top, self._choice.allowed)]
         if self._spec.n_alternatives:
             tops.append((self._spec.n_alternatives, None))
-        return Reads.concatenated([Reads.of_row(masses=masses, tops=tops)] * n)
+        named = np.asarray(self._spec.named, dtype=np.int32)
+        return Reads.concatenated([Reads.of_row(named, masses=masses, tops=tops)] * n)
 
     def _read(self, last: _LastAsk, rows: Rows) -> None:
         """Draw from the first row, then from the row of each guess that was drawn."""
@@ -335,23 +349,27 @@ class SampleTask(TaskBase[_LastAsk, Sampled]):
     def _ending(self, token: int) -> str | None:
         """Add the token's text; return how the token ends the sequence, None if not.
 
-        A token that spells only healed bytes does not count towards the length limit,
-        and its id does not end the sequence.
+        A token that spells only healed bytes does not count towards the limits of the
+        length, and its id does not end the sequence.
         """
         stopping = self._spec.stopping
         only_heals = self._text.only_heals(token)
         self._n_healing += only_heals
-        if token in self._ends and not only_heals:
+        n_tokens = len(self._tokens) - self._n_healing
+        goes_on = only_heals or n_tokens <= stopping.min_tokens
+        if token in self._ends and not goes_on:
             self._ended_by = token
             return "eog" if token in self._spec.eog else "stop"
-        if self._text.feed(token):
+        if self._text.feed(token, goes_on=goes_on):
             return "stop"
-        if stopping.when is not None and not only_heals and stopping.when(self._text.text):
+        if stopping.when is not None and not goes_on and stopping.when(self._text.text):
             return "callback"
         self._choice.advance(token)
         if self._choice.is_over:
             return "automaton"
-        return "length" if len(self._tokens) - self._n_healing == self._max_tokens else None
+        if n_tokens >= stopping.min_tokens:
+            self._choice.admit_late()
+        return "length" if n_tokens == self._max_tokens else None
 
     def _end(self, finish: str) -> None:
         self._text.end()

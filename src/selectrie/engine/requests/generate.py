@@ -37,6 +37,7 @@ from selectrie.options import (
     record,
     seed,
     texts,
+    token_ids,
 )
 from selectrie.results import Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
@@ -64,6 +65,7 @@ class GenerationParams:
             the prompt's last word. These bytes are not part of the text, and tokens
             that spell nothing else do not count for `max_tokens`.
         n_alternatives: Number of most probable tokens recorded at every step.
+        named: Ids of tokens whose log-probabilities are recorded at every step.
         priority: Requests with a higher priority go first.
         deadline_s: Seconds from now after which a sequence ends with the text it has;
             None for no deadline.
@@ -76,6 +78,7 @@ class GenerationParams:
     n_alternatives: int = 0
     priority: int = 0
     deadline_s: float | None = None
+    named: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         at_least("best_of", self.best_of, 1, max_value=MAX_TEXTS)
@@ -89,6 +92,7 @@ class GenerationParams:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         flag("heal", self.heal)
         at_least("n_alternatives", self.n_alternatives, 0, optional=False)
+        object.__setattr__(self, "named", token_ids("named", self.named))
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
@@ -127,6 +131,8 @@ class GenerateRequest:
         if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:
             remedy = "it is added before choices or a grammar; give these, or leave it out"
             raise IncompatibleOptionsError("delimiter", "free text", remedy)
+        if self.stopping.min_tokens and (self.options.choices is not None or self.options.grammar is not None):
+            raise IncompatibleOptionsError("min_tokens", "choices or a grammar", "they decide where a text ends")
 
     @property
     def n_drawn(self) -> int:
@@ -174,7 +180,7 @@ def prepare(model: Model, prompts: Prompts, request: GenerateRequest) -> Prepare
     """
     if request.draft is not None:
         check_draft(request.draft, model)
-    model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias])
+    model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias, *request.options.named])
     several = _as_many(prompts)
     specs, notes = [], dict[str, None]()
     for index, prompt in enumerate(several):
@@ -275,6 +281,7 @@ def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) ->
         sampling=request.sampling,
         stopping=stopping,
         n_alternatives=options.n_alternatives,
+        named=options.named,
         automaton=automaton,
         drafter=request.draft,
         healed=HealedBytes(vocabulary, opened.healed) if opened.healed else None,
@@ -328,6 +335,7 @@ def completion(session: Session, drawing: Drawing) -> Completion:
         data=sampled.data,
         tokens=drawing.task.drawn(),
         alternatives=sampled.alternatives,
+        named=sampled.named,
         logp=sampled.joint,
         log_heal=sampled.log_heal,
         healed=drawing.task.healed,

@@ -64,7 +64,8 @@ class Stream(QueueStream[Chunk]):
         self._n_running -= 1
         n_sent = self._n_sent[number]
         text, rest = drawing.task.new_text(), whole.tokens[n_sent:]
-        return Chunk(drawing.prompt_index, drawing.index, text, rest, whole, whole.alternatives[n_sent:])
+        alternatives, named = whole.alternatives[n_sent:], whole.named[n_sent:]
+        return Chunk(drawing.prompt_index, drawing.index, text, rest, whole, alternatives, named)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,8 +93,9 @@ def _watch(  # noqa: PLR0917 - of the stream, then those of `generate.Watch`
 
     def send() -> None:
         if task.n_tokens > n_sent[number] and task.finish is None:
-            tokens, alternatives = task.drawn(n_sent[number]), task.alternatives(n_sent[number])
+            start = n_sent[number]
+            tokens, alternatives, named = task.drawn(start), task.alternatives(start), task.named(start)
             n_sent[number] += len(tokens)
-            outlet.put(Chunk(prompt_index, index, task.new_text(), tokens, alternatives=alternatives))
+            outlet.put(Chunk(prompt_index, index, task.new_text(), tokens, alternatives=alternatives, named=named))
 
     return send
