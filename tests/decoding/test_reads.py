@@ -22,6 +22,8 @@ from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import plain_objective, row_needs
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.decoding.trie.prompt_rows import PromptRowsTask
+from selectrie.decoding.trie.scored_nodes import ScoredNodes
 from selectrie.errors import ProtocolError, SelectrieError, UnreadRowError
 from selectrie.options import BeamSearchParams, SamplingParams, SearchParams, StopParams
 from selectrie.testing import HashModel
@@ -63,6 +65,14 @@ def trie_of(rng):
 def score_task(rng):
     trie, needs, _ = trie_of(rng)
     return ScoreTask(PROMPT, trie, needs)
+
+
+def prompt_rows(rng):
+    paths = [[rng.randrange(2, 7) for _ in range(rng.randrange(1, 7))] for _ in range(rng.randrange(1, 12))]
+    trie = TokenTrie.from_sequences(paths)
+    scored = ScoredNodes.of(trie, np.array([rng.randrange(1, len(path) + 1) for path in paths]))
+    named = np.array([rng.randrange(26) for _ in range(rng.choice([0, 0, 1, 4]))], dtype=np.int32)
+    return PromptRowsTask(PROMPT, trie, scored, top=rng.choice([0, 1, 3, 26]), named=named, n_vocabulary=26)
 
 
 def trie_search(rng):
@@ -162,7 +172,7 @@ def guess_task(rng):
     return GuessTask(PROMPT, max_tokens=rng.randrange(1, 9), depth=3, branching=rng.randrange(1, 4), barred=barred)
 
 
-TASKS = (score_task, trie_search, automaton_search, exact_sample, beam_task, sample_task, guess_task)
+TASKS = (score_task, prompt_rows, trie_search, automaton_search, exact_sample, beam_task, sample_task, guess_task)
 
 
 def outcome_of(make, seed, *, is_partial):

@@ -78,7 +78,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decisions", "row_estimate"),
         ("decision_scorer",),
         ("decided_tables",),
-        ("decision_methods", "tokenizer_methods"),
+        ("decision_methods", "prompt_methods", "tokenizer_methods"),
         ("engine",),
         ("load",),
         ("model_list", "pool"),

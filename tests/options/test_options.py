@@ -35,6 +35,7 @@ REFUSED = {
     (PromptParams, "system"): NO_TEXT,
     (PromptParams, "template_args"): (None, "ab", 3, [("a", 1)], {3: "a"}, {None: 1}),
     (PromptParams, "parse_special"): (None, 0, 1, "yes", np.True_),
+    (PromptParams, "add_bos"): (None, 0, 1, "yes", np.True_),
     (SamplingParams, "temperature"): (-0.1, *NO_NUMBER),
     (SamplingParams, "top_k"): (None, -1, 1.0, nan, True, "1"),
     (SamplingParams, "top_p"): NO_SHARE,
@@ -56,7 +57,7 @@ REFUSED = {
 ACCEPTED = (
     SearchParams(method="best_first", k=2, stop="mass", mass=1, budget_nodes=1, width=1, on_progress=max),
     SearchParams(mass=5e-324),
-    PromptParams("harness", "", "left", "", "", {"a": [1], "": None}, parse_special=True),
+    PromptParams("harness", "", "left", "", "", {"a": [1], "": None}, parse_special=True, add_bos=False),
     PromptParams(system="Be brief.", template_args={"enable_thinking": False}),
     SamplingParams(0, 0, 0, 0, 0, 5e-324, -2, 2, -1, {0: -inf, 7: 2}),
     SamplingParams(temperature=1, top_p=1, min_p=1, typical_p=1.0, penalty_last_n=0),

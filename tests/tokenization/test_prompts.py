@@ -53,6 +53,20 @@ def test_text_stands_after_bos_where_the_model_adds_one():
     assert as_lists(read_prompt(without_bos(), "a cat", PLAIN)) == ([], b"a cat")
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    ["a cat", [3, 5, 3], [BOS, 3], [EOS, 3], [{"role": "user", "content": "a"}], PromptText(np.array([3]), b"a")],
+)
+def test_with_add_bos_false_nothing_is_put_before_a_prompt(prompt):
+    """Text, ids and chats are read as by a model that adds no BOS; one that is given stays."""
+    bare = PromptParams(add_bos=False)
+    read = as_lists(read_prompt(TINY, prompt, bare))
+    assert read == as_lists(read_prompt(without_bos(), prompt, PLAIN))
+    assert read == as_lists(read_prompt(without_bos(), prompt, bare))
+    with pytest.raises(PromptError, match=r"add_bos=False adds no BOS.*\[1\] \(<eos>\)"):
+        read_prompt(TINY, "", bare)
+
+
 def test_an_empty_prompt_is_bos_or_an_error():
     """Nothing predicts a first token without any context; the message offers a token to give."""
     assert as_lists(read_prompt(TINY, "", PLAIN)) == ([BOS], b"")

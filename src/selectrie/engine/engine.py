@@ -19,6 +19,7 @@ from selectrie.decoding.sampling.task import Drafter
 from selectrie.engine.aio import async_stream, awaitable
 from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.precision_check import self_check
+from selectrie.engine.prompt_methods import PromptMethods
 from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
@@ -68,7 +69,7 @@ R = TypeVar("R")
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
-class Engine(DecisionMethods, TokenizerMethods):
+class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,
@@ -170,13 +171,20 @@ class Engine(DecisionMethods, TokenizerMethods):
             check = self._check or group.call(self._make_check)
         return Session(group, self._model, check)
 
-    def _run(self, prepare: Callable[[Model], Prepared[R]], *, priority: int = 0, deadline_s: float | None = None) -> R:
+    def _run(
+        self,
+        prepare: Callable[[Model], Prepared[R]],
+        *,
+        priority: int = 0,
+        deadline_s: float | None = None,
+        keep_cached: bool = False,
+    ) -> R:
         """Prepare a request and run it in a task group.
 
         An error that `prepare` raises comes before any model call, the self-check
         included.
         """
-        with task_group(self._model_thread, priority=priority, deadline_s=deadline_s) as group:
+        with task_group(self._model_thread, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached) as group:
             prepared = prepare(self._model)
             return prepared.run(self._session(group))
 

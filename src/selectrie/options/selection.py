@@ -84,6 +84,9 @@ class PromptParams:
             hash, because its values may be lists.
         parse_special: Recognise control tokens such as `<|im_end|>` in a plain-text
             prompt; never in choices.
+        add_bos: Put BOS before a prompt, if the model adds one and the prompt does not
+            begin with it. With False nothing is put before a prompt: ids are evaluated
+            as they are given, and so are the tokens of a text or chat.
     """
 
     boundary: str = "heal"
@@ -93,6 +96,7 @@ class PromptParams:
     assistant_prefix: str = ""
     template_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     parse_special: bool = False
+    add_bos: bool = True
 
     def __post_init__(self) -> None:
         one_of("boundary", self.boundary, ("heal", "split", "harness"))
@@ -101,6 +105,7 @@ class PromptParams:
         text("system", self.system, optional=True)
         text("assistant_prefix", self.assistant_prefix)
         flag("parse_special", self.parse_special)
+        flag("add_bos", self.add_bos)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:

@@ -14,6 +14,7 @@ from selectrie.results.generation import Chunk, Completion, Generation
 from selectrie.results.joint import Assignment, JointSelection
 from selectrie.results.models import ModelRecord
 from selectrie.results.page import Event, Page, SlotEvent, TextEvent
+from selectrie.results.prompt_logprobs import PromptLogprobs
 from selectrie.results.records import (
     FORMAT_VERSION,
     Certificate,
@@ -46,6 +47,7 @@ __all__ = [
     "JointSelection",
     "ModelRecord",
     "Page",
+    "PromptLogprobs",
     "SampledChoice",
     "Samples",
     "Selection",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeGuard
 
 import numpy as np
 
@@ -49,6 +49,8 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
       are recognised in the template's own text, never in text of messages or
       `template_args`.
 
+    With `prompting.add_bos=False` no BOS is added to any of them.
+
     Raises:
         PromptError: For a prompt without any token, a chat without a template,
             malformed messages (with their index), or a template that changes the
@@ -65,20 +67,50 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_spans(vocabulary, [(to_bytes(prompt, "prompt"), prompting.parse_special)])
-        read = replace(read, prefix=_with_bos(vocabulary, read.prefix))
+        read = replace(read, prefix=_with_bos(vocabulary, read.prefix, prompting))
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting)
     elif len(prompt) and isinstance(prompt[0], Mapping):
         read = _read_chat(vocabulary, prompt, prompting)
     else:
         _refuse_chat_options(prompting)
-        read = _read_ids(vocabulary, prompt)
+        read = _read_ids(vocabulary, prompt, prompting)
     if not len(read.prefix) and not read.text:
+        without = "this model puts no BOS token before text" if vocabulary.bos is None else "add_bos=False adds no BOS"
         raise PromptError(
-            "the prompt is empty and this model puts no BOS token before text, so nothing predicts the first token; "
+            f"the prompt is empty and {without}, so nothing predicts the first token; "
             f"give a prompt, or one token id as its prompt{_suggested_id(vocabulary)}"
         )
     return read
+
+
+def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> tuple[IntArray, bool]:
+    """Return the tokens of a prompt that nothing follows.
+
+    Token ids are taken exactly as they are given: no BOS is added before them. Anything
+    else is read as `read_prompt` does, and its text is encoded.
+
+    Returns:
+        The tokens, int32[T] with T >= 1, and whether the text was changed as the
+        tokenizer normalises it.
+
+    Raises the errors of `read_prompt`.
+    """
+    if _is_ids(prompt):
+        _refuse_chat_options(prompting)
+        tokens = _checked_ids(vocabulary, prompt)
+        if not len(tokens):
+            raise PromptError("the prompt is empty: it has no token that could be evaluated; give at least one id")
+        return tokens, False
+    read = read_prompt(vocabulary, prompt, prompting)
+    return encode_prompt(vocabulary, read), read.is_normalized
+
+
+def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
+    """Return whether a prompt is a sequence of token ids, or of nothing."""
+    if isinstance(prompt, str | bytes | bytearray | PromptText) or not isinstance(prompt, Sequence | np.ndarray):
+        return False
+    return not len(prompt) or not isinstance(prompt[0], Mapping)
 
 
 def prompt_notes(*, is_normalized: bool) -> tuple[str, ...]:
@@ -132,12 +164,12 @@ def _read_spans(vocabulary: Vocabulary, spans: list[tuple[bytes, bool]]) -> Prom
     return PromptText(tokens, vocabulary.normalized(rest), bool(len(tokens)), is_normalized)
 
 
-def _with_bos(vocabulary: Vocabulary, tokens: IntArray) -> IntArray:
+def _with_bos(vocabulary: Vocabulary, tokens: IntArray, prompting: PromptParams) -> IntArray:
     """Return the tokens with BOS before them, if the model adds one.
 
-    BOS is not added if they begin with it.
+    BOS is not added if they begin with it, nor with `prompting.add_bos=False`.
     """
-    if vocabulary.bos is None or (len(tokens) and tokens[0] == vocabulary.bos):
+    if not prompting.add_bos or vocabulary.bos is None or (len(tokens) and tokens[0] == vocabulary.bos):
         return tokens
     return np.concatenate([np.array([vocabulary.bos], dtype=np.int32), tokens])
 
@@ -160,16 +192,25 @@ def _refuse_chat_options(prompting: PromptParams) -> None:
             )
 
 
-def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> PromptText:
+def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any], prompting: PromptParams) -> PromptText:
+    tokens = _with_bos(vocabulary, _checked_ids(vocabulary, ids), prompting)
+    controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
+    start = int(controls[-1]) + 1 if len(controls) else 0
+    return with_text(vocabulary, tokens[:start], tokens[start:])
+
+
+def _checked_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
+    """Return token ids as int32[].
+
+    Raises `PromptError` for an item of another kind, and `TokenRangeError` for an id
+    that does not exist.
+    """
     for i, value in enumerate(ids):
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):
             raise PromptError(
                 f"prompt[{i}] is {of_value(value)}: a prompt must be text, token ids or messages, not a mixture"
             )
-    tokens = _with_bos(vocabulary, vocabulary.check_tokens(ids))
-    controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
-    start = int(controls[-1]) + 1 if len(controls) else 0
-    return with_text(vocabulary, tokens[:start], tokens[start:])
+    return vocabulary.check_tokens(ids)
 
 
 def with_text(vocabulary: Vocabulary, prefix: IntArray, tokens: IntArray) -> PromptText:
@@ -216,7 +257,7 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
     spans = template_spans(vocabulary, rendered)
     spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
     read = _read_spans(vocabulary, spans)
-    return replace(read, prefix=_with_bos(vocabulary, read.prefix)) if vocabulary.bos_in_chats else read
+    return replace(read, prefix=_with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
 
 
 def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:

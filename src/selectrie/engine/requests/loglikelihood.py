@@ -20,10 +20,11 @@ from selectrie.core.model import Model
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
+from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, extend_in_rounds
 from selectrie.decoding.trie.batches import DepthFirstWindows
+from selectrie.decoding.trie.scored_nodes import ScoredNodes
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
@@ -148,7 +149,7 @@ class _Evaluation:
         model.vocabulary.check_tokens(sequences.tokens)
         self._model, self._sequences = model, sequences
         trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
-        self._scored = _ScoredNodes.of(trie, sequences)
+        self._scored = ScoredNodes.of(trie, sequences.n_scored)
         longest = int(trie.depth.max(initial=0))
         if longest - 1 > model.limits.nodes:
             raise CapacityError("nodes", required=longest - 1, available=model.limits.nodes)
@@ -252,39 +253,6 @@ class _Pace:
         return int(left[0]) + cost.min_short_rows if len(left) else rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ScoredNodes:
-    """The nodes of a trie at which the tokens of sequences are scored.
-
-    Attributes:
-        end: int32[C], node of each sequence's last token.
-        n_scored: int64[C], number of tokens that count in each sequence.
-        wanted: bool[N], nodes whose row scores a token that counts.
-        marked: bool[N], wanted nodes and all their ancestors but the root.
-    """
-
-    end: IntArray
-    n_scored: OffsetArray
-    wanted: BoolArray
-    marked: BoolArray
-
-    @staticmethod
-    def of(trie: TokenTrie, sequences: Sequences) -> _ScoredNodes:
-        end: IntArray = trie.path_node[trie.path_of]
-        n_scored = sequences.n_scored
-        wanted = np.zeros(len(trie), dtype=np.bool_)
-        node, left = end.copy(), n_scored.copy()
-        while len(node):
-            going = left > 0
-            node, left = trie.parent[node[going]], left[going] - 1
-            wanted[node] = True
-        before = np.concatenate(([0], np.cumsum(wanted)))
-        numbers = np.arange(len(trie))
-        marked = before[numbers + trie.n_nodes_below + 1] > before[numbers]
-        marked[ROOT] = False
-        return _ScoredNodes(end, n_scored, wanted, marked)
-
-
 class _EdgeReader:
     """Reads the log-probabilities of a trie's edges from rows.
 
@@ -314,7 +282,7 @@ class _EdgeReader:
         self.edge_logp[children] = np.minimum(rows.logp(owner, tokens), 0.0)
         self.greedy[children] = rows.best()[owner] == tokens
 
-    def along(self, scored: _ScoredNodes) -> tuple[FloatArray, BoolArray]:
+    def along(self, scored: ScoredNodes) -> tuple[FloatArray, BoolArray]:
         """Return the sum over each sequence's scored edges and whether all were greedy.
 
         The shapes are float64[C] and bool[C]. Edges are added from the last to the
