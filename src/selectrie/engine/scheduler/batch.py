@@ -108,32 +108,38 @@ def extend(model: Model, parts: Sequence[BatchPart]) -> Extension:
 def shares(parts: Sequence[BatchPart], extension: Extension) -> Iterator[tuple[BatchPart, list[int], Rows, Cost]]:
     """Yield each part with its nodes, its wanted rows and its share of the cost.
 
-    The cost is divided in proportion to the sizes of the parts, which is exact for a
-    call of one part.
+    The cost is divided in proportion to the sizes of the parts. Counts are rounded so
+    that those of all parts add up to those of the call.
     """
     nodes = extension.nodes.tolist()
     node = row = 0
     for part in parts:
-        n, n_rows = len(part), sum(part.wanted)
+        end, n_rows = node + len(part), sum(part.wanted)
         rows = extension.rows if len(parts) == 1 else extension.rows.slice(row, row + n_rows)
-        yield part, nodes[node : node + n], rows, _cost(extension, n / len(nodes) if n else 0.0, n - part.n_again)
-        node, row = node + n, row + n_rows
+        yield part, nodes[node:end], rows, _cost(extension, node, end, len(part) - part.n_again)
+        node, row = end, row + n_rows
 
 
-def _cost(extension: Extension, share: float, n_new: int) -> Cost:
-    """Return the cost of a part that has the fraction `share` of the call's rows.
+def _cost(extension: Extension, start: int, end: int, n_new: int) -> Cost:
+    """Return the cost of a part.
 
     Args:
         extension: The result of the whole call.
-        share: Fraction of the call's rows that belong to the part, 0 to 1.
+        start: Index of the part's first row in the call.
+        end: Index after its last row.
         n_new: Rows of the part that were never evaluated for its job.
     """
-    rows = round(extension.rows_evaluated * share)
+    n_all = max(1, len(extension.nodes))
+
+    def share(count: int) -> int:
+        return count * end // n_all - count * start // n_all
+
+    rows = share(extension.rows_evaluated)
     n_again = max(0, rows - n_new)  # rows that stayed cached were not evaluated
     return Cost(
         model_calls=1 if extension.rows_evaluated else 0,
         rows=rows,
-        rows_repeated=min(rows, n_again + round(extension.rows_repeated * share)),
-        rows_padded=round(extension.rows_padded * share),
-        decode_s=extension.decode_s * share,
+        rows_repeated=min(rows, n_again + share(extension.rows_repeated)),
+        rows_padded=share(extension.rows_padded),
+        decode_s=extension.decode_s * (end - start) / n_all,
     )
