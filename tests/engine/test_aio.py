@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from selectrie import SamplingParams, StopParams
-from selectrie.engine.aio import Arrivals, opened
+from selectrie.engine.aio import MAX_BATCH, Arrivals, opened
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import CancelledError, ClosedError, OptionError
@@ -291,6 +291,10 @@ def test_what_arrives_meanwhile_is_one_batch():
                 assert len(batches) == 1
                 assert "".join(chunk.text for chunk in batches[0]) == expected.texts[0]
                 assert stream.generation() == expected
+            many = StopParams(max_tokens=2 * MAX_BATCH + 1, ignore_eog=True)
+            async with opened(lambda: engine.stream("a", seed=1, stopping=many)) as stream:
+                assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5_000))
+                assert [len(batch) async for batch in Arrivals(stream)] == [MAX_BATCH, MAX_BATCH, 1]
             failing = StopParams(max_tokens=30, ignore_eog=True, when=fails)
             async with opened(lambda: engine.stream("a", seed=1, stopping=failing)) as stream:
                 assert any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(50))
@@ -300,6 +304,22 @@ def test_what_arrives_meanwhile_is_one_batch():
                     await anext(arrivals)
 
         run(main())
+        assert is_idle(engine)
+
+
+def test_a_stream_is_closed_when_its_block_ends():
+    """By an error too, and although somebody still holds the stream."""
+    with engine_on(HashModel(1)) as engine:
+        streams = []
+
+        async def main():
+            async with opened(lambda: engine.stream("a", stopping=ENDLESS)) as stream:
+                streams.append(stream)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            run(main())
+        assert streams[0].is_finished
         assert is_idle(engine)
 
 

@@ -68,12 +68,12 @@ def test_offsets_count_characters_of_the_text(text, pieces, offsets):
 
 
 def test_alternatives_of_one_spelling_are_one():
-    """The most probable is listed; the token drawn is always among them, and impossible ones have no number."""
+    """The most probable is listed; the token drawn is always among them, and impossible ones have the API's least number."""
     place = (token(b"a", -0.5), token(b"\xe6", -1.0), token(b"\xe7", -2.0), token(b"", -3.0, "<eos>"))
     found = logprobs(Drawn("b", (token(b"b", -float("inf")),), (place,)))
-    assert found["top_logprobs"] == [{"a": -0.5, "\N{REPLACEMENT CHARACTER}": -1.0, "<eos>": -3.0, "b": None}]
+    assert found["top_logprobs"] == [{"a": -0.5, "\N{REPLACEMENT CHARACTER}": -1.0, "<eos>": -3.0, "b": -9999.0}]
     assert list(found["top_logprobs"][0]) == ["a", "\N{REPLACEMENT CHARACTER}", "<eos>", "b"]
-    assert found["token_logprobs"] == [None]
+    assert found["token_logprobs"] == [-9999.0]
 
 
 def test_a_chat_is_a_chat_where_every_prompt_is_rendered():

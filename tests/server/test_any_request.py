@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import app
+from selectrie.server import ServerOptions, app
 from tests.support.deciding import fake
 from tests.support.serving import ask
 
@@ -45,12 +45,46 @@ BODY = st.fixed_dictionaries(
     },
 )
 
+OPTIONS = st.integers(-2, 3) | st.floats(-2, 2) | JSON
+CHAT = st.fixed_dictionaries(
+    {
+        "messages": st.lists(
+            st.fixed_dictionaries(
+                {"role": st.sampled_from(["user", "system", "assistant", "developer", "tool", "x"]) | JSON},
+                optional={
+                    "content": st.text(max_size=9)
+                    | JSON
+                    | st.lists(st.fixed_dictionaries({"type": JSON | st.just("text"), "text": JSON | st.just("a")})),
+                    "name": JSON,
+                    "tool_calls": JSON,
+                },
+            ),
+            max_size=3,
+        )
+        | JSON,
+        "max_tokens": st.integers(1, 4),
+    },
+    optional={
+        **dict.fromkeys(["n", "best_of", "top_k", "seed", "priority", "top_logprobs", "penalty_last_n"], OPTIONS),
+        **dict.fromkeys(["temperature", "top_p", "min_p", "typical_p", "repetition_penalty"], OPTIONS),
+        **dict.fromkeys(["presence_penalty", "frequency_penalty", "min_tokens", "max_completion_tokens"], OPTIONS),
+        **dict.fromkeys(["logprobs", "ignore_eos", "stream"], st.booleans() | JSON),
+        "logit_bias": st.dictionaries(st.sampled_from(["1", "257", "258", "x"]), OPTIONS, max_size=2) | JSON,
+        "stop": st.text(max_size=3) | st.lists(st.text(max_size=2), max_size=3) | JSON,
+        "stop_token_ids": st.lists(st.integers(-1, 300), max_size=2) | JSON,
+        "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans() | JSON}) | JSON,
+        "chat_template_kwargs": st.dictionaries(st.text(max_size=3), JSON, max_size=2) | JSON,
+        "response_format": JSON,
+        "model": JSON,
+    },
+)
+
 
 @pytest.fixture(scope="module")
 def application():
     """The application on a fake."""
     with fake() as llm:
-        yield app(llm)
+        yield app(llm, ServerOptions(default_max_tokens=4, max_n=3))
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -63,6 +97,21 @@ def test_bodies_of_any_shape(application, path, body):
         assert reply.error["message"]
     else:
         assert reply.json["answers"]
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(body=CHAT)
+def test_chats_of_any_shape(application, body):
+    """200 with choices, whole or as a stream, or 400 in OpenAI's shape."""
+    reply = ask(application, "POST", "/v1/chat/completions", body)
+    assert reply.status in {200, 400}, reply.data
+    if reply.status == 400:
+        assert reply.error["message"]
+    else:
+        choices = (
+            [one for event in reply.events for one in event["choices"]] if body.get("stream") else reply.json["choices"]
+        )
+        assert choices[-1]["finish_reason"] in {"stop", "length"}
 
 
 def test_requests_made_from_the_schema(application):

@@ -18,11 +18,9 @@ from selectrie.server.gate import Gate
 from selectrie.server.http_errors import HttpError
 from selectrie.server.models import Models
 from selectrie.server.state import ServerState
-from tests.support.serving import Reply, asked
+from tests.support.serving import Reply, asked, within_patience
 
 PATH = "/v1/chat/completions"
-PATIENCE_S = 20
-"""After which a test that hangs has failed."""
 
 
 class Served:
@@ -45,7 +43,7 @@ class Served:
 
     async def ask(self, **named) -> Reply:
         """The reply, when the stream is closed and no request is open."""
-        reply = await asyncio.wait_for(asked(self.gate, "POST", PATH, {}, **named), PATIENCE_S)
+        reply = await within_patience(asked(self.gate, "POST", PATH, {}, **named))
         assert (self.n_closed, self.state.n_open) == (1, 0)
         return reply
 

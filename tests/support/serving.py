@@ -8,7 +8,9 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -27,6 +29,18 @@ def running(application: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join(20)
         listening.close()
+
+
+PATIENCE_S = 20
+"""After which a test that hangs has failed."""
+
+
+async def within_patience(main: Awaitable[T]) -> T:
+    """The result of a coroutine, which must not take longer; cancelling it would let some that hang go on."""
+    task = asyncio.ensure_future(main)
+    done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
+    assert done, "it hangs"
+    return task.result()
 
 
 class Reply:

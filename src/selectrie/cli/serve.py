@@ -64,6 +64,13 @@ class ServingGroup:
     max_questions: Annotated[int, Option(metavar="N", help="Questions of one request.")] = 400
     max_options: Annotated[int, Option(metavar="N", help="Options of one question.")] = 1_000
     max_options_in_all: Annotated[int, Option(metavar="N", help="Options of all questions of a request.")] = 20_000
+    max_n: Annotated[int, Option("--max-n", metavar="N", help="Choices after one prompt, and best_of.")] = 128
+    max_prompts: Annotated[int, Option(metavar="N", help="Prompts of one request.")] = 1_024
+    max_stops: Annotated[int, Option(metavar="N", help="Stop texts of one request.")] = 64
+    max_logprobs: Annotated[int, Option(metavar="N", help="Most probable tokens at each position.")] = 20
+    default_max_tokens: Annotated[
+        int, Option(metavar="N", help="Tokens of a chat's answer where the request does not say.")
+    ] = 1_024
     max_body_mib: Annotated[float, Option(metavar="MIB", help="Size of a body, decoded.")] = 8.0
     deadline_s: Annotated[float, Option("--deadline", metavar="S", help="Seconds for a request.")] = 600.0
     shutdown_timeout: Annotated[
@@ -78,8 +85,8 @@ class ServingGroup:
 def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> int:
     r"""Answer over HTTP.
 
-    OpenAI's /v1/decisions and TypeSafe's /v1/systemone, answered by the options' own
-    texts (extra server). SIGTERM finishes accepted work; a second signal ends at once.
+    OpenAI's /v1/decisions and TypeSafe's /v1/systemone by the options' own texts, and
+    chats (extra server). SIGTERM finishes accepted work; a second signal ends at once.
 
     \b
     selectrie serve
@@ -104,6 +111,11 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         max_options=serving.max_options,
         max_options_in_all=serving.max_options_in_all,
         max_rows=serving.max_rows,
+        max_n=serving.max_n,
+        max_prompts=serving.max_prompts,
+        max_stops=serving.max_stops,
+        max_logprobs=serving.max_logprobs,
+        default_max_tokens=serving.default_max_tokens,
         confidence=serving.confidence,
         log_prompts=serving.log_prompts,
     )

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
+from itertools import islice
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from selectrie.engine.queue_stream import AnyStream, QueueStream
@@ -19,6 +20,9 @@ from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+MAX_BATCH = 256
+"""Maximum number of items in a batch, which is handled at once on the event loop."""
 
 
 def awaitable(method: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:
@@ -76,7 +80,7 @@ class Arrivals(Generic[T]):
     """The items of a stream in batches: those that have arrived since the last one.
 
     No thread waits. Items that arrive while nobody asks for a batch are in the next
-    one, so a slow reader gets fewer and larger batches.
+    one, so a slow reader gets fewer and larger batches, of at most `MAX_BATCH` items.
 
     Args:
         stream: The stream, which has no other reader.
@@ -110,7 +114,7 @@ class Arrivals(Generic[T]):
     def _taken(self) -> list[T]:
         batch: list[T] = []
         try:
-            for item in self._stream.arrived():
+            for item in islice(self._stream.arrived(), MAX_BATCH):
                 batch.append(item)  # noqa: PERF402 - what came before an error is kept
         except Exception as error:
             if not batch:

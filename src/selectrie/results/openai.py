@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Protocol
 
-from selectrie.results.plain import number
 from selectrie.results.records import TokenScore
 
 _OUT_OF_ROOM = ("length", "deadline")
+LEAST_LOGP = -9999.0
+"""Log-probability of an impossible token, as the API has it: JSON has no infinity."""
 
 
 class Drawn(Protocol):
@@ -57,15 +58,18 @@ def text_completion(completions: Iterable[Drawn]) -> dict[str, object]:
     }
 
 
-def chat_completion(completions: Iterable[Drawn]) -> dict[str, object]:
-    """Return the fields `object` and `choices` of a chat completion object."""
+def chat_completion(completions: Iterable[Drawn], *, logprobs: bool = True) -> dict[str, object]:
+    """Return the fields `object` and `choices` of a chat completion object.
+
+    Without `logprobs`, that field is None.
+    """
     return {
         "object": "chat.completion",
         "choices": [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": one.text},
-                "logprobs": {"content": _chat_logprobs(one)},
+                "message": {"role": "assistant", "content": one.text, "refusal": None},
+                "logprobs": chat_logprobs(one.tokens, one.alternatives) if logprobs else None,
                 "finish_reason": finish_reason(one.finish),
             }
             for index, one in enumerate(completions)
@@ -78,21 +82,21 @@ def _logprobs(one: Drawn) -> dict[str, object]:
     top = [_top(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
-        "token_logprobs": [number(token.logp) for token in one.tokens],
+        "token_logprobs": [logprob(token) for token in one.tokens],
         "top_logprobs": top or None,
         "text_offset": _offsets(one),
     }
 
 
-def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
+def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float]:
     """Return an entry of `top_logprobs`: log-probabilities by spelling, best first.
 
     The drawn token is included, because the API always lists it. If several
     alternatives have one spelling, the most probable one is listed.
     """
-    top: dict[str, float | None] = {}
+    top: dict[str, float] = {}
     for token in (*alternatives, drawn):
-        top.setdefault(token.label, number(token.logp))
+        top.setdefault(token.label, logprob(token))
     return top
 
 
@@ -110,13 +114,26 @@ def _offsets(one: Drawn) -> list[int]:
     return [min(before, len(one.text)) for before in accumulate(lengths[:-1], initial=0)] if lengths else []
 
 
-def _chat_logprobs(one: Drawn) -> list[dict[str, object]]:
-    alternatives = one.alternatives or ((),) * len(one.tokens)
-    return [
-        {**_token(token), "top_logprobs": [_token(other) for other in others]}
-        for token, others in zip(one.tokens, alternatives, strict=True)
+def chat_logprobs(
+    tokens: Sequence[TokenScore], alternatives: Sequence[Sequence[TokenScore]]
+) -> dict[str, list[dict[str, object]] | None]:
+    """Return the field `logprobs` of a choice of a chat completion object.
+
+    Each token has its id beside the fields of the API, because several tokens may have
+    one text.
+    """
+    others = alternatives or ((),) * len(tokens)
+    content = [
+        {**_token(token), "top_logprobs": [_token(other) for other in top]}
+        for token, top in zip(tokens, others, strict=True)
     ]
+    return {"content": content, "refusal": None}
 
 
 def _token(token: TokenScore) -> dict[str, object]:
-    return {"token": token.label, "logprob": number(token.logp), "bytes": list(token.piece)}
+    return {"id": token.id, "token": token.label, "logprob": logprob(token), "bytes": list(token.piece)}
+
+
+def logprob(token: TokenScore) -> float:
+    """Return a token's log-probability, at least `LEAST_LOGP`."""
+    return max(token.logp, LEAST_LOGP)

@@ -7,10 +7,11 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from io import BytesIO
 from typing import Any, TypeAlias
 
+from selectrie.errors import OptionError
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 
@@ -117,6 +118,17 @@ def _object(data: bytes, max_depth: int) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise HttpError(400, "bad_json", f"the body is a JSON {type(found).__name__}: expected an object")
     return found
+
+
+def flag_of(body: Mapping[str, Any], name: str, path: str = "", *, default: bool = False) -> bool:
+    """Return a field of a request that is true or false, or not given.
+
+    `path` is what errors put before the name.
+    """
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise OptionError(path + name, value, "true or false")
+    return default if value is None else value
 
 
 def _no_constant(name: str) -> object:

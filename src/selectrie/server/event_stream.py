@@ -66,7 +66,8 @@ class EventStream(Response):
                 exchange.first_s = perf_counter() - exchange.began_s
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             while events is not None:
-                await _send(send, b"".join(map(encoded_event, events)))
+                if events:
+                    await _send(send, b"".join(map(encoded_event, events)))
                 coming = self._next()
                 while not (await asyncio.wait({coming}, timeout=ping_s))[0]:
                     await _send(send, PING)

@@ -32,6 +32,12 @@ class ServerOptions:
         max_options: Maximum number of options of a question.
         max_options_in_all: Maximum number of options of all questions of a request.
         max_rows: Maximum number of rows of the model that a request may plan.
+        max_n: Maximum number of choices after a prompt, and of `best_of`.
+        max_prompts: Maximum number of prompts of a request.
+        max_stops: Maximum number of stop texts, and of stop tokens.
+        max_logprobs: Maximum number of most probable tokens at each position.
+        default_max_tokens: Number of tokens that a chat may draw if the request does
+            not say; fewer where the context has no room for them.
         confidence: How the confidence of choices and scores is computed from k
             probabilities: "top" is (max p - 1/k) / (1 - 1/k), as `Engine.decide` has
             it; "entropy" is 1 - H / ln k; "label_mass" is max p times the label mass.
@@ -53,6 +59,11 @@ class ServerOptions:
     max_options: int = 1_000
     max_options_in_all: int = 20_000
     max_rows: int = 200_000
+    max_n: int = 128
+    max_prompts: int = 1_024
+    max_stops: int = 64
+    max_logprobs: int = 20
+    default_max_tokens: int = 1_024
     confidence: str = "top"
     log_prompts: bool = False
 
@@ -65,6 +76,11 @@ class ServerOptions:
             "max_options",
             "max_options_in_all",
             "max_rows",
+            "max_n",
+            "max_prompts",
+            "max_stops",
+            "max_logprobs",
+            "default_max_tokens",
         ):
             at_least(name, getattr(self, name), 1, optional=False)
         for name in ("body_timeout_s", "deadline_s", "ping_interval_s"):

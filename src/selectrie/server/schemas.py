@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "number"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 _MODEL: dict[str, Any] = {"model": {"type": "string", "description": "Name of the model (`GET /v1/models`)."}}
 _OPTIONS: dict[str, Any] = {
@@ -24,7 +25,53 @@ _QUESTION: dict[str, Any] = {
     "required": ["type"],
     "properties": {"type": _TEXT, "name": _TEXT, "instructions": _TEXT},
 }
+_MESSAGE: dict[str, Any] = {
+    "type": "object",
+    "required": ["role", "content"],
+    "properties": {
+        "role": _TEXT,
+        "content": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "object"}}, {"type": "null"}]},
+        "name": _TEXT,
+    },
+}
+GENERATION: dict[str, Any] = {
+    "max_tokens": {"type": "integer", "minimum": 0},
+    "n": {"type": "integer", "minimum": 1},
+    "best_of": {"type": "integer", "minimum": 1},
+    "temperature": {"type": "number", "minimum": 0},
+    "top_k": {"type": "integer", "minimum": -1},
+    "top_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "min_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "typical_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "repetition_penalty": {"type": "number", "exclusiveMinimum": 0},
+    "presence_penalty": _NUMBER,
+    "frequency_penalty": _NUMBER,
+    "penalty_last_n": {"type": "integer", "minimum": -1},
+    "logit_bias": {"type": "object", "additionalProperties": _NUMBER},
+    "seed": {"type": "integer"},
+    "stop": {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]},
+    "stop_token_ids": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+    "ignore_eos": {"type": "boolean"},
+    "min_tokens": {"type": "integer", "minimum": 0},
+    "stream": {"type": "boolean"},
+    "stream_options": {"type": "object", "properties": {"include_usage": {"type": "boolean"}}},
+    "priority": {"type": "integer", "description": "A request with a lower number goes first."},
+    "request_id": _TEXT,
+}
+"""Fields of all endpoints that draw text."""
 _BODIES: dict[str, dict[str, Any]] = {
+    "chat": {
+        "required": ["messages"],
+        "properties": {
+            **_MODEL,
+            "messages": {"type": "array", "minItems": 1, "items": _MESSAGE},
+            "max_completion_tokens": {"type": "integer", "minimum": 1},
+            "logprobs": {"type": "boolean"},
+            "top_logprobs": {"type": "integer", "minimum": 0},
+            "chat_template_kwargs": {"type": "object"},
+            **GENERATION,
+        },
+    },
     "decisions": {
         "required": ["input", "questions"],
         "properties": {

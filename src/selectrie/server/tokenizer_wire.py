@@ -9,29 +9,20 @@ from typing import Any
 import numpy as np
 
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.decide.states import text_of_content
 from selectrie.errors import OptionError
 from selectrie.options import PromptParams
-from selectrie.server.decision_wire import refuse_media
+from selectrie.server.body import flag_of
 from selectrie.server.http_errors import unsupported
+from selectrie.server.messages import FIELDS_OF_CHATS, read_conversation
 
 TEXT_FIELDS = ("model", "prompt", "add_special_tokens", "return_token_strs")
-CHAT_FIELDS = (
-    "model",
-    "messages",
-    "add_generation_prompt",
-    "continue_final_message",
-    "add_special_tokens",
-    "return_token_strs",
-    "chat_template_kwargs",
-)
+CHAT_FIELDS = ("model", *FIELDS_OF_CHATS, "add_special_tokens", "return_token_strs")
 TOKENS_FIELDS = ("model", "tokens")
 _NEVER = {
     "chat_template": "a request cannot bring a template; the model's own is used",
     "tools": "tools are not read",
     "mm_processor_kwargs": "only text is read",
 }
-_MESSAGE_FIELDS = ("role", "content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +59,17 @@ def read_tokenize(body: Mapping[str, Any]) -> TokenizeRequest:
     if not isinstance(prompt, str):
         raise OptionError("prompt", prompt, "a text, or messages in the field 'messages'")
     to_bytes(prompt, "prompt")
-    adds = _flag(body, "add_special_tokens", default=True)
-    wants_texts = _flag(body, "return_token_strs", default=False)
+    adds = flag_of(body, "add_special_tokens", default=True)
+    wants_texts = flag_of(body, "return_token_strs", default=False)
     return TokenizeRequest(prompt, PromptParams(parse_special=True), adds, wants_texts, TEXT_FIELDS)
 
 
 def _read_chat(body: Mapping[str, Any]) -> TokenizeRequest:
     if body.get("prompt") is not None:
         raise OptionError("prompt", body["prompt"], "a prompt or messages, not both")
-    messages = _messages(body["messages"])
-    args = body.get("chat_template_kwargs") or {}
-    if not isinstance(args, dict):
-        raise OptionError("chat_template_kwargs", args, "an object")
-    if "chat_template" in args:
-        raise unsupported("chat_template_kwargs.chat_template", _NEVER["chat_template"])
-    prefix = ""
-    if _flag(body, "continue_final_message", default=False):
-        if body.get("add_generation_prompt") or messages[-1]["role"] != "assistant":
-            allowed = "a last message of the assistant, and no add_generation_prompt"
-            raise OptionError("continue_final_message", body["continue_final_message"], allowed)
-        *messages, last = messages
-        prefix = last["content"]
-    elif not _flag(body, "add_generation_prompt", default=True):
-        args = {**args, "add_generation_prompt": False}
-    prompting = PromptParams(assistant_prefix=prefix, template_args=args)
-    adds = _flag(body, "add_special_tokens", default=False)
-    wants_texts = _flag(body, "return_token_strs", default=False)
+    messages, prompting = read_conversation(body)
+    adds = flag_of(body, "add_special_tokens", default=False)
+    wants_texts = flag_of(body, "return_token_strs", default=False)
     return TokenizeRequest(tuple(messages), prompting, adds or None, wants_texts, CHAT_FIELDS)
 
 
@@ -133,28 +109,3 @@ def spelling(vocabulary: Vocabulary, token: int | None) -> str | None:
         [(text.encode("utf-8", "replace"), text.encode() not in vocabulary.ambiguous)]
     )
     return text if [*found.tolist(), *vocabulary.encode_run(rest, after=None)] == [token] else None
-
-
-def _messages(given: object) -> list[dict[str, str]]:
-    if not isinstance(given, list) or not given:
-        raise OptionError("messages", given, "a list of messages")
-    refuse_media(given, "messages")
-    found = []
-    for index, message in enumerate(given):
-        where = f"messages[{index}]"
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise OptionError(where, message, "an object with 'role' and 'content'")
-        unknown = next((name for name in message if name not in _MESSAGE_FIELDS), None)
-        if unknown is not None:
-            raise OptionError(f"{where}.{unknown}", message[unknown], f"one of {', '.join(_MESSAGE_FIELDS)}")
-        content = message.get("content")
-        text = "" if content is None else text_of_content(message, "content", where)
-        found.append({"role": message["role"], "content": text})
-    return found
-
-
-def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise OptionError(name, value, "true or false")
-    return default if value is None else value

@@ -467,14 +467,14 @@ def test_the_openai_chat_object_is_what_the_api_gives():
             options=GenerationParams(n_alternatives=1),
         )
     made = json.loads(json.dumps(result.to_openai(chat=True)))
-    token = {"token": "a", "logprob": pytest.approx(np.log(0.5), abs=1e-7), "bytes": [97]}
+    token = {"id": 3, "token": "a", "logprob": pytest.approx(np.log(0.5), abs=1e-7), "bytes": [97]}
     assert made["object"] == "chat.completion"
     assert made["id"] == f"chatcmpl-{result.id}"
     assert made["choices"] == [
         {
             "index": 0,
-            "message": {"role": "assistant", "content": "a"},
-            "logprobs": {"content": [{**token, "top_logprobs": [token]}]},
+            "message": {"role": "assistant", "content": "a", "refusal": None},
+            "logprobs": {"content": [{**token, "top_logprobs": [token]}], "refusal": None},
             "finish_reason": "length",
         }
     ]

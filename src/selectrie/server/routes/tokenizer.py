@@ -16,9 +16,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.core.vocabulary import Vocabulary
+from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.server.decision_wire import warnings_of
 from selectrie.server.exchange import exchange_of, json_response
+from selectrie.server.messages import with_roles_of
 from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
 from selectrie.server.tokenizer_wire import TOKENS_FIELDS, read_tokenize, read_tokens, spelling, with_bos
@@ -41,7 +43,9 @@ async def tokenize(request: Request) -> Response:
     async with _lent(request, exchange.body.get("model")) as engine:
         found: list[int] = []
         if asked.prompt:
-            found = (await engine.aencode(asked.prompt, prompting=asked.prompting)).tolist()
+            vocabulary, prompt = engine.vocabulary, asked.prompt
+            read = prompt if isinstance(prompt, str) else await in_thread(lambda: with_roles_of(vocabulary, prompt))
+            found = (await engine.aencode(read, prompting=asked.prompting)).tolist()
         tokens = with_bos(engine.vocabulary, asked, found)
         answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
         if asked.wants_texts:

@@ -1,0 +1,83 @@
+"""Draws text for requests, as a whole or as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import chain
+from time import perf_counter
+
+from selectrie.engine.aio import opened
+from selectrie.engine.engine import Engine
+from selectrie.engine.requests.generate import Prompts
+from selectrie.engine.requests.stream import Stream
+from selectrie.errors import PromptTooLongError
+from selectrie.options import DEFAULT_PROMPTING, PromptParams
+from selectrie.results import Chunk, Generation
+from selectrie.server.exchange import Exchange
+from selectrie.server.generation_wire import GenerationRequest
+from selectrie.server.models import Lent
+from selectrie.server.state import ServerState
+
+
+@asynccontextmanager
+async def lent_to(state: ServerState, exchange: Exchange) -> AsyncGenerator[Lent, None]:
+    """Lend the model that a request names, and keep its name and what it waited."""
+    async with state.models.lend(exchange.body.get("model")) as lent:
+        exchange.model, exchange.queue_s = lent.name, perf_counter() - exchange.began_s
+        if lent.warning:
+            exchange.warnings.append(lent.warning)
+        yield lent
+
+
+async def drawn(
+    engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
+) -> Generation:
+    """Return the generation that a request asks for."""
+    try:
+        return await engine.agenerate(prompts, prompting=prompting, **request.arguments())
+    except PromptTooLongError as error:
+        shorter = request.shortened(error)
+    return await engine.agenerate(prompts, prompting=prompting, **shorter.arguments())
+
+
+@asynccontextmanager
+async def streamed(
+    engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
+) -> AsyncGenerator[Stream, None]:
+    """Yield the stream that a request asks for; its work ends with the block."""
+
+    def begun(wanted: GenerationRequest) -> Stream:
+        return engine.stream(prompts, prompting=prompting, **wanted.arguments())
+
+    def start() -> Stream:
+        try:
+            return begun(request)
+        except PromptTooLongError as error:
+            shorter = request.shortened(error)
+        return begun(shorter)
+
+    async with opened(start) as stream:
+        yield stream
+
+
+def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Return one chunk for each sequence that has any, in the order of their first."""
+    parts: dict[tuple[int, int], list[Chunk]] = {}
+    for chunk in chunks:
+        parts.setdefault((chunk.prompt_index, chunk.index), []).append(chunk)
+    return [_together(one) for one in parts.values()]
+
+
+def _together(parts: Sequence[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    return replace(
+        parts[0],
+        text="".join(part.text for part in parts),
+        tokens=tuple(chain.from_iterable(part.tokens for part in parts)),
+        alternatives=tuple(chain.from_iterable(part.alternatives for part in parts)),
+        named=tuple(chain.from_iterable(part.named for part in parts)),
+        completion=parts[-1].completion,
+    )
