@@ -22,7 +22,8 @@ from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import plain_objective, row_needs
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.decoding.trie.prompt_rows import PromptRowsTask
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
+from selectrie.decoding.trie.row_values import ReadRows, path_keys
 from selectrie.decoding.trie.scored_nodes import ScoredNodes
 from selectrie.errors import ProtocolError, SelectrieError, UnreadRowError
 from selectrie.options import BeamSearchParams, SamplingParams, SearchParams, StopParams
@@ -71,8 +72,9 @@ def prompt_rows(rng):
     paths = [[rng.randrange(2, 7) for _ in range(rng.randrange(1, 7))] for _ in range(rng.randrange(1, 12))]
     trie = TokenTrie.from_sequences(paths)
     scored = ScoredNodes.of(trie, np.array([rng.randrange(1, len(path) + 1) for path in paths]))
-    named = np.array([rng.randrange(26) for _ in range(rng.choice([0, 0, 1, 4]))], dtype=np.int32)
-    return PromptRowsTask(PROMPT, trie, scored, top=rng.choice([0, 1, 3, 26]), named=named, n_vocabulary=26)
+    named = tuple(rng.randrange(26) for _ in range(rng.choice([0, 0, 1, 4])))
+    reads = PromptReads(rng.choice([0, 1, 3, 26]), named, 26, ReadRows())
+    return PromptRowsTask(PROMPT, trie, scored.wanted, path_keys(trie), reads)
 
 
 def trie_search(rng):

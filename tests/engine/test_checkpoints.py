@@ -145,6 +145,20 @@ def test_log_likelihoods_are_the_model_s_own(llm, oracle):
     assert np.abs(np.asarray(found.logp) - expected).max() < 1e-4
 
 
+def test_the_tokens_of_prompts_have_the_model_s_own_log_probabilities(llm, oracle):
+    """Each within the stated tolerance, with the values of named tokens and of the best ones from the same row."""
+    prompts = [oracle.ids(PROMPT + choice) for choice in CHOICES]
+    results = llm.prompt_logprobs(prompts, top=3, named=[5])
+    assert sum(result.cost.rows for result in results) == len({tuple(p[:i]) for p in prompts for i in range(1, len(p))})
+    for ids, result in zip(prompts, results, strict=True):
+        assert list(result.tokens) == ids
+        assert np.abs(np.array(result.logp[1:]) - oracle.logp(ids)).max() <= result.tolerance
+        assert np.abs(np.array(result.named[-1]) - oracle.logp([*ids[:-1], 5])[-1]).max() <= result.tolerance
+        for i in range(1, len(ids)):
+            assert dict(result.top[i]).get(ids[i], result.logp[i]) == result.logp[i]
+            assert result.is_greedy[i] == (result.top[i][0][0] == ids[i])
+
+
 def test_an_evaluation_states_the_packages_of_the_back_end(folder, tmp_path):
     """Measured by the command on the checkpoint; the folder of the run names torch and Transformers."""
     data = tmp_path / "d.jsonl"

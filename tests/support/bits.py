@@ -15,6 +15,8 @@ def plain(value, *, without=()):
         return type(value).__name__, [
             plain(getattr(value, field.name), without=without) for field in fields(value) if field.name not in without
         ]
+    if isinstance(value, dict):
+        return [plain(one, without=without) for one in value.items()]
     if isinstance(value, tuple | list):
         return [plain(one, without=without) for one in value]
     return float(value).hex() if isinstance(value, float) else repr(value)

@@ -169,7 +169,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         check = None
         if self._model.identity.precision == Precision.EXACT.value:
             check = self._check or group.call(self._make_check)
-        return Session(group, self._model, check)
+        return Session(group, self._model, check, self._model_thread.scheduler.read_rows)
 
     def _run(
         self,

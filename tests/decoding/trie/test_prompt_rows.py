@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from selectrie.core.rows import DenseRows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_TOKEN, Capacity, ModelKind, SelfCheck
+from selectrie.core.types import Capacity, ModelKind, SelfCheck
 from selectrie.decoding.trie import prompt_rows
-from selectrie.decoding.trie.prompt_rows import PromptRowsTask
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
+from selectrie.decoding.trie.row_values import ReadRows, RowValues, path_keys
 from selectrie.decoding.trie.scored_nodes import ScoredNodes
 from selectrie.engine.engine import Engine
 from selectrie.testing import FakeModel, HashModel, numbered_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
+from tests.support.bits import plain
 from tests.support.small_automata import PROMPT
 from tests.support.task_driver import Driver
 
@@ -34,11 +36,11 @@ paths_with_counts = st.lists(
 capacities = st.builds(Capacity, rows=st.integers(1, 6), nodes=st.integers(7, 30), sequences=st.integers(1, 8))
 
 
-def task_of(given_paths, *, top=0, named=(), n_vocabulary=SIZE):
+def task_of(given_paths, *, top=0, named=(), n_vocabulary=SIZE, known=None):
     trie = TokenTrie.from_sequences([path for path, _ in given_paths])
     scored = ScoredNodes.of(trie, np.array([n for _, n in given_paths]))
-    ids = np.array(named, dtype=np.int32)
-    return PromptRowsTask(PROMPT, trie, scored, top=top, named=ids, n_vocabulary=n_vocabulary)
+    reads = PromptReads(top, tuple(named), n_vocabulary, ReadRows() if known is None else known)
+    return PromptRowsTask(PROMPT, trie, scored.wanted, path_keys(trie), reads)
 
 
 @given(
@@ -54,22 +56,15 @@ def test_values_are_those_of_each_prefix_in_any_capacity(given_paths, rooms, top
     rows = driver.run(task)
     trie = TokenTrie.from_sequences([path for path, _ in given_paths])
     wanted = {tuple(path[:i]) for path, n in given_paths for i in range(len(path) - n, len(path))}
-    for node in range(len(trie)):
-        prefix = tuple(trie.path(node).tolist())
-        children = trie.children(node).tolist()
-        if prefix not in wanted:
-            assert np.isnan(rows.edge_logp[children]).all()
-            assert rows.best[node] == NO_TOKEN
-            assert node not in rows.top
-            assert node not in rows.named
-            continue
-        alone = DenseRows(model.row((*PROMPT.tolist(), *prefix))[None])
-        for child in children:
-            assert rows.edge_logp[child] == min(0.0, alone.logp(0, trie.token[child]))
-        assert rows.best[node] == alone.best()[0]
+    paths = {tuple(trie.path(node).tolist()): node for node in range(len(trie))}
+    assert set(rows) == {paths[prefix] for prefix in wanted}
+    for prefix in wanted:
+        values, alone = rows[paths[prefix]], DenseRows(model.row((*PROMPT.tolist(), *prefix))[None])
+        asked = {*trie.token[trie.children(paths[prefix])].tolist(), *named}
+        assert values.logp == {token: min(0.0, float(alone.logp(0, token))) for token in asked}
+        assert values.best == alone.best()[0]
         ids, logp = alone.top(0, top)
-        assert rows.top.get(node, ()) == tuple(zip(ids.tolist(), np.minimum(logp, 0.0).tolist(), strict=True))
-        assert rows.named.get(node, ()) == tuple(min(0.0, float(alone.logp(0, one))) for one in named)
+        assert values.top == tuple(zip(ids.tolist(), np.minimum(logp, 0.0).tolist(), strict=True))
     below = {path for path in wanted if path}
     assert set(driver.told) == {(*PROMPT.tolist(), *path) for path in below | {()}}
     assert set(driver.told.values()) == {1}
@@ -118,6 +113,44 @@ def test_a_task_runs_alone_on_every_kind_of_memory():
         run(task_of(given_paths, top=2, named=[3]), HashModel(5, limits=replace(WIDE, kind=kind)))
         for kind in (ModelKind.ATTENTION, ModelKind.RECURRENT)
     ]
-    assert np.array_equal(results[0].edge_logp, results[1].edge_logp, equal_nan=True)
-    assert (results[0].top, results[0].named) == (results[1].top, results[1].named)
-    assert np.array_equal(results[0].best, results[1].best)
+    assert plain(results[0]) == plain(results[1])
+
+
+def test_what_another_task_has_read_is_not_read_again():
+    """Two tasks with one cache, one after the other: the second asks for no row that the first has read."""
+    known, model = ReadRows(), HashModel(5)
+    first = Driver(model, [Capacity(2, 30, 8)]).run(task_of([([2, 3, 4, 5], 4)], top=2, known=known))
+    driver = Driver(model, [Capacity(2, 30, 8)])
+    second = driver.run(task_of([([2, 3, 4, 5], 3), ([2, 3, 6], 1)], top=1, known=known))
+    assert set(driver.told) == {tuple(PROMPT.tolist()), (*PROMPT.tolist(), 2, 3)}  # row 0 comes in any case
+    assert [second[node] is first[node] for node in (1, 3)] == [True, True]
+    assert plain(second[2]) == plain(
+        Driver(model, [Capacity(9, 30, 8)]).run(task_of([([2, 3, 4], 1), ([2, 3, 6], 1)], top=1))[2]
+    )
+
+
+def test_the_cache_of_values_is_bounded():
+    """What was not used for the longest time goes first; an entry counts once, however often it is put."""
+    values = RowValues(1, {2: -1.0}, 0, ())
+    cache = ReadRows(3 * values.nbytes)
+    for key in (b"a", b"b", b"c", b"c"):
+        cache.put(key, values)
+    assert cache.get(b"a") is values
+    cache.put(b"d", values)
+    assert [cache.get(key) is values for key in (b"a", b"b", b"c", b"d")] == [True, False, True, True]
+    assert (len(cache), cache.nbytes) == (3, 3 * values.nbytes)
+    cache.put(b"e", RowValues(1, dict.fromkeys(range(1000), -1.0), 0, ()))  # more than there is room for
+    assert (len(cache), cache.nbytes) == (0, 0)
+    cache.put(b"a", values)
+    cache.clear()
+    assert (cache.get(b"a"), len(cache), cache.nbytes) == (None, 0, 0)
+
+
+@given(paths=st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=6))
+def test_keys_are_those_of_paths(paths):
+    """Equal for equal paths, in whichever trie, and for no others."""
+    trie, other = TokenTrie.from_sequences(paths), TokenTrie.from_sequences([*paths, [3, 2, 1, 0]])
+    by_path = {tuple(other.path(node).tolist()): key for node, key in enumerate(path_keys(other))}
+    assert len(set(by_path.values())) == len(by_path)
+    for node, key in enumerate(path_keys(trie)):
+        assert by_path[tuple(trie.path(node).tolist())] == key

@@ -53,19 +53,19 @@ def engine_of(model, **options):
     return Engine(model, check=CHECK, **options)
 
 
+def values_of(row, token, top, named):
+    """What one row says of a token: its own value, greediness, the top and the named tokens."""
+    ids, logp = row.top(0, top)
+    pairs = tuple(zip(ids.tolist(), np.minimum(logp, 0.0).tolist(), strict=True))
+    of_named = tuple(min(0.0, float(row.logp(0, one))) for one in named)
+    return [min(0.0, float(row.logp(0, token))), int(row.best()[0]) == token, pairs, of_named]
+
+
 def alone(model, tokens, first, top, named):
-    """What one row after another says: own values, greediness, top, named, each None before `first`."""
-    values = []
-    for i, token in enumerate(tokens):
-        if i < first:
-            values.append((None, None, None, None))
-            continue
-        row = DenseRows(model.row(tokens[:i])[None])
-        ids, logp = row.top(0, top)
-        pairs = tuple(zip(ids.tolist(), np.minimum(logp, 0.0).tolist(), strict=True))
-        of_named = tuple(min(0.0, float(row.logp(0, one))) for one in named)
-        values.append((min(0.0, float(row.logp(0, token))), int(row.best()[0]) == token, pairs, of_named))
-    return [list(column) for column in zip(*values, strict=True)]
+    """What one row after another says, as four columns; None before `first`."""
+    rows = [DenseRows(model.row(tokens[:i])[None]) for i in range(first, len(tokens))]
+    read = [values_of(row, token, top, named) for row, token in zip(rows, tokens[first:], strict=True)]
+    return [list(column) for column in zip(*[[None] * 4 for _ in tokens[:first]], *read, strict=True)]
 
 
 def needed(prompts, first):
@@ -119,18 +119,96 @@ def test_a_row_counts_for_the_first_prompt_that_needs_it():
     assert [result.cost.rows for result in results] == [3, 0, 2, 1, 0]
 
 
-def test_cached_tokens_whose_rows_are_not_read_are_not_evaluated_again():
-    """After one call, a second that reads the last row alone evaluates that row; `generate` goes on from the prompt."""
+def test_what_was_read_is_not_evaluated_again():
+    """By hand: a second call takes the rows that it reads anew, and no other; after `trim` nothing is known."""
     model = HashModel(1)
     with engine_of(model) as engine:
-        engine.prompt_logprobs([[2, 3, 4, 5, 6]])
-        assert model.rows == 4
-        engine.prompt_logprobs([[2, 3, 4, 5, 6]], first=4)
-        assert model.rows == 5
-        engine.prompt_logprobs([[2, 3, 4, 5, 7, 8]], first=5)
-        assert model.rows == 6
-        engine.generate([2, 3, 4, 5, 7], stopping=StopParams(max_tokens=1), prompting=PromptParams(add_bos=False))
-        assert model.rows == 6  # the row of the prompt's end is known from the call before
+
+        def rows_of(prompt, **options):
+            before = model.rows
+            result = engine.prompt_logprobs([prompt], **options)[0]
+            assert list(result.logp) == alone(model, prompt, options.get("first", 1), 0, [])[0]
+            assert result.cost.rows == model.rows - before
+            return model.rows - before
+
+        assert rows_of([2, 3, 4, 5, 6]) == 4
+        assert rows_of([2, 3, 4, 5, 6]) == rows_of([2, 3, 4, 5, 6], first=4) == 0
+        assert rows_of([2, 3, 4, 5, 6, 7, 8]) == 2  # those behind 6 and 7
+        assert rows_of([2, 3, 4, 9]) == 1  # that of 2-3-4 again, because 9 was not read of it
+        assert rows_of([2, 3, 4, 9]) == 0
+        assert rows_of([2, 3, 4, 5, 6], top=1) == 3  # nor were the most probable tokens; row 0 is kept whole
+        assert rows_of([2, 3, 4, 5, 6], named=[7]) == 3
+        assert rows_of([2, 3, 7, 8], first=3) == 1  # tokens on the way whose rows are not read stay cached
+        engine.generate([2, 3, 7], stopping=StopParams(max_tokens=1), prompting=PromptParams(add_bos=False))
+        assert rows_of([2, 3, 7, 8], first=3) == 0
+        engine.trim()
+        assert rows_of([2, 3, 7, 8], first=3) == 3
+
+
+@pytest.mark.parametrize("kind", list(ModelKind))
+def test_calls_at_the_same_time_share_their_rows(kind):
+    """Eight prompts with 60 tokens in common, in a call each, while the model is busy: each row once, up to 2 %.
+
+    A recurrent-state model keeps states, not rows, so it evaluates what others have read on the way.
+    """
+    model = HashModel(3, limits=replace(WIDE, kind=kind, rows_per_call=64, sequences=16))
+    shared = [2 + i % 7 for i in range(60)]
+    prompts = [shared + [2 + i] * (3 + i) for i in range(8)]
+    is_running, may_go_on = threading.Event(), threading.Event()
+
+    def hold():
+        is_running.set()
+        may_go_on.wait(10)
+
+    with engine_of(model) as engine:
+        model.on_decode = hold
+        found = [None] * len(prompts)
+
+        def ask(i):
+            found[i] = engine.prompt_logprobs([prompts[i]], top=1)[0]
+
+        threads = [threading.Thread(target=engine.prompt_logprobs, args=([[25, 24]],))]
+        threads[0].start()
+        is_running.wait(10)
+        threads += [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
+        for thread in threads[1:]:
+            thread.start()
+        while engine._model_thread._inbox.qsize() < len(prompts):
+            threading.Event().wait(0.001)
+        model.on_decode = None
+        may_go_on.set()
+        for thread in threads:
+            thread.join()
+    for tokens, result in zip(prompts, found, strict=True):
+        assert list(result.logp) == alone(model, tokens, 1, 1, [])[0]
+    if not kind.is_recurrent:
+        assert model.rows <= 1.02 * (len(needed(prompts, 1)) + 1)
+
+
+@settings(max_examples=40)
+@given(
+    calls=st.lists(
+        st.tuples(some_prompts, st.sampled_from([0, 1, 3]), st.lists(st.integers(0, 5), max_size=2)),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_the_values_of_one_token_come_from_one_row(calls):
+    """On a model whose rows are others in every call: what is known of one row is never put beside another's."""
+    hashed = HashModel(0)
+
+    def row_of(path):
+        return hashed.row(path) * np.float32(1 + model.calls / 100)
+
+    model = FakeModel(row_of, vocabulary=hashed.vocabulary, limits=WIDE, name="drifting")
+    with engine_of(model) as engine:
+        for prompts, top, named in calls:
+            for tokens, result in zip(prompts, engine.prompt_logprobs(prompts, top=top, named=named), strict=True):
+                for i in range(1, len(tokens)):
+                    values = [column[i] for column in (result.logp, result.is_greedy, result.top, result.named)]
+                    logits = hashed.row(tokens[:i])
+                    rows = [DenseRows((logits * np.float32(1 + n / 100))[None]) for n in range(1, model.calls + 1)]
+                    assert values in [values_of(row, tokens[i], top, named) for row in rows]
 
 
 @settings(max_examples=60)
@@ -168,6 +246,19 @@ def test_a_tokens_own_value_equals_its_entries():
         assert is_greedy == (top[0][0] == token)
         assert named == (dict(top)[5], dict(top)[9], dict(top)[5])
         assert [one for _, one in top] == sorted((one for _, one in top), reverse=True)
+
+
+@pytest.mark.parametrize("kind", [ModelKind.RECURRENT, ModelKind.HYBRID])
+def test_a_long_run_takes_one_state(kind):
+    """300 tokens and three ends, on a model of five states: as many rows as prefixes, in six calls, not in hundreds."""
+    model = HashModel(1, limits=replace(WIDE, kind=kind, sequences=5, rows_per_call=128))
+    shared = [2 + i % 7 for i in range(300)]
+    prompts = [[*shared, 3, 4, 5], [*shared, 4, 4], [*shared[:200], 9, 9, 9]]
+    with engine_of(model) as engine:
+        results = engine.prompt_logprobs(prompts)
+    assert [list(result.logp) for result in results] == [alone(model, tokens, 1, 0, [])[0] for tokens in prompts]
+    assert model.rows == len(needed(prompts, 1))
+    assert model.calls <= 8
 
 
 def test_ties_and_impossible_tokens():

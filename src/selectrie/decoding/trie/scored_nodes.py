@@ -40,8 +40,13 @@ class ScoredNodes:
             going = left > 0
             node, left = trie.parent[node[going]], left[going] - 1
             wanted[node] = True
-        before = np.concatenate(([0], np.cumsum(wanted)))
-        numbers = np.arange(len(trie))
-        marked = before[numbers + trie.n_nodes_below + 1] > before[numbers]
-        marked[ROOT] = False
-        return ScoredNodes(end, n_scored, wanted, marked)
+        return ScoredNodes(end, n_scored, wanted, leading_to(trie, wanted))
+
+
+def leading_to(trie: TokenTrie, wanted: BoolArray) -> BoolArray:
+    """Return bool[N], the wanted nodes and all their ancestors but the root."""
+    before = np.concatenate(([0], np.cumsum(wanted)))
+    numbers = np.arange(len(trie))
+    marked: BoolArray = before[numbers + trie.n_nodes_below + 1] > before[numbers]
+    marked[ROOT] = False
+    return marked

@@ -1,7 +1,8 @@
 """Reads the log-probability of every token of given prompts.
 
 The prompts of one call are put into tries, one for each first token, so that every
-prefix that they share is evaluated once.
+prefix that they share is evaluated once. Values that were read before, also by calls at
+the same time, are not read again.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Cost, IntArray, Limits, OffsetArray
+from selectrie.core.types import ROOT, BoolArray, Cost, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.trie.prompt_rows import PromptRows, PromptRowsTask
-from selectrie.decoding.trie.scored_nodes import ScoredNodes
+from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
+from selectrie.decoding.trie.row_values import RowValues, path_keys
+from selectrie.decoding.trie.scored_nodes import ScoredNodes, leading_to
 from selectrie.engine.requests.session import Session
+from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, number, record, token_ids
 from selectrie.results import PromptLogprobs, Signature, TokenScore
@@ -58,20 +62,19 @@ class PromptLogprobsRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Prompts with the same first token.
+    """Prompts with the same first token, as a trie of whole prompts.
 
     Attributes:
         members: Indices of the prompts among all of the request.
-        context: int32[T], T >= 1, the tokens that all of them begin with. No row before
-            that of the last of them is read.
-        trie: The trie of the rest of each prompt.
+        trie: The trie of the prompts. The root, the empty context, has one child.
         scored: The nodes of the trie whose rows are read.
+        keys: Key of the path to each node (`path_keys`).
     """
 
     members: tuple[int, ...]
-    context: IntArray
     trie: TokenTrie
     scored: ScoredNodes
+    keys: list[bytes]
 
     @staticmethod
     def of(members: Sequence[int], prompts: Sequence[IntArray], first: int) -> _Group:
@@ -80,27 +83,83 @@ class _Group:
         Each of them has more than `first` tokens.
         """
         tokens = [prompts[index] for index in members]
-        n_shared = min(first, *(_common_start(tokens[0], other) for other in tokens))
-        rests = [one[n_shared:] for one in tokens]
-        offsets: OffsetArray = np.cumsum([0, *(len(rest) for rest in rests)], dtype=np.int64)
-        trie = TokenTrie.from_flat(np.concatenate(rests), offsets)
+        offsets: OffsetArray = np.cumsum([0, *(len(one) for one in tokens)], dtype=np.int64)
+        trie = TokenTrie.from_flat(np.concatenate(tokens), offsets)
         n_scored = np.array([len(one) - first for one in tokens], dtype=np.int64)
-        return _Group(tuple(members), tokens[0][:n_shared], trie, ScoredNodes.of(trie, n_scored))
+        return _Group(tuple(members), trie, ScoredNodes.of(trie, n_scored), path_keys(trie))
 
     def path(self, member: int) -> list[int]:
-        """Return the nodes of the rest of a prompt, in order, behind the root."""
+        """Return the node of each token of a prompt."""
         nodes, node = [], int(self.scored.end[member])
-        while node >= 0:
+        while node:
             nodes.append(node)
             node = int(self.trie.parent[node])
         return nodes[::-1]
 
+    def begin(self, session: Session, reads: PromptReads) -> _Reading:
+        """Begin to evaluate the rows whose values are not known, if there are any."""
+        trie, known, wanted = self.trie, {}, self.scored.wanted.copy()
+        for node in np.flatnonzero(wanted).tolist():
+            values = reads.known_values(self.keys[node], trie.token[trie.children(node)].tolist())
+            if values is not None:
+                known[node] = values
+                wanted[node] = False
+        if not wanted.any():
+            return _Reading(known, ROOT, wanted, None)
+        start = _last_shared(trie, wanted)
+        stop = start + int(trie.n_nodes_below[start]) + 1
+        context, rests = trie.path(start), [one[trie.depth[start] :] for one in self._paths_below(start)]
+        offsets: OffsetArray = np.cumsum([0, *(len(rest) for rest in rests)], dtype=np.int64)
+        # Nodes are numbered depth-first, so those below a node keep their order.
+        below = TokenTrie.from_flat(np.concatenate(rests), offsets)
+        task = PromptRowsTask(context, below, wanted[start:stop], self.keys[start:stop], reads)
+        return _Reading(known, start, wanted, session.group.begin(task))
 
-def _common_start(a: IntArray, b: IntArray) -> int:
-    """Return the number of tokens that both begin with."""
-    n = min(len(a), len(b))
-    differs = np.flatnonzero(a[:n] != b[:n])
-    return int(differs[0]) if len(differs) else n
+    def _paths_below(self, node: int) -> list[IntArray]:
+        """Return the tokens of the paths that go through a node."""
+        trie = self.trie
+        first = int(trie.first_path[node])
+        return [trie.path(int(end)) for end in trie.path_node[first : first + int(trie.n_paths[node])]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """The rows of a group that are being read.
+
+    Attributes:
+        known: The values of nodes that were known before.
+        start: The node that is row 0 of the task.
+        wanted: bool[N], the nodes whose rows the task reads.
+        handle: The task's handle; None if all values were known.
+    """
+
+    known: dict[int, RowValues]
+    start: int
+    wanted: BoolArray
+    handle: Handle[dict[int, RowValues]] | None
+
+    def values(self) -> dict[int, RowValues]:
+        """Return the values of every wanted node; wait for the task to end."""
+        if self.handle is None:
+            return self.known
+        return self.known | {self.start + node: values for node, values in self.handle.result().items()}
+
+    @property
+    def cost(self) -> Cost:
+        """Return the model work of the task."""
+        return _NO_COST if self.handle is None else self.handle.cost
+
+
+def _last_shared(trie: TokenTrie, wanted: BoolArray) -> int:
+    """Return the last node that leads to every wanted node, or is one itself."""
+    is_needed = leading_to(trie, wanted)
+    node = ROOT
+    while node == ROOT or not wanted[node]:
+        needed = [child for child in trie.children(node).tolist() if is_needed[child]]
+        if len(needed) > 1:
+            break
+        node = needed[0]
+    return node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,69 +182,41 @@ class PreparedPromptLogprobs:
 
     def run(self, session: Session) -> list[PromptLogprobs]:
         """Evaluate all prompts together and return a result for each, in order."""
+        named = tuple(self.request.named)
+        reads = PromptReads(self.request.top, named, len(self.vocabulary.pieces), session.read_rows)
         with session.group.together():
-            handles = [session.group.begin(self._task(group)) for group in self.groups]
+            readings = [group.begin(session, reads) for group in self.groups]
         signature = Signature.of(
             session.model.identity, session.check, rule="joint", terminator="none", boundary="split"
         )
-        results: list[PromptLogprobs | None] = [None] * len(self.prompts)
-        for group, handle in zip(self.groups, handles, strict=True):
-            only = group.members[0] if len(group.members) == 1 < len(self.prompts) else None
-            with of_request(only):
-                rows = handle.result()
-            for index, result in self._results(group, rows, handle.cost, signature):
-                results[index] = result
+        results: dict[int, PromptLogprobs] = {}
+        for group, reading in zip(self.groups, readings, strict=True):
+            with of_request(group.members[0] if len(group.members) == 1 < len(self.prompts) else None):
+                values = reading.values()
+            paths = [group.path(member) for member in range(len(group.members))]
+            costs = _shares(reading, paths, group.trie)
+            for index, path, cost in zip(group.members, paths, costs, strict=True):
+                rows = [values[node] for node in path[self.request.first - 1 : -1]]
+                results[index] = self._result(index, rows, cost, signature)
         return [
-            self._result(index, [], PromptRows.none(), _NO_COST, signature) if result is None else result
-            for index, result in enumerate(results)
+            results[index] if index in results else self._result(index, [], _NO_COST, signature)
+            for index in range(len(self.prompts))
         ]
 
-    def _task(self, group: _Group) -> PromptRowsTask:
-        return PromptRowsTask(
-            group.context,
-            group.trie,
-            group.scored,
-            top=self.request.top,
-            named=np.array(self.request.named, dtype=np.int32),
-            n_vocabulary=len(self.vocabulary.pieces),
-        )
-
-    def _results(
-        self, group: _Group, rows: PromptRows, cost: Cost, signature: Signature
-    ) -> Iterable[tuple[int, PromptLogprobs]]:
-        """Yield the result of each prompt of a group, with its index."""
-        paths = [group.path(member) for member in range(len(group.members))]
-        n_new = _first_needs(paths, len(group.trie), len(group.context))
-        n_all, n_before = sum(n_new), 0
-        for index, path, n in zip(group.members, paths, n_new, strict=True):
-            share = _share(cost, n_before, n_before + n, n_all)
-            n_before += n
-            yield index, self._result(index, path, rows, replace(share, rows_naive=self._n_naive(index)), signature)
-
-    def _n_naive(self, index: int) -> int:
-        return len(self.prompts[index]) - 1
-
-    def _result(
-        self, index: int, path: list[int], rows: PromptRows, cost: Cost, signature: Signature
-    ) -> PromptLogprobs:
-        """Return the result of a prompt.
-
-        The nodes of `path` behind the first, the root, are those of its last tokens.
-        """
-        tokens = self.prompts[index].tolist()
-        n_read = max(0, len(tokens) - self.request.first)
-        before: tuple[None, ...] = (None,) * (len(tokens) - n_read)
-        nodes = path[len(path) - n_read :]
-        parents = path[len(path) - n_read - 1 : -1]
+    def _result(self, index: int, rows: Sequence[RowValues], cost: Cost, signature: Signature) -> PromptLogprobs:
+        """Return the result of a prompt whose last tokens are predicted by `rows`."""
+        tokens, named, n_top = self.prompts[index].tolist(), self.request.named, self.request.top
+        before: tuple[None, ...] = (None,) * (len(tokens) - len(rows))
+        read = list(zip(tokens[len(before) :], rows, strict=True))
         labels = {token: TokenScore.of(self.vocabulary, token, 0.0).label for token in set(tokens)}
         return PromptLogprobs(
             tokens=tuple(tokens),
             labels=tuple(labels[token] for token in tokens),
-            logp=before + tuple(rows.edge_logp[nodes].tolist()),
-            is_greedy=before + tuple((rows.best[parents] == tokens[len(tokens) - n_read :]).tolist()),
-            top=before + tuple(rows.top.get(node, ()) for node in parents),
-            named=before + tuple(rows.named.get(node, ()) for node in parents),
-            named_ids=tuple(self.request.named),
+            logp=before + tuple(row.logp[token] for token, row in read),
+            is_greedy=before + tuple(row.best == token for token, row in read),
+            top=before + tuple(row.top[:n_top] for row in rows),
+            named=before + tuple(tuple(row.logp[one] for one in named) for row in rows),
+            named_ids=tuple(named),
             cost=cost,
             signature=signature,
             notes=self.notes[index],
@@ -244,24 +275,26 @@ def _check_fits(n_tokens: int, limits: Limits) -> None:
         )
 
 
-def _first_needs(paths: Sequence[Sequence[int]], n_nodes: int, n_context: int) -> list[int]:
-    """Return how many rows each prompt is the first to need, the context's included."""
-    is_new = np.ones(n_nodes, dtype=np.bool_)
-    is_new[0] = False
-    counts: list[int] = []
-    for path in paths:
-        inner = np.array(path[1:-1], dtype=np.int64)
-        counts.append(int(np.count_nonzero(is_new[inner])) + (0 if counts else n_context))
-        is_new[inner] = False
-    return counts
+def _shares(reading: _Reading, paths: Sequence[Sequence[int]], trie: TokenTrie) -> list[Cost]:
+    """Return the share of each prompt in the cost of a group.
 
-
-def _share(cost: Cost, start: int, stop: int, n: int) -> Cost:
-    """Return the part of a cost that belongs to the rows start..stop of n.
-
-    The parts of consecutive ranges add up to the whole; `model_calls` counts for each
-    that has a row.
+    A row counts for the first prompt that needs it, and so does one that leads to it.
+    The shares add up to the whole; `model_calls` counts for each prompt that has a row.
     """
+    is_new = leading_to(trie, reading.wanted)
+    counts = []
+    for path in paths:
+        counts.append(int(np.count_nonzero(is_new[path])))
+        is_new[path] = False
+    bounds = np.cumsum([0, *counts]).tolist()
+    return [
+        replace(_part(reading.cost, start, stop, bounds[-1]), rows_naive=len(path) - 1)
+        for path, (start, stop) in zip(paths, pairwise(bounds), strict=True)
+    ]
+
+
+def _part(cost: Cost, start: int, stop: int, n: int) -> Cost:
+    """Return the part of a cost that belongs to the rows start..stop of n."""
     if stop == start:
         return _NO_COST
 

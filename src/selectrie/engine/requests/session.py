@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
+from selectrie.decoding.trie.row_values import ReadRows
 from selectrie.engine.scheduler.task_group import TaskGroup
 
 R_co = TypeVar("R_co", covariant=True)
@@ -21,11 +22,13 @@ class Session:
         group: The group in which the tasks of the request are started and cancelled.
         model: The model.
         check: The self-check of the model; None if it was not made.
+        read_rows: Values that were read from rows of the model before.
     """
 
     group: TaskGroup
     model: Model
     check: SelfCheck | None
+    read_rows: ReadRows = field(default_factory=ReadRows)
 
     @property
     def tolerance(self) -> float | None:

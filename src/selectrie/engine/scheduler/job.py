@@ -50,6 +50,20 @@ class BoundedStates(Protocol):
         ...
 
 
+@runtime_checkable
+class AsksRuns(BoundedStates, Protocol):
+    """A task that asks for long unbranched runs of rows, which take one state each.
+
+    In a recurrent-state model its asks are limited by their leaves alone, and not by
+    their rows. Any other task may keep every row of an ask.
+    """
+
+    @property
+    def asks_runs(self) -> bool:
+        """Return True."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPart:
     """The rows of one job in one call, as plain lists that are joined to arrays.
@@ -154,6 +168,7 @@ class Job:
         self.key = self.prompt.tobytes()
         self.floor = task.floor
         self._states = task.states if isinstance(task, BoundedStates) else None
+        self._asks_runs = isinstance(task, AsksRuns)
         self.order = 0
         self.cursor, self.depth = NO_NODE, 0
         self.rows = NodeTable()
@@ -213,9 +228,11 @@ class Job:
         """
         held, floor, n_prompt_left = self.rows.n_held, self.floor, self.n_prompt_left
         rows, nodes = capacity.rows, held + capacity.nodes - n_prompt_left
-        if is_recurrent:  # each row of the ask may own a state
+        if is_recurrent:
             states = capacity.sequences - 2 * (n_prompt_left > 0)
-            rows, nodes, leaves = min(rows, states), min(nodes, held + states), self.rows.n_leaves + states
+            leaves = self.rows.n_leaves + states
+            if not self._asks_runs:  # each row of the ask may own a state
+                rows, nodes = min(rows, states), min(nodes, held + states)
         else:
             nodes -= self.rows.n_lost
             leaves = self.rows.n_leaves - self.rows.n_lost_leaves + capacity.sequences

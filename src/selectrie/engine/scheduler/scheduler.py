@@ -33,6 +33,7 @@ from operator import attrgetter
 
 from selectrie.core.model import Model
 from selectrie.core.types import NO_NODE, Capacity
+from selectrie.decoding.trie.row_values import ReadRows
 from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, SupportsDeadline
 from selectrie.engine.scheduler.node_table import as_ids
@@ -76,6 +77,7 @@ class Scheduler:
     Call `submit` for each job, then `step` until `idle`.
 
     Attributes:
+        read_rows: Values that were read from rows, for later requests.
         n_interrupted: Number of interrupted calls, which are made again.
         calling: The jobs whose rows are in the running call.
         load: The load as of the last step; any thread may read it.
@@ -101,7 +103,7 @@ class Scheduler:
         """
         self.model = model
         self._is_recurrent = model.limits.kind.is_recurrent
-        self.row_cache = RowCache(row_cache_bytes)
+        self.row_cache, self.read_rows = RowCache(row_cache_bytes), ReadRows()
         self._prefill_rows = model.limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
         self._clock = clock
         self._waiting: list[Job] = []
@@ -160,6 +162,7 @@ class Scheduler:
     def forget_all(self) -> None:
         """Drop every cached node and row."""
         self.row_cache.clear()
+        self.read_rows.clear()
         self.model.trim(0)
 
     def step(self) -> None:
