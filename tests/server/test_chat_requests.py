@@ -196,7 +196,7 @@ def test_unknown_fields_are_ignored_with_a_warning(llm):
         ({"messages": ["x"]}, "option", "messages[0]"),
         ({"messages": [{"content": "x"}]}, "option", "messages[0].role"),
         ({"messages": [{"role": 7, "content": "x"}]}, "option", "messages[0].role"),
-        ({"messages": [{"role": "a<eos>", "content": "x"}]}, "prompt", None),
+        ({"messages": [{"role": "a<eos>", "content": "x"}]}, "option", "messages[0].role"),
         ({"messages": [{"role": "user", "content": 7}]}, "option", "messages[0].content"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "option", "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "option", "messages[0].content[0]"),
@@ -270,6 +270,24 @@ def test_what_is_wrong_is_named(changes, code, param, stream):
         assert (reply.status, reply.error["code"], reply.error["param"]) == (400, code, param)
         assert reply.error["type"] == "invalid_request_error"
         assert llm._model.calls == 0
+
+
+def test_errors_quote_little_of_a_request(llm):
+    """At most 80 characters of a value, whatever it is and however long."""
+    for changes in (
+        {"temperature": "x" * 5_000},
+        {"n": ["x" * 5_000]},
+        {"tools": ["x" * 5_000]},
+        {"chat_template_kwargs": ["x" * 5_000]},
+        {"messages": [{"role": "x<" * 5_000, "content": "x"}]},
+        {"messages": [{"role": "user", "content": {"x": "x" * 5_000}}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "txt": "x" * 5_000}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "x" * 5_000}]}]},
+        {"logit_bias": {"x" * 5_000: 1}},
+        {"model": ["x" * 5_000]},
+    ):
+        message = ask(app(llm), "POST", PATH, {**BODY, **changes}).error["message"]
+        assert len(message) < 250, changes.keys()
 
 
 @pytest.mark.parametrize(

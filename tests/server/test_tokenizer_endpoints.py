@@ -80,7 +80,7 @@ def test_spellings_and_unknown_fields(llm):
         ("tokenize", {"messages": ["a"]}, "option", "messages[0]"),
         ("tokenize", {"messages": [{"role": "tool", "content": "a"}]}, "unsupported", "messages[0].role"),
         ("tokenize", {"messages": [{"role": "user", "content": 7}]}, "option", "messages[0].content"),
-        ("tokenize", {"messages": [{"role": "<|x|>", "content": "a"}]}, "prompt", None),
+        ("tokenize", {"messages": [{"role": "<|x|>", "content": "a"}]}, "option", "messages[0].role"),
         ("tokenize", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "unsupported_input", None),
         ("tokenize", {"messages": CHAT, "chat_template": "{{ 1 }}"}, "unsupported", "chat_template"),
         ("tokenize", {"messages": CHAT, "chat_template_kwargs": {"chat_template": "x"}}, "unsupported", None),

@@ -21,7 +21,7 @@ from selectrie.options.checks import at_least
 from selectrie.results import Generation
 from selectrie.server.body import flag_of
 from selectrie.server.exchange import Exchange, id_of
-from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.http_errors import HttpError, quoted, unsupported
 from selectrie.server.options import ServerOptions
 
 _SAMPLING = {
@@ -225,7 +225,7 @@ def refuse_unsupported(body: Mapping[str, Any], further: Mapping[str, tuple[obje
     for name, value in body.items():
         neutral = UNSUPPORTED.get(name, further.get(name))
         if neutral is not None and value is not None and value not in neutral:
-            raise unsupported(name, f"{of_value(value)[:80]} is not offered; leave the field out")
+            raise unsupported(name, f"{quoted(value)} is not offered; leave the field out")
 
 
 def _count(body: Mapping[str, Any], name: str, max_value: int) -> int | None:

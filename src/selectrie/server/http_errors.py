@@ -18,6 +18,8 @@ from selectrie.errors import (
     QueueFullError,
     RequestError,
     SelectrieError,
+    clip,
+    of_value,
 )
 
 RETRY_AFTER_S = 1
@@ -35,6 +37,8 @@ _TYPES = {
 }
 _PARAM = re.compile(r"question '(questions[^']*)'")
 _MAX_MESSAGE = 2_000
+MAX_QUOTED = 80
+"""Maximum number of characters of a value of the request that a message quotes."""
 _NOT_AGAIN: Mapping[str, str] = {"x-should-retry": "false"}
 
 
@@ -105,7 +109,20 @@ def error_of(error: Exception) -> HttpError:
     if status in (429, 503):
         return busy(str(error), status=status, code=error.code)
     param = _param_of(error) if isinstance(error, RequestError) else None
-    return HttpError(status, error.code, str(error), param, {} if status == 400 else _NOT_AGAIN)
+    return HttpError(status, error.code, _message_of(error), param, {} if status == 400 else _NOT_AGAIN)
+
+
+def _message_of(error: SelectrieError) -> str:
+    """Return the message of an error, which quotes a value in at most `MAX_QUOTED`."""
+    message = str(error)
+    if isinstance(error, OptionError):
+        message = message.replace(of_value(error.value), quoted(error.value))
+    return message
+
+
+def quoted(value: object) -> str:
+    """Return a value of a request as a message quotes it."""
+    return clip(of_value(value), MAX_QUOTED)
 
 
 def _param_of(error: RequestError) -> str | None:

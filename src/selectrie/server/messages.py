@@ -80,8 +80,8 @@ def _message(message: object, where: str) -> dict[str, str]:
     if not isinstance(message, Mapping):
         raise OptionError(where, message, "an object with `role` and `content`")
     role = message.get("role")
-    if not isinstance(role, str):
-        raise OptionError(f"{where}.role", role, "a text such as 'user'")
+    if not isinstance(role, str) or not ROLE.fullmatch(role):
+        raise OptionError(f"{where}.role", role, "a word such as 'user', 'assistant' or 'system'")
     if role in _TOOL_ROLES:
         raise unsupported(f"{where}.role", f"messages of a {role} are not read")
     for name in _UNSUPPORTED:
@@ -139,8 +139,6 @@ def with_roles_of(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]])
     if template is None:
         return read
     for role, index in others.items():
-        if not ROLE.fullmatch(role):
-            continue  # it is refused with the prompt
         try:
             is_written = _MARK in template([{"role": role, "content": _MARK}, {"role": "user", "content": "x"}])
         except PromptError:
