@@ -79,6 +79,25 @@ CHAT = st.fixed_dictionaries(
     },
 )
 
+COMPLETION = st.fixed_dictionaries(
+    {"max_tokens": st.integers(0, 4)},
+    optional={
+        "prompt": st.text(max_size=5)
+        | st.lists(st.integers(-1, 300), max_size=4)
+        | st.lists(st.text(max_size=4) | st.lists(st.integers(0, 257), max_size=3), max_size=3)
+        | JSON,
+        **dict.fromkeys(
+            ["logprobs", "prompt_logprobs", "n", "best_of", "truncate_prompt_tokens", "min_tokens"], OPTIONS
+        ),
+        **dict.fromkeys(["echo", "stream", "return_token_ids", "add_special_tokens"], st.booleans() | JSON),
+        "return_tokens_as_token_ids": st.booleans() | JSON,
+        "logprob_token_ids": st.lists(st.integers(-1, 300), max_size=3) | JSON,
+        "suffix": JSON,
+        "stop": st.text(max_size=3) | JSON,
+        "logit_bias": st.dictionaries(st.sampled_from(["1", "257", "258"]), OPTIONS, max_size=2),
+    },
+)
+
 
 @pytest.fixture(scope="module")
 def application():
@@ -99,11 +118,14 @@ def test_bodies_of_any_shape(application, path, body):
         assert reply.json["answers"]
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(body=CHAT)
-def test_chats_of_any_shape(application, body):
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    asked=CHAT.map(lambda body: ("/v1/chat/completions", body)) | COMPLETION.map(lambda body: ("/v1/completions", body))
+)
+def test_texts_of_any_shape(application, asked):
     """200 with choices, whole or as a stream, or 400 in OpenAI's shape."""
-    reply = ask(application, "POST", "/v1/chat/completions", body)
+    path, body = asked
+    reply = ask(application, "POST", path, body)
     assert reply.status in {200, 400}, reply.data
     if reply.status == 400:
         assert reply.error["message"]

@@ -40,6 +40,7 @@ _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "documents": ([],),
     "echo": (False,),
     "prompt_logprobs": (0, False),
+    "truncate_prompt_tokens": (),
     "logprob_token_ids": ([],),
     "return_token_ids": (False,),
     "return_tokens_as_token_ids": (False,),

@@ -84,7 +84,6 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "logits_processors": ([],),
     "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
-    "truncate_prompt_tokens": (),
     "mirostat": (0,),
     "mirostat_mode": (0,),
     "dry_multiplier": (0,),

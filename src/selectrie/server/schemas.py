@@ -20,6 +20,7 @@ _OPTIONS: dict[str, Any] = {
     "min_label_mass": {"type": "number", "minimum": 0, "maximum": 1},
     "confidence": {"type": "string", "enum": ["top", "entropy", "label_mass"]},
 }
+_IDS: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
 _QUESTION: dict[str, Any] = {
     "type": "object",
     "required": ["type"],
@@ -69,6 +70,28 @@ _BODIES: dict[str, dict[str, Any]] = {
             "logprobs": {"type": "boolean"},
             "top_logprobs": {"type": "integer", "minimum": 0},
             "chat_template_kwargs": {"type": "object"},
+            **GENERATION,
+        },
+    },
+    "completions": {
+        "properties": {
+            **_MODEL,
+            "prompt": {
+                "oneOf": [
+                    _TEXT,
+                    {"type": "array", "minItems": 1, "items": _TEXT},
+                    _IDS,
+                    {"type": "array", "minItems": 1, "items": _IDS},
+                ]
+            },
+            "echo": _FLAG,
+            "logprobs": {"type": "integer", "minimum": 0},
+            "prompt_logprobs": {"type": "integer", "minimum": 0},
+            "logprob_token_ids": _IDS,
+            "return_tokens_as_token_ids": _FLAG,
+            "return_token_ids": _FLAG,
+            "add_special_tokens": _FLAG,
+            "truncate_prompt_tokens": {"type": "integer", "minimum": -1},
             **GENERATION,
         },
     },

@@ -20,15 +20,18 @@ def spelled(vocabulary: Vocabulary, tokens: IntArray) -> str:
     unless a control token swallowed white space or a byte is no UTF-8: U+FFFD replaces
     such bytes.
     """
-    parts: list[bytes] = []
-    n_before = 0
+    return b"".join(spelled_pieces(vocabulary, tokens)).decode("utf-8", "replace")
+
+
+def spelled_pieces(vocabulary: Vocabulary, tokens: IntArray) -> list[bytes]:
+    """Return the bytes that each token, int32[], adds to the text of `spelled`."""
+    pieces: list[bytes] = []
     for has_text, group in groupby(tokens.tolist(), key=lambda token: bool(vocabulary.pieces[token])):
         run = list(group)
-        if has_text:
-            text = vocabulary.decode(run)
-            is_added = vocabulary.space_prefix and is_at_start(vocabulary, tokens[:n_before])
-            parts.append(text[1:] if is_added and text[:1] == _SPACE and len(text) > 1 else text)
-        else:
-            parts += [vocabulary.texts[token].encode("utf-8", "surrogatepass") for token in run]
-        n_before += len(run)
-    return b"".join(parts).decode("utf-8", "replace")
+        if not has_text:
+            pieces += [vocabulary.texts[token].encode("utf-8", "surrogatepass") for token in run]
+            continue
+        is_added = vocabulary.space_prefix and is_at_start(vocabulary, tokens[: len(pieces)])
+        first, *rest = [vocabulary.pieces[token] for token in run]
+        pieces += [first[1:] if is_added and first[:1] == _SPACE and (rest or len(first) > 1) else first, *rest]
+    return pieces

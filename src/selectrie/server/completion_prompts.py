@@ -1,0 +1,109 @@
+"""Prompts of `/v1/completions` as tokens and text, and what the model makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.engine.aio import in_thread
+from selectrie.engine.engine import Engine
+from selectrie.errors import PromptTooLongError, RequestError
+from selectrie.options import PromptParams
+from selectrie.server.completion_response import AnsweredPrompt
+from selectrie.server.completion_wire import CompletionRequest, PromptInput
+from selectrie.server.http_errors import HttpError
+from selectrie.server.options import ServerOptions
+from selectrie.server.token_texts import spelling_of
+from selectrie.tokenization.records import PromptText
+
+
+async def answered_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[AnsweredPrompt]:
+    """Return the prompts of a request, with their log-probabilities if it needs them.
+
+    Raises:
+        HttpError: 400 for a prompt that cannot be evaluated, or for too many tokens.
+        SelectrieError: If the model fails.
+    """
+    prompts = await in_thread(lambda: _all_read(engine, request))
+    n_copies = request.generation.n if request.scores_prompts else 1
+    in_all = n_copies * sum(len(one.ids) for one in prompts)
+    if in_all > options.max_rows:
+        message = f"the request has {in_all} tokens of prompts: expected at most {options.max_rows} in all"
+        raise HttpError(400, "too_many_rows", message, "prompt")
+    if not request.scores_prompts:
+        return prompts
+    top = max(request.n_top or 0 if request.scores_echo else 0, request.prompt_top or 0)
+    with naming(request):
+        scored = await engine.aprompt_logprobs(
+            [one.ids for one in prompts],
+            top=top,
+            named=request.named if request.scores_echo else (),
+            priority=request.generation.options.priority,
+        )
+    return [replace(one, scored=found) for one, found in zip(prompts, scored, strict=True)]
+
+
+@contextmanager
+def naming(request: CompletionRequest) -> Iterator[None]:
+    """Name the prompt in the error about one that does not fit."""
+    try:
+        yield
+    except PromptTooLongError as error:
+        raise HttpError(400, error.code, str(error), request.name_of(error.request or 0)) from error
+
+
+def fixed(prompts: Sequence[AnsweredPrompt]) -> list[PromptText]:
+    """Return the prompts as the engine draws after them: exactly these tokens."""
+    return [PromptText(np.asarray(one.ids, dtype=np.int32), b"") for one in prompts]
+
+
+def _all_read(engine: Engine, request: CompletionRequest) -> list[AnsweredPrompt]:
+    try:
+        engine.vocabulary.check_tokens(request.named)
+    except RequestError as error:
+        raise HttpError(400, error.code, str(error), "logprob_token_ids") from error
+    return [_read(engine, request, index) for index in range(len(request.prompts))]
+
+
+def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPrompt:
+    given, vocabulary = request.prompts[index], engine.vocabulary
+    try:
+        ids = _tokens(engine, given, request)
+    except RequestError as error:
+        raise HttpError(400, error.code, str(error), request.name_of(index)) from error
+    hides_first = isinstance(given, str) and request.adds_bos and _is_added(vocabulary, ids, given)
+    n_kept = _n_kept(engine, request)
+    if n_kept is not None and len(ids) > n_kept:
+        ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
+    return AnsweredPrompt(ids, spelling_of(vocabulary, ids, hides_first=hides_first))
+
+
+def _tokens(engine: Engine, given: PromptInput, request: CompletionRequest) -> list[int]:
+    if isinstance(given, str):
+        prompting = PromptParams(parse_special=True, add_bos=request.adds_bos)
+        found: list[int] = engine.encode(given, prompting=prompting).tolist()
+        return found
+    checked: list[int] = engine.vocabulary.check_tokens(given).tolist()
+    return checked
+
+
+def _is_added(vocabulary: Vocabulary, ids: Sequence[int], text: str) -> bool:
+    """Return whether the first token is a BOS that the text does not spell."""
+    bos = vocabulary.bos
+    if bos is None or ids[0] != bos:
+        return False
+    if not text.startswith(vocabulary.texts[bos]):
+        return True
+    written, _ = vocabulary.encode_spans([(to_bytes(text, "prompt"), True)])
+    return not np.array_equal(written[:1], [bos])
+
+
+def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:
+    """Return how many tokens of a prompt are kept, None for all."""
+    if request.truncate != -1:
+        return request.truncate
+    return max(1, engine.limits.nodes - max(0, request.max_tokens - 1))

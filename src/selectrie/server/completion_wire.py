@@ -1,0 +1,225 @@
+"""Requests of OpenAI's `/v1/completions`, with vLLM's fields. No model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from selectrie.core.vocabulary import to_bytes
+from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
+from selectrie.options.checks import at_least, token_ids
+from selectrie.results import Chunk
+from selectrie.server.body import flag_of
+from selectrie.server.generation_wire import (
+    GenerationRequest,
+    count_of_tokens,
+    read_generation,
+    refuse_unsupported,
+)
+from selectrie.server.http_errors import HttpError
+from selectrie.server.options import ServerOptions
+
+DEFAULT_MAX_TOKENS = 16
+"""Number of tokens drawn if a request does not say, as OpenAI has it."""
+MAX_NAMED = 128
+"""Maximum number of tokens that a request may name, as vLLM has it."""
+
+_OWN = (
+    "prompt",
+    "max_tokens",
+    "echo",
+    "logprobs",
+    "prompt_logprobs",
+    "logprob_token_ids",
+    "return_tokens_as_token_ids",
+    "return_token_ids",
+    "add_special_tokens",
+    "truncate_prompt_tokens",
+    "stream_interval",
+    "session_id",
+)
+_UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
+    "suffix": ("",),
+    "prompt_embeds": ([],),
+    "truncation_side": ("left",),
+    "thinking_token_budget": (-1,),
+    "repetition_detection": (),
+    "watermarking": (False,),
+    "vllm_xargs": ({},),
+    "kv_transfer_params": ({},),
+    "ec_transfer_params": ({},),
+}
+"""Known fields that are not offered, with the values that ask for nothing."""
+
+PromptInput = str | tuple[int, ...]
+"""A prompt as it came: a text, or token ids."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompletionRequest:
+    """A request of `/v1/completions`.
+
+    Attributes:
+        prompts: The prompts.
+        is_list: Whether the request has a list of them, so that errors name the item.
+        generation: How text is drawn.
+        max_tokens: Maximum number of tokens drawn; 0 for none.
+        echo: Whether the text begins with the prompt.
+        n_top: Number of most probable tokens at each position of the text; None for no
+            log-probabilities.
+        prompt_top: The same at each position of the prompt, in a field of their own.
+        named: Ids of tokens whose log-probabilities are wanted at each position.
+        as_ids: Whether tokens are shown by their ids.
+        returns_ids: Whether the ids of prompt and text are wanted.
+        adds_bos: Whether text gets the model's own BOS.
+        truncate: Number of last tokens of a prompt that are kept, -1 for as many as the
+            context has room for; None for all.
+    """
+
+    prompts: Sequence[PromptInput]
+    is_list: bool
+    generation: GenerationRequest
+    max_tokens: int
+    echo: bool
+    n_top: int | None
+    prompt_top: int | None
+    named: tuple[int, ...]
+    as_ids: bool
+    returns_ids: bool
+    adds_bos: bool
+    truncate: int | None
+
+    @property
+    def scores_echo(self) -> bool:
+        """Return whether the echoed prompt has log-probabilities."""
+        return self.echo and self.n_top is not None
+
+    @property
+    def scores_prompts(self) -> bool:
+        """Return whether log-probabilities of prompts are needed."""
+        return self.scores_echo or self.prompt_top is not None
+
+    def number_of(self, chunk: Chunk) -> int:
+        """Return the number of the choice that a chunk belongs to."""
+        return chunk.prompt_index * self.generation.n + chunk.index
+
+    def name_of(self, index: int) -> str:
+        """Return the path to a prompt in the request."""
+        return f"prompt[{index}]" if self.is_list else "prompt"
+
+
+def read_completion(body: Mapping[str, Any], options: ServerOptions) -> CompletionRequest:
+    """Return a request of `/v1/completions`.
+
+    Raises:
+        HttpError, RequestError: For whatever can be found wrong without a model.
+    """
+    refuse_unsupported(body, _UNSUPPORTED)
+    prompts, is_list = read_prompts(body.get("prompt"), options)
+    n_top, named = _top(body, "logprobs", options), _named(body)
+    given = count_of_tokens(body, ("max_tokens",), min_value=0)
+    max_tokens = DEFAULT_MAX_TOKENS if given is None else given
+    generation = read_generation(
+        body,
+        options,
+        max_tokens=max(1, max_tokens),
+        n_alternatives=0 if named else n_top or 0,
+        named=named,
+        known=(*_OWN, *_UNSUPPORTED),
+    )
+    prompt_top = _top(body, "prompt_logprobs", options)
+    if prompt_top is not None and generation.is_stream:
+        raise IncompatibleOptionsError("prompt_logprobs", "stream", "set `echo` and `logprobs`")
+    if named and n_top is None:
+        raise OptionError("logprob_token_ids", list(named), "`logprobs` too, which may be 0")
+    in_all = len(prompts) * (generation.options.best_of or generation.n) * max_tokens
+    if in_all > options.max_rows:
+        message = f"the request may draw {in_all} tokens: expected at most {options.max_rows} in all"
+        raise HttpError(400, "too_many_rows", message, "max_tokens")
+    return CompletionRequest(
+        prompts=prompts,
+        is_list=is_list,
+        generation=generation,
+        max_tokens=max_tokens,
+        echo=flag_of(body, "echo"),
+        n_top=n_top,
+        prompt_top=prompt_top,
+        named=named,
+        as_ids=flag_of(body, "return_tokens_as_token_ids"),
+        returns_ids=flag_of(body, "return_token_ids"),
+        adds_bos=flag_of(body, "add_special_tokens", default=True),
+        truncate=_truncated(body.get("truncate_prompt_tokens")),
+    )
+
+
+def read_prompts(given: object, options: ServerOptions) -> tuple[list[PromptInput], bool]:
+    """Return the prompts of a request, and whether it has a list of them.
+
+    None is the empty text. A list of whole numbers is one prompt of token ids.
+
+    Raises:
+        RequestError: For anything but a text, token ids, or a list of these.
+    """
+    if given is None or isinstance(given, str):
+        return [_text(given or "", "prompt")], False
+    if not isinstance(given, list) or not given:
+        raise OptionError("prompt", given, "a text, token ids, or a list of these that is not empty")
+    if _is_id(given[0]):
+        return [_ids(given, "prompt")], False
+    if len(given) > options.max_prompts:
+        raise OptionError("prompt", len(given), f"at most {options.max_prompts} prompts in a request")
+    found: list[PromptInput] = []
+    for index, one in enumerate(given):
+        path = f"prompt[{index}]"
+        if isinstance(one, str):
+            found.append(_text(one, path))
+        elif isinstance(one, list):
+            found.append(_ids(one, path))
+        else:
+            raise OptionError(path, one, "a text or a list of token ids")
+    return found, True
+
+
+def _text(given: str, path: str) -> str:
+    try:
+        to_bytes(given, path)
+    except TextError as error:
+        raise HttpError(400, error.code, str(error), path) from error
+    return given
+
+
+def _ids(given: Sequence[object], path: str) -> tuple[int, ...]:
+    if not given:
+        raise OptionError(path, given, "at least one token id")
+    for index, one in enumerate(given):
+        if not _is_id(one):
+            raise OptionError(f"{path}[{index}]", one, "a token id, a whole number of at least 0")
+    return tuple(given)  # type: ignore[arg-type]  # they were checked
+
+
+def _is_id(given: object) -> bool:
+    return type(given) is int and given >= 0
+
+
+def _top(body: Mapping[str, Any], name: str, options: ServerOptions) -> int | None:
+    value: int | None = body.get(name)
+    at_least(name, value, 0, max_value=options.max_logprobs)
+    return value
+
+
+def _named(body: Mapping[str, Any]) -> tuple[int, ...]:
+    given = body.get("logprob_token_ids")
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not 1 <= len(given) <= MAX_NAMED:
+        shown = len(given) if isinstance(given, list) else given
+        raise OptionError("logprob_token_ids", shown, f"a list of 1 to {MAX_NAMED} token ids")
+    return token_ids("logprob_token_ids", given)
+
+
+def _truncated(given: Any) -> int | None:
+    if given is not None and given != -1:
+        at_least("truncate_prompt_tokens", given, 1)
+    found: int | None = given
+    return found
