@@ -232,6 +232,19 @@ def test_what_lm_eval_slices():
             assert (own == max(top.values())) == is_greedy
 
 
+def test_what_an_answer_took_is_counted():
+    """A prompt that is scored and continued is evaluated once, and so it counts one by one."""
+    for n_drawn, rows in ((0, 3), (1, 4), (3, 6)):
+        with fake() as llm:
+            application = app(llm)
+            body = {"prompt": [[0, A, B, A]], "echo": True, "logprobs": 1, "max_tokens": n_drawn, "ignore_eos": True}
+            assert ask(application, "POST", "/v1/completions", body).status == 200
+            counted = ask(application, "GET", "/metrics").data.decode()
+            for kind in ("evaluated", "one_by_one"):
+                assert f'selectrie_rows_total{{kind="{kind}"}} {rows}.0' in counted, (n_drawn, counted)
+            assert llm._model.rows == rows
+
+
 def test_an_end_of_generation_counts_as_an_entry():
     """The token that ends a text is listed and is no part of the text."""
     row = np.full(258, -np.inf)

@@ -132,3 +132,21 @@ def test_gguf_is_the_class_in_this_process(served):
             check_equal(own, tasks, ({name: [changed, *others], **dict(rest)}, expected[1]), expected)
     with pytest.raises(AssertionError):
         check_equal(own, tasks, (expected[0], {**expected[1], name: [2.0, 2.0]}), expected)
+
+
+def test_texts_are_generated_up_to_their_stops(served):
+    """Greedy texts of both clients are those of the class in this process; `gguf` names no limit, so it gets 16 tokens."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.gguf import GGUFLM
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    own, url, _ = served
+    without_bos = copy(own)
+    without_bos._adds_bos = False
+    options = {"until": ["."], "max_gen_toks": 16, "do_sample": False}
+    starts = ("Once upon a time", "Tom had a ball", "The cat")
+    asked = [Instance("generate_until", {}, (start, options), i) for i, start in enumerate(starts)]
+    remote = LocalCompletionsAPI(base_url=f"{url}/v1/completions", model="m", tokenizer_backend="remote", batch_size=2)
+    assert remote.generate_until(asked, disable_tqdm=True) == without_bos.generate_until(asked, disable_tqdm=True)
+    found = GGUFLM(base_url=url).generate_until(asked, disable_tqdm=True)
+    assert found == [text.strip() for text in own.generate_until(asked, disable_tqdm=True)]

@@ -85,8 +85,9 @@ class ServingGroup:
 def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> int:
     r"""Answer over HTTP.
 
-    OpenAI's /v1/decisions and TypeSafe's /v1/systemone by the options' own texts, and
-    chats (extra server). SIGTERM finishes accepted work; a second signal ends at once.
+    OpenAI's /v1/decisions and TypeSafe's /v1/systemone by the options' own texts,
+    completions and chats (extra server). SIGTERM finishes accepted work; a second
+    signal ends at once.
 
     \b
     selectrie serve

@@ -30,7 +30,7 @@ from selectrie.engine.load import load
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError, UnknownOptionError
 from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
-from selectrie.options import SamplingParams, StopParams, at_least
+from selectrie.options import PromptParams, SamplingParams, StopParams, at_least
 
 try:
     from lm_eval.api.model import TemplateLM
@@ -288,6 +288,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             seed=0,
             sampling=SamplingParams(**{**neutral, "temperature": 0.0, "repeat_penalty": repeat, **sampling}),
             stopping=StopParams(max_tokens=max_tokens, stop=stops),
+            prompting=PromptParams(add_bos=False),  # `tok_encode` has added it, if it is wanted
         )
         return [completion.text for completion in generation]
 

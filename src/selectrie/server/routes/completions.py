@@ -98,7 +98,8 @@ def _noted(exchange: Exchange, prompts: Sequence[AnsweredPrompt], generation: Ge
         if one.scored is not None:
             cost = one.scored.cost
             exchange.rows += cost.rows
-            exchange.rows_one_by_one += cost.rows_naive
+            if generation is None:  # its rows one by one have the prompts already
+                exchange.rows_one_by_one += cost.rows_naive
             exchange.model_calls += cost.model_calls
             exchange.decode_s += cost.decode_s
     return usage
