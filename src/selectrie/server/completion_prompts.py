@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.errors import PromptTooLongError, RequestError
@@ -75,7 +74,7 @@ def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPro
         ids = _tokens(engine, given, request)
     except RequestError as error:
         raise HttpError(400, error.code, str(error), request.name_of(index)) from error
-    hides_first = isinstance(given, str) and request.adds_bos and _is_added(vocabulary, ids, given)
+    hides_first = isinstance(given, str) and request.adds_bos and _is_added(engine, ids, given)
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:
         ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
@@ -91,15 +90,14 @@ def _tokens(engine: Engine, given: PromptInput, request: CompletionRequest) -> l
     return checked
 
 
-def _is_added(vocabulary: Vocabulary, ids: Sequence[int], text: str) -> bool:
+def _is_added(engine: Engine, ids: Sequence[int], text: str) -> bool:
     """Return whether the first token is a BOS that the text does not spell."""
-    bos = vocabulary.bos
-    if bos is None or ids[0] != bos:
+    vocabulary = engine.vocabulary
+    if vocabulary.bos is None or ids[0] != vocabulary.bos:
         return False
-    if not text.startswith(vocabulary.texts[bos]):
+    if not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
         return True
-    written, _ = vocabulary.encode_spans([(to_bytes(text, "prompt"), True)])
-    return not np.array_equal(written[:1], [bos])
+    return len(engine.encode(text, prompting=PromptParams(parse_special=True, add_bos=False))) < len(ids)
 
 
 def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:
