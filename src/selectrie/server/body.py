@@ -4,35 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import sys
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from io import BytesIO
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
-from selectrie.errors import OptionError
+import numpy as np
+
+from selectrie.engine.aio import in_thread
+from selectrie.errors import OptionError, clip
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 ENCODINGS = ("identity", "gzip", "zstd")
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
-_PARSED_IN_PLACE = 1 << 18
-"""Maximum size of a body that is parsed on the event loop, in bytes."""
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""A text of JSON, ended or not.
+
+It matches wherever a quote is, so no part of a body is searched twice.
+"""
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""What a bracket adds to the depth, as int8."""
+_READ_IN_PLACE = 1 << 16
+"""Maximum size of a body that is decoded and parsed on the event loop, in bytes."""
+_UNPACKED_IN_PLACE = 1 << 12
+"""The same for a body that is compressed."""
+_ZSTD_WINDOW_LOG = 23
+"""Log of the largest window that a decoder of zstd must support (RFC 9659): 8 MiB."""
+_ZSTD_PIECE, _GZIP_PIECE = 1 << 8, 1 << 12
+"""Bytes that are decoded at once. So few of zstd make at most 8 MiB."""
+_MAX_STREAMS = 1_000
+"""Maximum number of streams of gzip, or frames of zstd, of one body."""
 
 
 class Disconnected(Exception):
     """The client closed the connection."""
 
 
-async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> bytes:
-    """Return the decoded body of a request.
+async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> dict[str, Any]:
+    """Return the JSON object of a request's body.
 
     Raises:
         HttpError: 408 if it does not arrive in time, 413 if it is too large, 400 if it
-            cannot be decoded.
+            cannot be decoded, is no object of JSON, or is nested too deeply.
         Disconnected: If the client leaves before.
     """
     try:
@@ -40,7 +58,19 @@ async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> 
     except asyncio.TimeoutError as error:
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
-    return data if encoding == "identity" else _decoded(data, encoding, options.max_body_bytes)
+    if len(data) <= (_READ_IN_PLACE if encoding == "identity" else _UNPACKED_IN_PLACE):
+        return parsed(data, encoding, options)
+    return await in_thread(lambda: parsed(data, encoding, options))
+
+
+def parsed(data: bytes, encoding: str, options: ServerOptions) -> dict[str, Any]:
+    """Return the JSON object of a body that may be compressed.
+
+    Raises:
+        HttpError: As `read_body`.
+    """
+    plain = data if encoding == "identity" else _decoded(data, encoding, options.max_body_bytes)
+    return _object(plain, options.max_depth)
 
 
 async def _received(receive: Receive, max_bytes: int) -> bytes:
@@ -64,57 +94,83 @@ def too_large(max_bytes: int) -> HttpError:
 
 
 def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
-    """Return the body without its compression; it is never decoded beyond the limit."""
+    """Return the body without its compression; it is never decoded beyond the limit.
+
+    A body may have several streams of gzip, or frames of zstd, one after the other.
+    """
+    parts = _gzip_parts(data, max_bytes + 1) if encoding == "gzip" else _zstd_parts(data)
     try:
-        if encoding == "gzip":
-            decoder = zlib.decompressobj(31)
-            plain = decoder.decompress(data, max_bytes + 1)
-            is_whole = decoder.eof and not decoder.unused_data
-        else:
-            plain, is_whole = _without_zstd(data, max_bytes + 1)
+        return b"".join(_limited(parts, max_bytes))
+    except HttpError:
+        raise
     except Exception as error:
-        raise HttpError(400, "bad_encoding", f"the body is not {encoding}: {error}") from error
-    if len(plain) > max_bytes:
-        raise too_large(max_bytes)
-    if not is_whole:
-        raise HttpError(400, "bad_encoding", f"the body is not one whole stream of {encoding}")
-    return plain
+        reason = clip(str(error), 200)
+        raise HttpError(400, "bad_encoding", f"the body is not {encoding}: {reason}") from error
 
 
-def _without_zstd(data: bytes, max_bytes: int) -> tuple[bytes, bool]:
-    """Return at most so many decoded bytes, and whether the frame ended."""
+def _limited(parts: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+    """Yield the parts, and raise `HttpError` when they exceed the limit together."""
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > max_bytes:
+            raise too_large(max_bytes)
+        yield part
+
+
+def _gzip_parts(data: bytes, max_bytes: int) -> Iterator[bytes]:
+    """Yield decoded parts of at most so many bytes each."""
+    start = 0
+    for _ in range(_MAX_STREAMS):
+        decoder = zlib.decompressobj(31)
+        while not decoder.eof:
+            piece = decoder.unconsumed_tail or data[start : start + _GZIP_PIECE]
+            start += 0 if decoder.unconsumed_tail else len(piece)
+            if not piece:
+                raise ValueError("it ends too early")
+            yield decoder.decompress(piece, max_bytes)
+        start -= len(decoder.unused_data)
+        if start == len(data):
+            return
+    raise ValueError(f"it has more than {_MAX_STREAMS} parts")
+
+
+def _zstd_parts(data: bytes) -> Iterator[bytes]:
+    """Yield decoded parts of at most 8 MiB each."""
+    start = 0
+    for _ in range(_MAX_STREAMS):
+        decoder = _zstd_decoder()
+        while not decoder.eof:
+            piece = data[start : start + _ZSTD_PIECE]
+            start += len(piece)
+            if not piece:
+                raise ValueError("it ends too early")
+            yield decoder.decompress(piece)
+        start -= len(decoder.unused_data)
+        if start == len(data):
+            return
+    raise ValueError(f"it has more than {_MAX_STREAMS} parts")
+
+
+def _zstd_decoder() -> Any:
+    """Return a decoder of one frame: of Python's own, or of the package `zstandard`."""
     if sys.version_info >= (3, 14):
-        from compression.zstd import ZstdDecompressor
+        from compression.zstd import DecompressionParameter, ZstdDecompressor
 
-        decoder = ZstdDecompressor()
-        plain = decoder.decompress(data, max_bytes)
-        return plain, decoder.eof and not decoder.unused_data
+        return ZstdDecompressor(options={DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG})
     import zstandard
 
-    with zstandard.ZstdDecompressor().stream_reader(BytesIO(data)) as reader:
-        plain = reader.read(max_bytes)
-    declared = zstandard.frame_content_size(data)
-    return plain, declared in (-1, len(plain)) or len(plain) == max_bytes
-
-
-async def parsed(data: bytes, options: ServerOptions) -> dict[str, Any]:
-    """Return the JSON object of a body.
-
-    Raises:
-        HttpError: 400 for anything else, and for one that is nested too deeply.
-    """
-    if len(data) > _PARSED_IN_PLACE:
-        return await asyncio.to_thread(_object, data, options.max_depth)
-    return _object(data, options.max_depth)
+    return zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompressobj()
 
 
 def _object(data: bytes, max_depth: int) -> dict[str, Any]:
     if data.count(b"[") + data.count(b"{") > max_depth and _depth(data) > max_depth:
         raise HttpError(400, "bad_json", f"the body is nested more than {max_depth} levels deep")
     try:
-        found = json.loads(data, parse_constant=_no_constant)
+        found = _JSON.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise HttpError(400, "bad_json", f"the body is not JSON: {str(error)[:200]}") from error
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else clip(str(error), 200)
+        raise HttpError(400, "bad_json", f"the body is not JSON: {reason}") from error
     if not isinstance(found, dict):
         raise HttpError(400, "bad_json", f"the body is a JSON {type(found).__name__}: expected an object")
     return found
@@ -135,13 +191,27 @@ def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is no value of JSON")
 
 
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"the number {clip(digits, 40)} is too large")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object, none of whose keys was written twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"an object has the key {clip(ascii(twice), 80)} twice")
+    return found
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_without_repeats)
+
+
 def _depth(data: bytes) -> int:
     """Return the depth of brackets outside of texts."""
-    depth = deepest = 0
-    for token in _TOKENS.finditer(data):
-        if token[0] in (b"[", b"{"):
-            depth += 1
-            deepest = max(deepest, depth)
-        elif token[0] in (b"]", b"}"):
-            depth -= 1
-    return deepest
+    brackets = np.frombuffer(_TEXTS.sub(b"", data).translate(_STEPS, _NO_BRACKETS), dtype=np.int8)
+    return int(np.cumsum(brackets, dtype=np.int64).max(initial=0))

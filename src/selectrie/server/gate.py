@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
-from selectrie.server.body import ENCODINGS, Disconnected, Receive, parsed, read_body, too_large
+from selectrie.server.body import ENCODINGS, Disconnected, Receive, read_body, too_large
 from selectrie.server.event_stream import CONTENT_TYPE, error_ending
 from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.http_errors import HttpError, busy, error_of
@@ -126,8 +126,7 @@ class Gate:
         try:
             if scope["path"] in WORK:
                 encoding = headers.get(b"content-encoding", "identity").strip().lower()
-                data = await read_body(receive, encoding, state.options)
-                scope[exchanges.KEY].body = await parsed(data, state.options)
+                scope[exchanges.KEY].body = await read_body(receive, encoding, state.options)
             await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1

@@ -1,0 +1,140 @@
+"""Bodies of requests: their encodings, cut anywhere, and their JSON, whatever it holds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi", reason="needs the extra 'server'")
+
+from selectrie.server import ServerOptions
+from selectrie.server.body import parsed
+from selectrie.server.http_errors import HttpError
+
+OPTIONS = ServerOptions(max_body_bytes=100_000, max_depth=4)
+BODY = {"input": "A body that is longer than its frames. " * 9, "n": [1, 2.5, None]}
+DATA = json.dumps(BODY).encode()
+
+
+def zstd(data: bytes, *, sized: bool = True) -> bytes:
+    """A frame of zstd, with a checksum; it may say how large its content is."""
+    zstandard = pytest.importorskip("zstandard", reason="needs the extra 'server'")
+    compressor = zstandard.ZstdCompressor(write_checksum=True, write_content_size=sized)
+    if sized:
+        return compressor.compress(data)
+    streaming = compressor.compressobj()
+    return streaming.compress(data) + streaming.flush()
+
+
+def packed(kind: str, data: bytes = DATA) -> tuple[str, bytes]:
+    """The name of an encoding, and data in it."""
+    return (kind.split(maxsplit=1)[0], gzip.compress(data) if kind == "gzip" else zstd(data, sized=kind == "zstd"))
+
+
+KINDS = ["gzip", "zstd", "zstd without a size"]
+
+
+def refused(data: bytes, encoding: str = "identity", options: ServerOptions = OPTIONS) -> tuple[int, str]:
+    """The status and code of the error that a body is."""
+    with pytest.raises(HttpError) as caught:
+        parsed(data, encoding, options)
+    assert len(caught.value.message) < 300
+    return caught.value.status, caught.value.code
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stream_is_read_whole_or_not_at_all(kind):
+    """Cut at any byte it is an error, also where all of its content has come already; and so is anything behind it."""
+    encoding, data = packed(kind)
+    assert parsed(data, encoding, OPTIONS) == BODY
+    for cut in range(len(data)):
+        assert refused(data[:cut], encoding) == (400, "bad_encoding")
+    assert refused(data + b"x", encoding) == (400, "bad_encoding")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [2, 1_000, 1_001])
+def test_streams_one_after_the_other(kind, n):
+    """Are one body, up to a number that costs nothing."""
+    encoding, first = packed(kind)
+    _, nothing = packed(kind, b"")
+    data = first[:0] + packed(kind, DATA[:50])[1] + packed(kind, DATA[50:])[1] + nothing * (n - 2)
+    if n <= 1_000:
+        assert parsed(data, encoding, OPTIONS) == BODY
+    else:
+        assert refused(data, encoding) == (400, "bad_encoding")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_limit_counts_decoded_bytes(kind):
+    """One byte more is an error, and a bomb is never unpacked: 200 MB of blanks are refused like 100 kB of them."""
+    for n, fits in [(100_000, True), (100_001, False)]:
+        encoding, data = packed(kind, b"{}" + b" " * (n - 2))
+        assert (parsed(data, encoding, OPTIONS) == {}) if fits else refused(data, encoding) == (413, "body_too_large")
+    encoding, data = packed(kind, b" " * 1_000_000)
+    assert refused(data * 200, encoding) == (413, "body_too_large")
+
+
+def test_a_frame_that_wants_a_large_window_is_refused():
+    """A decoder would hold 128 MiB for it, for a body of ten bytes."""
+    zstandard = pytest.importorskip("zstandard", reason="needs the extra 'server'")
+    wide = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
+    streaming = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    assert refused(streaming.compress(b"{}") + streaming.flush(), "zstd") == (400, "bad_encoding")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "Expecting value"),
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' twice"),
+        (b'{"a": NaN}', "NaN is no value"),
+        (b'{"a": -Infinity}', "-Infinity is no value"),
+        (b'{"a": 1e400}', "1e400 is too large"),
+        (b'{"a": ' + b"9" * 5_000 + b"}", "limit"),
+        (b'{"a": "\xed\xa0\x80"}', "utf-8"),
+        ('{"a": 1}'.encode("utf-16"), "utf-8"),
+        (b"\xef\xbb\xbf{}", "not JSON"),
+        (b"[1]", "a JSON list"),
+        (b"7", "a JSON int"),
+        (b'{"a": ' * 5 + b"1" + b"}" * 5, "nested more than 4 levels"),
+        (b"[" * 90_000, "nested more than 4 levels"),
+        (b'{"' + b"x" * 300 + b'": 1, "' + b"x" * 300 + b'": 1}', "twice"),
+        (b'{"' + b'\\"' * 40_000 + b"[[[[[[", "Unterminated string"),
+    ],
+    ids=lambda one: None if isinstance(one, str) else repr(one[:16]),
+)
+def test_json_that_is_refused(data, said):
+    """Also what Python's parser takes: keys given twice, numbers that become infinite, other encodings."""
+    with pytest.raises(HttpError, match=said) as caught:
+        parsed(data, "identity", OPTIONS)
+    assert (caught.value.status, caught.value.code) == (400, "bad_json")
+    assert len(caught.value.message) < 300
+
+
+def depth_of(value: object) -> int:
+    """The slow twin: depth of a parsed value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+VALUES = st.recursive(
+    st.text(st.sampled_from('a"\\[]{}'), max_size=4) | st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(st.sampled_from('"\\[{'), max_size=3), inner),
+    max_leaves=12,
+)
+
+
+@given(value=st.dictionaries(st.text(max_size=2), VALUES, max_size=3), limit=st.integers(1, 6))
+def test_depth_is_that_of_the_value(value, limit):
+    """Brackets in texts do not nest, whatever is escaped there; what is read is what was written."""
+    options = ServerOptions(max_depth=limit)
+    data = json.dumps(value).encode()
+    if depth_of(value) <= limit:
+        assert parsed(data, "identity", options) == value
+    else:
+        assert refused(data, options=options) == (400, "bad_json")
