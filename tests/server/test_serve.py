@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
+import logging
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from hashlib import sha256
 
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
+from selectrie.cli import app as cli
+from selectrie.cli import serve as serve_command
+from selectrie.cli.serve import JsonLines, _tell
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
-from selectrie.server import ServerOptions
-from selectrie.server.serve import check_exposed, is_loopback, key_digests
+from selectrie.server import ServerOptions, app
+from selectrie.server.serve import _url_of, check_exposed, hosts_of, is_loopback, key_digests
+from tests.support.deciding import fake
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - said to be refused, never listened on
 BODY = {"input": "My parcel has not come.", "questions": [{"type": "predicate", "instructions": "It is late."}]}
+
+
+@pytest.fixture(autouse=True)
+def _commands_here_write_no_log(monkeypatch):
+    """Loggers of this process stay as they are, for other tests."""
+    monkeypatch.setattr(serve_command, "_log_to_stderr", lambda: None)
 
 
 def started(*arguments: str) -> subprocess.Popen:
@@ -75,34 +88,84 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
         (["--host", "300.0.0.1", "--no-auth"], "option", "an address that can be listened on"),
         (["--max-rows", "0"], "option", "--max-rows 0"),
         (["--deadline", "0"], "option", "--deadline"),
+        (["--port", "999999"], "option", "--port 999999"),
+        (["--max-body-mib", "nan"], "option", "--max-body-mib nan"),
+        (["--header-timeout", "0"], "option", "--header-timeout 0"),
         (["--api-key-file", "/no/such/file"], "input_file", "/no/such/file"),
     ],
 )
 def test_mistakes_are_found_before_the_model_loads(arguments, code, said):
     """One line each, and exit code 2."""
-    process = started(*arguments)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert errors.startswith(f"error[{code}]: ")
-    assert said in errors
+    done = CliRunner().invoke(cli, ["serve", "--port", "0", *arguments])
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error[{code}]: ")
+    assert said in done.stderr
 
 
 def test_a_port_in_use_is_named():
     """The address is in the error."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "selectrie", "serve", "--port", str(port)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
-    assert ended.returncode == 2
+        ended = CliRunner().invoke(cli, ["serve", "--port", str(port)])
+    assert ended.exit_code == 2
     assert f"127.0.0.1:{port}" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "further", "hosts"),
+    [
+        ("127.0.0.1", [], ("localhost", "127.0.0.1", "[::1]")),
+        ("::1", ["Mine"], ("localhost", "127.0.0.1", "[::1]", "mine")),
+        ("127.8.8.8", [], ("localhost", "127.0.0.1", "[::1]", "127.8.8.8")),
+        (EVERYWHERE, [], ()),
+        (EVERYWHERE, ["mine"], ("localhost", "127.0.0.1", "[::1]", EVERYWHERE, "mine")),
+    ],
+)
+def test_hosts_that_are_answered(address, further, hosts):
+    """On loopback the address itself is one; beyond, only those that are named count, and any if none is."""
+    assert hosts_of(address, further) == hosts
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), (EVERYWHERE, "127.0.0.1"), ("::", "[::1]")]
+)
+def test_the_address_that_is_shown_can_be_asked(address, shown):
+    """Also where the server listens on every address."""
+    listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    try:
+        listening.bind((address, 0))
+    except OSError:
+        pytest.skip(f"this machine has no address {address}")
+    with listening:
+        assert _url_of(listening) == f"http://{shown}:{listening.getsockname()[1]}"
+
+
+def test_a_failure_is_a_line_of_json():
+    """With its traceback; the line of a request is written as it is."""
+    request = logging.LogRecord("selectrie.server", logging.INFO, "", 1, '{"status": 200}', None, None)
+    assert JsonLines().format(request) == '{"status": 200}'
+    error = ValueError("a\nb")
+    failed = logging.LogRecord("uvicorn.error", logging.ERROR, "", 1, "it %s", ("failed",), (ValueError, error, None))
+    line = json.loads(JsonLines().format(failed))
+    assert (line["level"], line["logger"], line["message"]) == ("error", "uvicorn.error", "it failed")
+    assert line["traceback"].endswith("ValueError: a\nb")
+
+
+def test_the_request_that_is_shown_is_read_by_a_shell(capsys):
+    """Whatever the model is called."""
+    with fake() as llm:
+        _tell("http://127.0.0.1:1", app(llm, ServerOptions(model_names=["it's $HOME"])))
+    line = capsys.readouterr().out.splitlines()[1]
+    *_, flag, data = shlex.split(line)
+    assert (flag, json.loads(data)["model"]) == ("-d", "it's $HOME")
 
 
 def test_who_may_listen_where(tmp_path):
     """Beyond loopback keys are needed, or the word that none are wanted; never both."""
     keys = tmp_path / "keys.txt"
-    keys.write_text("# mine\nfirst\n\n second \n")
+    keys.write_text("\ufeff# mine\nfirst\n\n second \n", encoding="utf-8")
     digests = key_digests(str(keys))
-    assert len(digests) == 2
+    assert digests == (sha256(b"first").digest(), sha256(b"second").digest())
     with_keys = ServerOptions(key_digests=digests)
     for host in ("127.0.0.1", "::1", "localhost", "127.8.8.8"):
         assert is_loopback(host)

@@ -14,15 +14,19 @@ T = TypeVar("T")
 
 
 @contextmanager
-def running(application: Any) -> Iterator[str]:
-    """Serve an application from a thread; yield its URL."""
+def running(application: Any, **limits: float) -> Iterator[str]:
+    """Serve an application from a thread, as `selectrie serve` does; yield its URL. limits: of connections."""
     import uvicorn
+
+    from selectrie.server.protocol import ConnectionLimits
+    from selectrie.server.serve import uvicorn_config
 
     # asyncio switches Nagle's algorithm off where the protocol is named; with it, answers on a kept connection wait 40 ms.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen(128)
-    config = uvicorn.Config(application, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1)
+    config = uvicorn_config(application, ConnectionLimits(**limits))
+    config.timeout_graceful_shutdown = 1
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()

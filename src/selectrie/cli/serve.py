@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from selectrie.cli import requests
 from selectrie.cli.groups import ModelGroup
 from selectrie.core.output import write
 from selectrie.errors import MissingExtraError
+from selectrie.options.checks import number
 
 if TYPE_CHECKING:
     from selectrie.server.application import App
@@ -39,7 +41,7 @@ class AddressGroup:
     ] = False
     allowed_host: Annotated[
         list[str] | None,
-        Option("--allowed-host", metavar="NAME", help="A further value of the header Host on loopback. Repeatable."),
+        Option("--allowed-host", metavar="NAME", help="A further value of the header Host. Repeatable."),
     ] = None
     cors_origin: Annotated[
         list[str] | None,
@@ -72,7 +74,14 @@ class ServingGroup:
         int, Option(metavar="N", help="Tokens of a chat's answer where the request does not say.")
     ] = 1_024
     max_body_mib: Annotated[float, Option(metavar="MIB", help="Size of a body, decoded.")] = 8.0
+    max_depth: Annotated[int, Option(metavar="N", help="Nesting of a body.")] = 64
     deadline_s: Annotated[float, Option("--deadline", metavar="S", help="Seconds for a request.")] = 600.0
+    header_timeout_s: Annotated[
+        float, Option("--header-timeout", metavar="S", help="Seconds in which headers must arrive.")
+    ] = 20.0
+    body_timeout_s: Annotated[
+        float, Option("--body-timeout", metavar="S", help="Seconds in which a body must arrive.")
+    ] = 30.0
     shutdown_timeout: Annotated[
         float, Option("--shutdown-timeout", metavar="S", help="Seconds in which accepted work may finish.")
     ] = 30.0
@@ -98,15 +107,17 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         from selectrie.server.options import ServerOptions
     except ImportError as error:
         raise MissingExtraError("the server", "server") from error
-    loopback = ("localhost", "127.0.0.1", "[::1]", *(address.allowed_host or ()))
+    number("max_body_mib", serving.max_body_mib, min_value=1e-6, remedy="a number of MiB above 0")
     options = ServerOptions(
         model_names=tuple(serving.model_name or ()),
         strict_model=serving.strict_model,
         key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
-        hosts=loopback if serving_room.is_loopback(address.host) else (),
+        hosts=serving_room.hosts_of(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
         max_requests=serving.max_requests,
         max_body_bytes=max(1, round(serving.max_body_mib * (1 << 20))),
+        max_depth=serving.max_depth,
+        body_timeout_s=serving.body_timeout_s,
         deadline_s=serving.deadline_s,
         max_questions=serving.max_questions,
         max_options=serving.max_options,
@@ -121,7 +132,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         log_prompts=serving.log_prompts,
     )
     serving_room.check_exposed(address.host, options, without_keys=address.no_auth)
-    where = serving_room.Serving(address.host, address.port, serving.shutdown_timeout)
+    where = serving_room.Serving(address.host, address.port, serving.shutdown_timeout, serving.header_timeout_s)
     _log_to_stderr()
     return serving_room.serve(partial(requests.open_engine, model), where, options, on_ready=_tell)
 
@@ -137,14 +148,30 @@ def _tell(url: str, app: App) -> None:
     key = " -H 'Authorization: Bearer KEY'" if app.state.options.key_digests else ""
     precision = "" if models.engine is None else f", precision {models.engine.identity.precision}"
     write(f"{url}: model {models.names[0]}{precision}; stop with Ctrl-C", sys.stdout)
-    write(f"curl {url}/v1/decisions -H 'Content-Type: application/json'{key} -d '{json.dumps(body)}'", sys.stdout)
+    data = shlex.quote(json.dumps(body))
+    write(f"curl {url}/v1/decisions -H 'Content-Type: application/json'{key} -d {data}", sys.stdout)
     sys.stdout.flush()
 
 
+class JsonLines(logging.Formatter):
+    """Writes every record as one line of JSON; that of a request is one already."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        if record.levelno == logging.INFO:
+            return record.getMessage()
+        line = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
 def _log_to_stderr() -> None:
-    """Write one line of JSON for each request to stderr."""
-    logger, handler = logging.getLogger("selectrie.server"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    """Write a line of JSON to stderr for each request, and for each failure."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    for name, level in (("selectrie.server", logging.INFO), ("uvicorn", logging.ERROR), ("asyncio", logging.ERROR)):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = False

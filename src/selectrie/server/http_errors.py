@@ -14,6 +14,8 @@ from selectrie.errors import (
     DeadlineError,
     ForkedError,
     MemoryBudgetError,
+    MissingExtraError,
+    ModelFileError,
     OptionError,
     QueueFullError,
     RequestError,
@@ -71,6 +73,12 @@ class HttpError(Exception):
         return json.dumps(self.body()).encode()
 
 
+def headers_of(error: HttpError, body: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response that is an error with this body."""
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+
+
 def busy(message: str, *, status: int, code: str) -> HttpError:
     """Return an error after which a client may try again."""
     return HttpError(status, code, message, headers={"retry-after": str(RETRY_AFTER_S)})
@@ -105,6 +113,10 @@ def error_of(error: Exception) -> HttpError:
     if not isinstance(error, SelectrieError):
         message = f"the server failed with {type(error).__name__}; its log has more"
         return HttpError(500, "internal", message, headers=_NOT_AGAIN)
+    if isinstance(error, ModelFileError | MissingExtraError):  # they name files of this machine
+        return HttpError(500, error.code, "the model cannot be loaded; the server's log has more", headers=_NOT_AGAIN)
+    if isinstance(error, MemoryBudgetError) and not error.held:  # it never fits
+        return HttpError(500, error.code, str(error), headers=_NOT_AGAIN)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     if status in (429, 503):
         return busy(str(error), status=status, code=error.code)

@@ -7,9 +7,10 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,15 +19,20 @@ import uvicorn
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.options.checks import at_least, number
 from selectrie.server.application import App, app
 from selectrie.server.options import ServerOptions
+from selectrie.server.protocol import ConnectionLimits, HttpProtocol
 
 LOST = 1
 """Exit code if accepted work was not finished."""
 _CHECK_S = 0.05
 """Seconds between two looks at the open requests while the server drains."""
+_CLOSING_S = 1.0
+"""Least seconds in which connections are closed when all work is done."""
 _KEEP_ALIVE_S = 75
 _BACKLOG = 1024
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +43,18 @@ class Serving:
         host: The address to listen on.
         port: The port; 0 for any free one.
         shutdown_timeout_s: Seconds in which accepted work may finish after a signal.
+        header_timeout_s: Seconds in which the headers of a request must arrive.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     shutdown_timeout_s: float = 30.0
+    header_timeout_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        at_least("port", self.port, 0, max_value=0xFFFF, optional=False)
+        number("shutdown_timeout", self.shutdown_timeout_s, min_value=0, remedy="a number of seconds")
+        number("header_timeout_s", self.header_timeout_s, min_value=0.001, remedy="a number of seconds above 0")
 
 
 def is_loopback(host: str) -> bool:
@@ -63,7 +76,7 @@ def key_digests(path: str) -> tuple[bytes, ...]:
         InputFileError: If the file cannot be read or has no key.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputFileError(path, str(error)) from error
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
@@ -109,10 +122,23 @@ def serve(
         SelectrieError: If the model cannot be loaded.
     """
     listening = _bound(serving)
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    application = app(None, options)
-    return asyncio.run(_Run(application, listening, serving, load, on_ready, f"http://{shown}:{port}").serve())
+    run = _Run(app(None, options), listening, serving, load, on_ready, _url_of(listening))
+    return asyncio.run(run.serve())
+
+
+def uvicorn_config(application: App, limits: ConnectionLimits = DEFAULT_LIMITS) -> uvicorn.Config:
+    """Return how uvicorn serves an application: by our protocol, silently."""
+    return uvicorn.Config(
+        application,
+        http=partial(HttpProtocol, limits=limits),  # type: ignore[arg-type]
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        proxy_headers=False,
+    )
 
 
 class _Server(uvicorn.Server):
@@ -122,6 +148,18 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `_Run`."""
         yield
+
+    @property
+    def n_unsent(self) -> int:
+        """Return the number of connections with a response that was not sent whole."""
+        return sum(one.has_unsent for one in self.server_state.connections if isinstance(one, HttpProtocol))
+
+    def abort(self) -> None:
+        """Close every connection at once, and end."""
+        for one in list(self.server_state.connections):
+            if isinstance(one, HttpProtocol):
+                one.transport.abort()
+        self.force_exit = self.should_exit = True
 
 
 class _Run:
@@ -141,23 +179,15 @@ class _Run:
         self._loaded: Engine | ModelPool | None = None
         self._failure: BaseException | None = None
         self._drain: asyncio.Task[None] | None = None
-        self._lost = 0
-        config = uvicorn.Config(
-            application,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            proxy_headers=False,
-        )
-        self._server = _Server(config)
+        self._n_lost = 0
+        limits = ConnectionLimits(header_s=serving.header_timeout_s, rest_s=application.state.options.body_timeout_s)
+        self._server = _Server(uvicorn_config(application, limits))
 
     async def serve(self) -> int:
         """Serve until the end; return the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._signalled)
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, self._signalled)
         loader = threading.Thread(target=self._load_in_thread, args=(loop,), name="selectrie-load", daemon=True)
         loader.start()
         try:
@@ -167,15 +197,25 @@ class _Run:
                 self._loaded.close()
         if self._failure is not None:
             raise self._failure
-        return LOST if self._lost else 0
+        return LOST if self._n_lost else 0
 
     def _load_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             loaded = self._load()
         except BaseException as error:  # noqa: BLE001 - it is raised by `serve`
-            loop.call_soon_threadsafe(self._failed, error)
+            self._tell(loop, partial(self._failed, error))
             return
-        loop.call_soon_threadsafe(self._got, loaded)
+        if not self._tell(loop, partial(self._got, loaded)):
+            loaded.close()
+
+    @staticmethod
+    def _tell(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> bool:
+        """Call on the event loop; return whether it still runs."""
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:  # a signal ended the server while the model was being loaded
+            return False
+        return True
 
     def _got(self, loaded: Engine | ModelPool) -> None:
         self._loaded = loaded
@@ -188,27 +228,61 @@ class _Run:
 
     def _failed(self, error: BaseException) -> None:
         self._failure = error
-        self._server.should_exit = True
+        self._server.abort()
 
     def _signalled(self) -> None:
         """Drain after the first signal, end at once after the second."""
         state = self._app.state
         if state.is_draining:
-            self._lost = state.n_open
-            self._server.force_exit = self._server.should_exit = True
+            self._end()
             return
         state.is_draining = True
         self._drain = asyncio.ensure_future(self._drained())
 
     async def _drained(self) -> None:
-        """Wait for accepted work, as long as it may take, then end the server."""
-        state, left = self._app.state, self._serving.shutdown_timeout_s
-        while state.n_open and left > 0:
+        """Wait for accepted work, as long as it may take, then end the server.
+
+        A response counts as sent when the connection has taken all of it.
+        """
+        loop, state = asyncio.get_running_loop(), self._app.state
+        until = loop.time() + self._serving.shutdown_timeout_s
+        while state.n_open or self._server.n_unsent:
+            left = until - loop.time()
+            if left <= 0:
+                self._end()
+                return
             await asyncio.sleep(min(_CHECK_S, left))
-            left -= _CHECK_S
-        self._lost = state.n_open
-        self._server.force_exit = bool(state.n_open)
         self._server.should_exit = True
+        await asyncio.sleep(max(_CLOSING_S, until - loop.time()))
+        self._server.abort()  # connections that could not be closed
+
+    def _end(self) -> None:
+        """End at once; what was accepted and not sent is lost."""
+        self._n_lost = max(self._app.state.n_open, self._server.n_unsent)
+        self._server.abort()
+
+
+def _url_of(listening: socket.socket) -> str:
+    """Return a URL by which this machine reaches a socket."""
+    host, port = listening.getsockname()[:2]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
+    return f"http://{host_of(host)}:{port}"
+
+
+def host_of(address: str) -> str:
+    """Return an address as the header `Host` has it, without a port."""
+    return f"[{address}]" if ":" in address else address.lower()
+
+
+def hosts_of(address: str, further: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of the header `Host` that a server on an address answers.
+
+    () for any: beyond loopback, unless `further` names some.
+    """
+    if not is_loopback(address) and not further:
+        return ()
+    return tuple(dict.fromkeys(["localhost", "127.0.0.1", "[::1]", host_of(address), *map(str.lower, further)]))
 
 
 def _bound(serving: Serving) -> socket.socket:
@@ -217,10 +291,12 @@ def _bound(serving: Serving) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(_BACKLOG)
+        with ExitStack() as stack:
+            made = stack.enter_context(socket.socket(family, kind, protocol))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+            made.listen(_BACKLOG)
+            stack.pop_all()
     except OSError as error:
         where = f"{serving.host}:{serving.port}"
         raise OptionError("host", where, f"an address that can be listened on ({error.strerror or error})") from error

@@ -1,0 +1,149 @@
+"""Connections: uvicorn's protocol of HTTP/1.1 with limits of time.
+
+uvicorn limits the time between requests, and the gate that of a body that is wanted.
+What they leave open is closed here: headers that never end, bodies that nobody reads,
+and clients that do not take their response. Errors of HTTP itself have the shape of all
+other errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from selectrie.server.exchange import Exchange, id_of
+from selectrie.server.http_errors import HttpError, headers_of
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Limits of a connection, in seconds.
+
+    Attributes:
+        header_s: Time in which the headers of a request must arrive, from their first
+            byte on, or from the beginning of the connection.
+        rest_s: Time in which the rest of a body may arrive after its response was sent.
+            It is read and dropped: a connection that is closed over it would be reset,
+            and the client could lose the response.
+        stall_s: Time in which a client takes nothing of what is sent to it.
+    """
+
+    header_s: float = 20.0
+    rest_s: float = 30.0
+    stall_s: float = 60.0
+
+
+class HttpProtocol(H11Protocol):
+    """One connection.
+
+    Args:
+        limits: Its limits.
+        named: What uvicorn gives its protocols.
+    """
+
+    def __init__(self, *, limits: ConnectionLimits, **named: Any) -> None:
+        super().__init__(**named)
+        self._limits = limits
+        self._awaited: tuple[str, object] | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    @property
+    def has_unsent(self) -> bool:
+        """Return whether a response was not sent to its end."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        is_answering = cycle is not None and not cycle.response_complete
+        return is_answering or self.transport.get_write_buffer_size() > 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        # At 0, writing pauses whenever something was not sent at once.
+        transport.set_write_buffer_limits(high=0)
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for timer in (self._reading, self._writing):
+            if timer is not None:
+                timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_writing()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, and close the connection."""
+        self._refuse(HttpError(400, "bad_http", f"{msg.rstrip('.').lower()}: expected HTTP/1.1"))
+
+    def _watch(self) -> None:
+        """Limit the time of what the connection now waits for.
+
+        The limit holds for all of the headers, or the rest of a body, so a client does
+        not gain time with every byte.
+        """
+        awaited = self._what_is_awaited()
+        if awaited == self._awaited:
+            return
+        self._awaited = awaited
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        if awaited is not None:
+            seconds = self._limits.header_s if awaited[0] == "headers" else self._limits.rest_s
+            self._reading = self.loop.call_later(seconds, self._too_late)
+
+    def _what_is_awaited(self) -> tuple[str, object] | None:
+        """Return "headers" or "rest", and the request before; None for neither."""
+        if self.transport.is_closing():
+            return None
+        if self.conn.their_state is h11.IDLE:
+            return None if self.timeout_keep_alive_task is not None else ("headers", self.cycle)
+        is_rest = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
+        return ("rest", self.cycle) if is_rest else None
+
+    def _too_late(self) -> None:
+        if self._awaited is not None and self._awaited[0] == "headers" and self.conn.trailing_data[0]:
+            seconds = self._limits.header_s
+            self._refuse(HttpError(408, "header_timeout", f"the headers did not arrive within {seconds:g} s"))
+        else:
+            self.transport.close()
+
+    def _watch_writing(self) -> None:
+        """Close the connection for good if nothing is taken for a while."""
+        if self._writing is not None:
+            self._writing.cancel()
+        n_unsent = self.transport.get_write_buffer_size()
+        self._writing = self.loop.call_later(self._limits.stall_s, self._stalled, n_unsent)
+
+    def _stalled(self, n_before: int) -> None:
+        n_unsent = self.transport.get_write_buffer_size()
+        if n_unsent >= n_before:
+            self.transport.abort()
+        elif n_unsent:
+            self._watch_writing()
+
+    def _refuse(self, error: HttpError) -> None:
+        """Answer with an error, if no response has begun, and close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            body = error.encoded()
+            headers = [*headers_of(error, body), *Exchange(id_of(""), "other").headers(), (b"connection", b"close")]
+            for event in (h11.Response(status_code=error.status, headers=headers), h11.Data(body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

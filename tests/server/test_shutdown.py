@@ -1,0 +1,215 @@
+"""How a server ends: signals while it loads, while it works and while a client reads slowly; and what its exit code says."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra 'server'")
+
+from selectrie.engine.engine import Engine
+from selectrie.errors import ModelFileError, OutputError
+from selectrie.server import ServerOptions
+from selectrie.server.serve import LOST, Serving, serve
+from tests.support.deciding import fake
+
+BODY = json.dumps({"input": "x", "questions": [{"type": "predicate", "instructions": "It rains."}]})
+
+
+class Client:
+    """What a test does to a server from another thread."""
+
+    def __init__(self, url: str) -> None:
+        self.host, port = url.removeprefix("http://").split(":")
+        self.port = int(port)
+
+    def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, dict]:
+        """The status and the JSON of a response; 0 if the connection was closed instead."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        try:
+            connection.request(method, path, body, {"content-type": "application/json"})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        except (http.client.HTTPException, OSError):
+            return 0, {}
+        finally:
+            connection.close()
+
+    def ask_in_thread(self) -> tuple[threading.Thread, list[int]]:
+        """A decision that is asked for in a thread, and the list that gets its status."""
+        statuses: list[int] = []
+        thread = threading.Thread(target=lambda: statuses.append(self.ask("POST", "/v1/decisions", BODY)[0]))
+        thread.start()
+        return thread, statuses
+
+
+def stop() -> None:
+    """Send this process, which is the server too, the signal that ends it."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def run(script: Callable[[Client], None], *, timeout_s: float = 60.0, load=fake) -> int:
+    """Serve until the script, which runs in a thread, has sent a signal; return the exit code."""
+    failures: list[BaseException] = []
+
+    def scripted(url: str) -> None:
+        try:
+            script(Client(url))
+        except BaseException as error:  # noqa: BLE001 - raised where the test runs
+            failures.append(error)
+            stop()
+            stop()
+
+    threads: list[threading.Thread] = []
+
+    def ready(url: str, _application: object) -> None:
+        threads.append(threading.Thread(target=scripted, args=(url,)))
+        threads[0].start()
+
+    code = serve(load, Serving(port=0, shutdown_timeout_s=timeout_s), ServerOptions(), on_ready=ready)
+    for thread in threads:
+        thread.join(60)
+    if failures:
+        raise failures[0]
+    return code
+
+
+class Held:
+    """Decisions that wait until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+        extend = Engine.decide
+
+        def decide(engine: Engine, *args, **named):
+            self.begun.set()
+            assert self.go.wait(60)
+            return extend(engine, *args, **named)
+
+        from selectrie.engine.aio import awaitable
+
+        monkeypatch.setattr(Engine, "adecide", awaitable(decide))
+
+
+def test_accepted_work_is_finished(monkeypatch):
+    """After the first signal new work is refused, `/health` still answers, and what was accepted is answered; then 0."""
+    held = Held(monkeypatch)
+
+    def script(client: Client) -> None:
+        assert client.ask("GET", "/ready")[0] == 200
+        thread, statuses = client.ask_in_thread()
+        assert held.begun.wait(60)
+        stop()
+        while client.ask("GET", "/ready")[0] == 200:
+            pass
+        status, found = client.ask("POST", "/v1/decisions", BODY)
+        assert (status, found["error"]["code"]) == (503, "draining")
+        assert client.ask("GET", "/health")[0] == 200
+        held.go.set()
+        thread.join(60)
+        assert statuses == [200]
+
+    assert run(script) == 0
+
+
+@pytest.mark.parametrize("how", ["a second signal", "a timeout"])
+def test_what_is_lost_is_said(monkeypatch, how):
+    """Whether a second signal or the time ends the server, its clients' connections are closed, and the code is 1."""
+    held = Held(monkeypatch)
+
+    def script(client: Client) -> None:
+        thread, statuses = client.ask_in_thread()
+        assert held.begun.wait(60)
+        stop()
+        if how == "a second signal":
+            while client.ask("GET", "/ready")[0] == 200:
+                pass
+            stop()
+        thread.join(60)
+        held.go.set()
+        assert statuses in ([0], [503])
+
+    assert run(script, timeout_s=60.0 if how == "a second signal" else 0.05) == LOST
+
+
+def test_a_response_that_is_not_taken_is_lost():
+    """The work is done, but the client has not got its answer: the server waits as long as it may, and says so."""
+
+    def script(client: Client) -> None:
+        body = json.dumps({"tokens": [3] * 1_500_000})  # its text is written with six characters a token
+        with socket.create_connection((client.host, client.port), timeout=60) as made:
+            head = f"POST /detokenize HTTP/1.1\r\nhost: {client.host}\r\ncontent-type: application/json\r\n"
+            made.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+            assert made.recv(1).startswith(b"H")
+            stop()
+            ended.wait(60)
+
+    ended = threading.Event()
+    finished: list[int] = []
+
+    def waiting(client: Client) -> None:
+        thread = threading.Thread(target=script, args=(client,), daemon=True)
+        thread.start()
+        finished.append(1)
+
+    assert run(waiting, timeout_s=0.3) == LOST
+    ended.set()
+    assert finished == [1]
+
+
+def test_idle_connections_do_not_hold_it():
+    """One that was kept alive, one that has sent nothing and one in the middle of its headers."""
+
+    def script(client: Client) -> None:
+        for data in (b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n", b"", b"GET /heal"):
+            made = socket.create_connection((client.host, client.port), timeout=60)
+            made.sendall(data)
+            if data.endswith(b"\r\n\r\n"):
+                assert made.recv(1)
+            opened.append(made)
+        stop()
+
+    opened: list[socket.socket] = []
+    assert run(script) == 0
+    for made in opened:
+        made.close()
+
+
+def test_a_signal_while_the_model_loads(monkeypatch):
+    """Nothing was accepted, so the code is 0; a model that comes too late is closed."""
+    go, loaded = threading.Event(), []
+
+    def load() -> Engine:
+        stop()
+        assert go.wait(60)
+        loaded.append(fake())
+        return loaded[0]
+
+    assert serve(load, Serving(port=0), ServerOptions()) == 0
+    go.set()
+    loader = next((one for one in threading.enumerate() if one.name == "selectrie-load"), None)
+    if loader is not None:
+        loader.join(60)
+    assert loaded[0].closed
+
+
+def test_a_model_that_cannot_be_loaded():
+    """Its error ends the server, also if it could not be told where the server listens."""
+
+    def load() -> Engine:
+        raise ModelFileError("/a/model.gguf", "it is damaged")
+
+    def unsaid(_url: str, _application: object) -> None:
+        raise OutputError("closed")
+
+    with pytest.raises(ModelFileError):
+        serve(load, Serving(port=0), ServerOptions())
+    with pytest.raises(OutputError):
+        serve(fake, Serving(port=0), ServerOptions(), on_ready=unsaid)
