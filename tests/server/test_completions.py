@@ -240,8 +240,8 @@ def test_what_an_answer_took_is_counted():
             body = {"prompt": [[0, A, B, A]], "echo": True, "logprobs": 1, "max_tokens": n_drawn, "ignore_eos": True}
             assert ask(application, "POST", "/v1/completions", body).status == 200
             counted = ask(application, "GET", "/metrics").data.decode()
-            for kind in ("evaluated", "one_by_one"):
-                assert f'selectrie_rows_total{{kind="{kind}"}} {rows}.0' in counted, (n_drawn, counted)
+            for name in ('rows_total{kind="new"}', "rows_one_by_one_total"):
+                assert f"selectrie_{name} {rows}.0" in counted, (n_drawn, counted)
             assert llm._model.rows == rows
 
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import threading
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -15,9 +16,21 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import Predicate
 from selectrie.engine.engine import Engine
-from selectrie.errors import DeadlineError, DecodeError, MemoryBudgetError, OptionError, QueueFullError
+from selectrie.errors import (
+    CancelledError,
+    ClosedError,
+    DeadlineError,
+    DecodeError,
+    MemoryBudgetError,
+    MissingExtraError,
+    ModelFileError,
+    NodeError,
+    OptionError,
+    QueueFullError,
+)
 from selectrie.server import ServerOptions, app
 from selectrie.server.http_errors import error_of
+from selectrie.server.metrics import REASONS
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked
 
@@ -41,6 +54,9 @@ def llm():
         ("POST", "/v1/embeddings", 501, "not_offered"),
         ("POST", "/v1/audio/speech", 501, "not_offered"),
         ("POST", "/v1/images/generations", 501, "not_offered"),
+        ("POST", "/v1/decisions/", 404, "not_found"),
+        ("GET", "/v1/decisions/../models", 404, "not_found"),
+        ("DELETE", "/health", 405, "method"),
     ],
 )
 def test_paths_that_there_are_not(llm, method, path, status, code):
@@ -62,6 +78,7 @@ def test_paths_that_there_are_not(llm, method, path, status, code):
         ({"content-encoding": "zstd"}, b"{}", 400, "bad_encoding"),
         ({"content-encoding": "gzip"}, gzip.compress(b"[" + b" " * 5_000 + b"]"), 413, "body_too_large"),
         ({"content-length": "5000"}, b"{}", 413, "body_too_large"),
+        ({"content-length": "9" * 5_000}, b"{}", 413, "body_too_large"),
         ({}, b" " * 5_000, 413, "body_too_large"),
         ({}, b"", 400, "bad_json"),
         ({}, b"{", 400, "bad_json"),
@@ -114,7 +131,7 @@ def test_a_body_that_does_not_arrive(llm):
     assert application.state.n_open == 0
 
 
-KEYS = ServerOptions(key_digests=[sha256(key).digest() for key in (b"first", b"second")])
+KEYS = ServerOptions(key_digests=[sha256(key).digest() for key in (b"first", b"second", "schlüssel".encode())])
 
 
 @pytest.mark.parametrize(
@@ -128,6 +145,10 @@ KEYS = ServerOptions(key_digests=[sha256(key).digest() for key in (b"first", b"s
         ({"authorization": "Bearer first"}, 200),
         ({"authorization": "bearer second"}, 200),
         ({"x-api-key": "second"}, 200),
+        ({"authorization": "Bearer third", "x-api-key": "second"}, 200),
+        ({"authorization": "Basic Zm9v", "x-api-key": "second"}, 200),
+        ({"authorization": "Bearer " + "schlüssel".encode().decode("latin-1")}, 200),
+        ({"authorization": "Bearer schlüssel"}, 401),
     ],
 )
 def test_keys(llm, headers, status):
@@ -158,6 +179,24 @@ def test_hosts(llm, host, status):
     assert ask(application, "GET", "/v1/models", headers={"host": host}).status == status
 
 
+def test_a_page_may_ask_whether_it_may_ask(llm):
+    """Without a key, since browsers send none; other pages are refused in OpenAI's shape. Both have an id."""
+    options = ServerOptions(origins=("https://a.example",), key_digests=KEYS.key_digests)
+    headers = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    reply = ask(app(llm, options), "OPTIONS", PATH, headers={**headers, "origin": "https://a.example"})
+    assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, "https://a.example")
+    assert "authorization" in reply.headers["access-control-allow-headers"]
+    assert reply.headers["x-request-id"] == reply.headers["x-typesafe-request-id"]
+    reply = ask(app(llm, options), "OPTIONS", PATH, headers={**headers, "origin": "https://b.example"})
+    assert (reply.status, reply.error["code"]) == (403, "cors")
+    assert "access-control-allow-origin" not in reply.headers
+    assert len(reply.headers["x-request-id"]) == 32
+    # an error can be read by the page, too
+    reply = ask(app(llm, options), "POST", PATH, BODY, headers={"origin": "https://a.example"})
+    assert (reply.status, reply.headers["access-control-allow-origin"]) == (401, "https://a.example")
+    assert "x-request-id" in reply.headers["access-control-expose-headers"].lower()
+
+
 def test_pages_may_read_answers_only_where_named(llm):
     """CORS is off unless origins are named."""
     headers = {"origin": "https://a.example"}
@@ -179,6 +218,33 @@ def test_ids(llm, given, back):
     found = reply.headers["x-request-id"]
     assert reply.headers["x-typesafe-request-id"] == found
     assert found == back if back else len(found) == 32
+
+
+def test_a_warning_fits_a_header(llm):
+    """A name of the model is shown there as far as a header can hold it."""
+    application = app(llm, ServerOptions(model_names=("modèle\r\nx-evil: 1",)))
+    reply = ask(application, "POST", PATH, {**BODY, "model": "other"})
+    assert reply.headers["x-selectrie-warning"] == "unknown model; mod?le??x-evil: 1 answers"
+
+
+def test_an_endpoint_that_fails(llm, caplog, monkeypatch):
+    """500 without a word of the cause, which the log has once."""
+    for error, code in ((ZeroDivisionError("secret"), "internal"), (DecodeError("bad"), "decode")):
+        caplog.clear()
+        monkeypatch.setattr(Engine, "adecide", failing(error))
+        reply = ask(app(llm), "POST", PATH, BODY)
+        assert (reply.status, reply.error["code"], reply.headers["x-should-retry"]) == (500, code, "false")
+        assert b"secret" not in reply.data
+        assert [one.exc_info[1] for one in caplog.records if one.exc_info] == [error]
+
+
+def failing(error):
+    """A method that raises an error."""
+
+    async def adecide(*args, **named):
+        raise error
+
+    return adecide
 
 
 def test_names_of_models(llm):
@@ -335,8 +401,14 @@ def test_a_server_that_drains_takes_no_new_work(llm):
         (OptionError("a", 1, "b"), 400, "option", None),
         (DeadlineError(0.1), 504, "deadline", "false"),
         (QueueFullError(2, n_tasks=1), 429, "queue_full", None),
-        (MemoryBudgetError("m", required=2, available=1, budget=1, held={}), 503, "memory_budget", None),
         (DecodeError("x"), 500, "decode", "false"),
+        (MemoryBudgetError("m", required=2, available=1, budget=1, held={"n": 1}), 503, "memory_budget", None),
+        (MemoryBudgetError("m", required=2, available=1, budget=1, held={}), 500, "memory_budget", "false"),
+        (ModelFileError("/home/secret/m.gguf", "secret"), 500, "model_file", "false"),
+        (MissingExtraError("secret", "x"), 500, "missing_extra", "false"),
+        (CancelledError(), 503, "cancelled", None),
+        (ClosedError("the engine"), 503, "closed", None),
+        (NodeError(3, "a"), 500, "node", "false"),
         (ZeroDivisionError("secret"), 500, "internal", "false"),
     ],
     ids=lambda one: type(one).__name__ if isinstance(one, Exception) else None,
@@ -363,6 +435,51 @@ def test_one_line_of_json_for_each_request(llm, caplog):
     assert second["body"]["input"] == "a secret"
 
 
+def counts(text: str) -> dict[str, float]:
+    """The values of all metrics, by name and labels."""
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+def test_what_is_accepted_ends_or_is_open(monkeypatch):
+    """Answered, given up by the client, late, ended with the server, or open: each accepted request is one of them."""
+
+    async def many(llm):
+        held, leave = Held(llm, monkeypatch), asyncio.Event()
+        application = app(llm, ServerOptions(max_requests=5, deadline_s=60.0))
+        left, killed, answered, still = [
+            asyncio.ensure_future(asked(application, "POST", PATH, BODY, leave=leave if n == 0 else None))
+            for n in range(4)
+        ]
+        for _ in range(4):
+            await held.begun.acquire()
+        late = asked(app_of(application, deadline_s=0.01), "POST", PATH, BODY)
+        assert (await late).status == 504
+        leave.set()
+        await left
+        killed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killed
+        assert (await asked(application, "POST", PATH, data=b"{")).status == 400
+        counted = counts((await asked(application, "GET", "/metrics")).data.decode())
+        assert [counted[f'selectrie_cancelled_total{{reason="{one}"}}'] for one in REASONS] == [1, 1, 1]
+        assert (counted["selectrie_accepted_total"], counted["selectrie_answered_total"]) == (6, 1)
+        assert counted["selectrie_open_requests"] == 2
+        held.go.set()
+        assert [(await one).status for one in (answered, still)] == [200, 200]
+        counted = counts((await asked(application, "GET", "/metrics")).data.decode())
+        assert (counted["selectrie_answered_total"], counted["selectrie_open_requests"]) == (3, 0)
+
+    def app_of(application, **changes):
+        """The same application with other options."""
+        other = app(None, replace(application.state.options, **changes))
+        other.state.models, other.state.metrics = application.state.models, application.state.metrics
+        return other
+
+    with fake() as llm:
+        asyncio.run(many(llm))
+
+
 def test_metrics_add_up():
     """Requests by endpoint and status, rows, calls and seconds inside the model."""
     with fake() as llm:
@@ -374,8 +491,17 @@ def test_metrics_add_up():
     assert f'selectrie_requests_total{{endpoint="{PATH}",status="200"}} 3.0' in text
     assert f'selectrie_requests_total{{endpoint="{PATH}",status="400"}} 1.0' in text
     assert 'selectrie_requests_total{endpoint="other",status="404"} 1.0' in text
-    rows = sum(one["answers"][0]["diagnostics"]["rows"] for one in found)
-    assert f'selectrie_rows_total{{kind="evaluated"}} {float(rows)}' in text
+    shown = [one["answers"][0]["diagnostics"] for one in found]
+    counted = counts(text)
+    by_kind = {name: counted[f'selectrie_rows_total{{kind="{name}"}}'] for name in ("new", "repeated", "padding")}
+    assert by_kind["new"] + by_kind["repeated"] == sum(one["rows"] for one in shown)
+    assert counted["selectrie_rows_one_by_one_total"] == sum(one["rows_one_by_one"] for one in shown)
+    assert counted["selectrie_model_calls_total"] > 0
+    assert counted["selectrie_queue_seconds_count"] == 3
+    assert counted[f'selectrie_request_seconds_count{{endpoint="{PATH}"}}'] == 4
+    assert counted["selectrie_accepted_total"] == counted["selectrie_answered_total"] == 4
+    assert counted['selectrie_cached_nodes{model="hash-1"}'] > 0
+    assert counted['selectrie_tasks{model="hash-1",state="waiting"}'] == 0
 
 
 @pytest.mark.parametrize(

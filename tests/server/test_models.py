@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import ModelPool
+from selectrie.engine import pool as pools
 from selectrie.engine.pool import memory_needed
+from selectrie.errors import ModelFileError
 from selectrie.server import ServerOptions, app
+from selectrie.server import models as server_models
 from selectrie.server.models import Models, name_of
-from tests.support.serving import ask
+from tests.support.serving import ask, asked
 
 BODY = {"input": "x", "questions": [{"type": "predicate", "instructions": "It rains."}]}
 
@@ -81,3 +85,139 @@ def test_requests_wait_in_the_order_in_which_they_came(pool):
     assert order == [(0, "a"), (1, "b"), (3, "b")]
     with pool.use("a"):
         assert pool.used_bytes > 0
+
+
+async def until(holds):
+    """Let others go on until something holds."""
+    while not holds():  # noqa: ASYNC110 - nothing tells the event loop
+        await asyncio.sleep(0)
+
+
+class Loading:
+    """Loads of the pool, each of which waits until it is let go; some fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go, self.error = threading.Event(), threading.Event(), None
+        load = pools.load
+
+        def slow(*args, **named):
+            self.begun.set()
+            assert self.go.wait(60)
+            if self.error is not None:
+                raise self.error
+            return load(*args, **named)
+
+        monkeypatch.setattr(pools, "load", slow)
+
+
+@pytest.fixture
+def roomy(tiny_model):
+    """Two models that fit beside each other."""
+    path = str(tiny_model("f32"))
+    with ModelPool({"a": path, "b": path}, n_ctx=256, n_threads=1) as made:
+        yield made
+
+
+def test_a_model_that_loads_holds_up_no_other(roomy, monkeypatch):
+    """Only those that want the same one wait; a request whose model is there is answered meanwhile."""
+
+    async def all_of_them():
+        application = app(roomy)
+        assert (await asked(application, "POST", "/v1/decisions", {**BODY, "model": "a"})).status == 200
+        loading = Loading(monkeypatch)
+        waiting = [
+            asyncio.ensure_future(asked(application, "POST", "/v1/decisions", {**BODY, "model": "b"})) for _ in range(3)
+        ]
+        await asyncio.to_thread(loading.begun.wait)
+        assert (await asked(application, "POST", "/v1/decisions", {**BODY, "model": "a"})).status == 200
+        assert not any(one.done() for one in waiting)
+        loading.go.set()
+        assert [(await one).status for one in waiting] == [200] * 3
+
+    asyncio.run(asyncio.wait_for(all_of_them(), 60))
+
+
+@pytest.mark.parametrize("how", ["leaves", "is late"])
+def test_a_request_does_not_wait_for_a_load_to_end(roomy, monkeypatch, how):
+    """The client that leaves, or whose time is over, is let go at once; the model is given back when it is loaded."""
+    loading = Loading(monkeypatch)
+
+    async def all_of_them():
+        application, leave = app(roomy, ServerOptions(deadline_s=60 if how == "leaves" else 0.05)), asyncio.Event()
+        waiting = asyncio.ensure_future(
+            asked(application, "POST", "/v1/decisions", {**BODY, "model": "b"}, leave=leave)
+        )
+        await asyncio.to_thread(loading.begun.wait)
+        if how == "leaves":
+            leave.set()
+        reply = await waiting
+        assert application.state.n_open == 0
+        if how == "is late":
+            assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "memory_budget", "1")
+            assert "x-should-retry" not in reply.headers
+        loading.go.set()
+        await until(lambda: roomy["b"].is_loaded and not roomy["b"].n_uses)
+        assert (await asked(app(roomy), "POST", "/v1/decisions", {**BODY, "model": "b"})).status == 200
+
+    asyncio.run(asyncio.wait_for(all_of_them(), 60))
+
+
+def test_a_load_that_fails_is_an_error_of_its_request(roomy, monkeypatch):
+    """500 for that request alone, and nothing of the file's place; the next one tries again."""
+    loading = Loading(monkeypatch)
+    loading.error = ModelFileError("/a/place/m.gguf", "it is damaged")
+    loading.go.set()
+    application = app(roomy)
+    reply = ask(application, "POST", "/v1/decisions", {**BODY, "model": "a"})
+    assert (reply.status, reply.error["code"], reply.headers["x-should-retry"]) == (500, "model_file", "false")
+    assert b"/a/place" not in reply.data
+    loading.error = None
+    assert ask(application, "POST", "/v1/decisions", {**BODY, "model": "a"}).status == 200
+
+
+def test_a_model_that_never_fits_is_not_tried_again(tiny_model):
+    """It is larger than the whole budget: 500 that clients do not repeat."""
+    with ModelPool({"a": str(tiny_model("f32"))}, budget_bytes=1_000, n_ctx=256, n_threads=1) as pool:
+        reply = ask(app(pool), "POST", "/v1/decisions", {**BODY, "model": "a"})
+    assert (reply.status, reply.error["code"], reply.headers["x-should-retry"]) == (500, "memory_budget", "false")
+
+
+@pytest.mark.parametrize("how", ["leaves", "is late"])
+def test_who_waits_for_memory_frees_its_place(pool, how):
+    """By leaving, or by its deadline, after which it may try again; those behind it go on."""
+
+    async def all_of_them():
+        application, leave = app(pool, ServerOptions(deadline_s=60 if how == "leaves" else 0.1)), asyncio.Event()
+        models = application.state.models
+        async with models.lend("a"):
+            waiting = asyncio.ensure_future(
+                asked(application, "POST", "/v1/decisions", {**BODY, "model": "b"}, leave=leave)
+            )
+            await until(lambda: models._queue)
+            behind = asyncio.ensure_future(models.lend("a").__aenter__())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not behind.done()
+            if how == "leaves":
+                leave.set()
+            reply = await waiting
+            if how == "is late":
+                assert (reply.status, reply.error["code"], reply.headers["retry-after"]) == (503, "memory_budget", "1")
+            assert (await behind).name == "a"
+            assert not models._queue
+
+    asyncio.run(asyncio.wait_for(all_of_them(), 60))
+
+
+def test_memory_that_others_free_is_seen(pool, monkeypatch):
+    """A pool may serve more than this server."""
+    monkeypatch.setattr(server_models, "_LOOK_S", 0.01)
+
+    async def all_of_them():
+        models = Models(pool, ServerOptions())
+        with pool.use("a"):
+            waiting = asyncio.ensure_future(models.lend("b").__aenter__())
+            await until(lambda: models._queue)
+        assert (await waiting).name == "b"
+
+    asyncio.run(asyncio.wait_for(all_of_them(), 60))

@@ -251,11 +251,13 @@ class Capacity:
         rows: Number of rows that one call may evaluate.
         nodes: Number of nodes that may be held.
         sequences: Number of branches that may be alive at once.
+        nodes_cached: Number of evaluated nodes in memory, held or not; not compared.
     """
 
     rows: int
     nodes: int
     sequences: int
+    nodes_cached: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

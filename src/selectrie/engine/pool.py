@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -169,7 +169,7 @@ class ModelPool:
             return tuple(self._record(entry) for entry in sorted(loaded, key=lambda entry: -entry.turn))
 
     @contextmanager
-    def use(self, name: str, *, wait_s: float = 0.0) -> Iterator[Engine]:
+    def use(self, name: str, *, wait_s: float = 0.0, on_room: Callable[[], None] | None = None) -> Iterator[Engine]:
         """Yield the engine of a model, which stays loaded until the block ends.
 
         A model that is not loaded is loaded first. If it does not fit, idle models are
@@ -185,6 +185,9 @@ class ModelPool:
         are loaded again when used. Do not close the engine, since the pool does; a
         model whose engine was closed is loaded again.
 
+        `on_room` is called, perhaps several times, as soon as the call waits for no
+        memory any more: before the model is loaded. An exception from it ends the call.
+
         Raises:
             OptionError: If there is no model of this name.
             MemoryBudgetError: If the model does not fit.
@@ -197,7 +200,7 @@ class ModelPool:
         number("wait_s", wait_s, min_value=0, remedy="seconds to wait, 0 for none")
         entry, use = self._entries[name], _Use()
         try:
-            yield self._acquire(entry, use, monotonic() + wait_s)
+            yield self._acquire(entry, use, monotonic() + wait_s, on_room or _ignore)
         finally:
             self._leave(entry, use)
 
@@ -239,10 +242,11 @@ class ModelPool:
         source = str(PATH) if entry.source is None else os.fspath(entry.source)
         return RegisteredModel(entry.name, source, entry.memory_bytes, is_loaded, len(entry.uses), idle_s)
 
-    def _acquire(self, entry: _Entry, use: _Use, until: float) -> Engine:
+    def _acquire(self, entry: _Entry, use: _Use, until: float, on_room: Callable[[], None]) -> Engine:
         while True:
-            engine = self._lend(entry, use)
+            engine = self._lend(entry, use, on_room)
             if engine is not None:
+                on_room()
                 return engine
             # This may download the file, so the lock is not held.
             n_bytes = memory_needed(entry.source, entry.backend, self._options)
@@ -254,12 +258,13 @@ class ModelPool:
             try:
                 idle = self._reserve(entry, use, n_bytes, until)
                 if idle is not None:
+                    on_room()
                     return self._load(entry, use, idle)
             except BaseException:
                 self._give_up(use.thread)
                 raise
 
-    def _lend(self, entry: _Entry, use: _Use) -> Engine | None:
+    def _lend(self, entry: _Entry, use: _Use, on_room: Callable[[], None]) -> Engine | None:
         """Return the entry's engine and record `use`; None if it is not loaded.
 
         Waits while another thread loads or unloads the model.
@@ -270,6 +275,8 @@ class ModelPool:
                     raise ClosedError("the model pool")
                 if entry.worker is None:
                     break
+                if entry.engine is None:  # it is being loaded
+                    on_room()
                 self._changed.wait()
             if entry.engine is not None and entry.engine.closed:
                 entry.engine = None
@@ -394,6 +401,10 @@ class ModelPool:
                 self._turn += 1
                 entry.turn, entry.idle_since = self._turn, monotonic()
             self._changed.notify_all()
+
+
+def _ignore() -> None:
+    """Do nothing about memory that is there."""
 
 
 def memory_needed(source: Source, backend: str | None, options: Mapping[str, Any]) -> int:

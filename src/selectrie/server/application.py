@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -14,6 +17,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.options.checks import record
+from selectrie.server.exchange import Exchange, exchange_of, id_of
 from selectrie.server.gate import AsgiApp, Gate
 from selectrie.server.http_errors import HttpError, error_of
 from selectrie.server.models import Models
@@ -27,6 +31,21 @@ logger = logging.getLogger("selectrie.server")
 DEFAULT_SERVER = ServerOptions()
 
 
+class _Cors(CORSMiddleware):
+    """Answers browsers that ask whether a page may send a request.
+
+    They send no key, so they are answered outside of the gate, with an id as all are.
+    """
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        found = super().preflight_response(request_headers)
+        if found.status_code != 200:
+            error = HttpError(403, "cors", "pages of this origin may not send this request; --cors-origin names some")
+            found = _response(error, found.headers)
+        found.raw_headers.extend(Exchange(id_of(request_headers.get("x-request-id", "")), "other").headers())
+        return found
+
+
 class App:
     """An ASGI application that answers requests with a model.
 
@@ -38,8 +57,13 @@ class App:
         self.state = state
         inner: AsgiApp = Gate(_routes(), state)
         if state.options.origins:
-            allowed = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
-            inner = CORSMiddleware(inner, allow_origins=list(state.options.origins), **allowed)  # type: ignore[arg-type]
+            inner = _Cors(
+                inner,
+                allow_origins=list(state.options.origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=["x-request-id", "x-selectrie-warning", "retry-after", "x-should-retry"],
+            )
         self._inner = inner
 
     async def __call__(self, scope: object, receive: object, send: object) -> None:
@@ -65,7 +89,7 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
 
 
 def _routes() -> FastAPI:
-    made = FastAPI(title="selectrie", version=__version__, redoc_url=None)
+    made = FastAPI(title="selectrie", version=__version__, redoc_url=None, redirect_slashes=False)
     made.include_router(decisions.router)
     made.include_router(chat.router)
     made.include_router(completions.router)
@@ -91,12 +115,13 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _any(request: Request, error: Exception) -> Response:
     """Answer for an exception of an endpoint."""
-    del request
     found = error_of(error)
-    if found.code == "internal":
-        logger.error("an endpoint failed", exc_info=error)
+    if found.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
+        logger.error("%s failed", exchange_of(request).id, exc_info=error)
     return _response(found)
 
 
-def _response(error: HttpError) -> Response:
-    return Response(error.encoded(), error.status, dict(error.headers), "application/json")
+def _response(error: HttpError, further: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """Return an error as a response, with some of the headers of another one."""
+    kept = {name: value for name, value in further.items() if name == "vary" or name.startswith("access-")}
+    return Response(error.encoded(), error.status, {**kept, **error.headers}, "application/json")

@@ -22,10 +22,14 @@ from selectrie.server.state import ServerState
 
 
 @asynccontextmanager
-async def lent_to(state: ServerState, exchange: Exchange) -> AsyncGenerator[Lent, None]:
-    """Lend the model that a request names, and keep its name and what it waited."""
-    async with state.models.lend(exchange.body.get("model")) as lent:
-        exchange.model, exchange.queue_s = lent.name, perf_counter() - exchange.began_s
+async def lent_to(state: ServerState, exchange: Exchange, name: object = None) -> AsyncGenerator[Lent, None]:
+    """Lend the model that a request names, and keep its name and what it waited.
+
+    `name` is that of a request without a body.
+    """
+    exchange.is_waiting = True
+    async with state.models.lend(exchange.body.get("model", name)) as lent:
+        exchange.is_waiting, exchange.model, exchange.queue_s = False, lent.name, perf_counter() - exchange.began_s
         if lent.warning:
             exchange.warnings.append(lent.warning)
         yield lent

@@ -13,10 +13,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from selectrie.core.types import Cost
+
 _NO_ID = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
 _MAX_ID = 128
 KEY = "selectrie.exchange"
 """Name of the exchange in the scope of a request."""
+
+
+NO_COST = Cost()
 
 
 @dataclass(slots=True, eq=False)
@@ -29,8 +35,11 @@ class Exchange:
         body: The object of a body of JSON.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
-        tokens, rows, rows_one_by_one, model_calls: What the answer took.
-        decode_s: Seconds inside the model.
+        tokens: Number of tokens that were read and drawn for the answer.
+        cost: The model work that the answer took.
+        is_accepted: Whether it has taken a place in the queue.
+        is_waiting: Whether it waits for its model.
+        cancelled: Why it was given up before its end; "" if it was not.
         status: Status of the response; 0 before it has begun.
         error: Code of the error that ended a response after it had begun.
         began_s: When the request came, by `time.perf_counter`.
@@ -44,10 +53,10 @@ class Exchange:
     model: str = ""
     warnings: list[str] = field(default_factory=list)
     tokens: int = 0
-    rows: int = 0
-    rows_one_by_one: int = 0
-    model_calls: int = 0
-    decode_s: float = 0.0
+    cost: Cost = NO_COST
+    is_accepted: bool = False
+    is_waiting: bool = False
+    cancelled: str = ""
     status: int = 0
     error: str = ""
     began_s: float = field(default_factory=perf_counter)
@@ -57,7 +66,7 @@ class Exchange:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""
         own = self.id.encode("ascii")
-        warned = "; ".join(self.warnings).encode("ascii", "backslashreplace")
+        warned = _NOT_SHOWN.sub("?", "; ".join(self.warnings)).encode("ascii")
         found = [(b"x-request-id", own), (b"x-typesafe-request-id", own)]
         return [*found, (b"x-selectrie-warning", warned)] if warned else found
 

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from time import perf_counter
@@ -21,7 +21,7 @@ from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, Disconnected, Receive, read_body, too_large
 from selectrie.server.event_stream import CONTENT_TYPE, error_ending
 from selectrie.server.exchange import Exchange, id_of
-from selectrie.server.http_errors import HttpError, busy, error_of
+from selectrie.server.http_errors import HttpError, busy, error_of, headers_of
 from selectrie.server.state import ServerState
 
 logger = logging.getLogger("selectrie.server")
@@ -45,7 +45,11 @@ WORK = frozenset(
 """Paths that take a body of JSON, and count as open requests."""
 ENDING_TIMEOUT_S = 1.0
 """Seconds in which a reader must take the error that ends its stream."""
+CLIENT_LEFT = 499
+"""Status in the log and the metrics if a client left before it got one."""
 _KIND = b"content-type"
+_MAX_DIGITS = 20
+"""Number of digits of a length that are read; any so long is too large."""
 READS = frozenset({"/tokenizer_info"})
 """Paths without a body that may load a model, and count as open requests too."""
 _OTHER = frozenset({"/v1/models", "/metrics", "/docs", "/openapi.json"})
@@ -81,10 +85,13 @@ class Gate:
             else:
                 await self._inner(scope, receive, answer)
         except Disconnected:
-            self._state.metrics.cancelled("disconnected")
-            exchange.status = exchange.status or 499
+            exchange.cancelled, exchange.status = "disconnected", exchange.status or CLIENT_LEFT
         except Exception as error:  # noqa: BLE001 - everything is answered
             await self._fail(error, answer)
+        except asyncio.CancelledError:  # the server ends and does not wait any more
+            exchange.cancelled = "shutdown"
+            await self._fail(_draining(), answer)
+            raise
         finally:
             self._end(exchange, scope)
 
@@ -100,7 +107,7 @@ class Gate:
         if not _is_work(scope):
             return
         if self._state.is_draining:
-            raise busy("the server is shutting down", status=503, code="draining")
+            raise _draining()
         if path in WORK:
             self._check_body(headers)
         if self._state.n_open >= options.max_requests:
@@ -115,25 +122,26 @@ class Gate:
         if encoding not in ENCODINGS:
             raise HttpError(415, "content_encoding", f"the encoding is {encoding[:80]!r}: expected zstd or gzip")
         length, limit = headers.get(b"content-length", "0"), self._state.options.max_body_bytes
-        if length.isdecimal() and int(length) > limit:
+        if length.isdecimal() and int(length[:_MAX_DIGITS]) > limit:
             raise too_large(limit)
 
     async def _work(self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, str]) -> None:
         """Read the body and answer; stop when the client leaves or time is over."""
-        state = self._state
+        state, exchange = self._state, scope[exchanges.KEY]
         state.n_open += 1
-        state.metrics.opened(state.n_open)
+        exchange.is_accepted = True
+        state.metrics.accepted()
         try:
             if scope["path"] in WORK:
                 encoding = headers.get(b"content-encoding", "identity").strip().lower()
-                scope[exchanges.KEY].body = await read_body(receive, encoding, state.options)
+                exchange.body = await read_body(receive, encoding, state.options)
             await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1
-            state.metrics.opened(state.n_open)
 
     async def _until_gone(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
-        left: float = self._state.options.deadline_s - (perf_counter() - scope[exchanges.KEY].began_s)
+        exchange: Exchange = scope[exchanges.KEY]
+        left = self._state.options.deadline_s - (perf_counter() - exchange.began_s)
         work = asyncio.ensure_future(self._inner(scope, _nothing, answer))
         leaving = asyncio.ensure_future(_left(receive))
         try:
@@ -149,9 +157,8 @@ class Gate:
         elif leaving in done:
             raise Disconnected
         else:
-            self._state.metrics.cancelled("deadline")
-            message = f"there was no answer within {self._state.options.deadline_s:g} s"
-            raise HttpError(504, "deadline", message, headers={"x-should-retry": "false"})
+            exchange.cancelled = "deadline"
+            raise _too_late(exchange, self._state.options.deadline_s)
 
     async def _fail(self, error: Exception, answer: _Answer) -> None:
         """Answer with an error, which ends a stream and else leaves the response open.
@@ -182,7 +189,7 @@ class Gate:
             **({"error": exchange.error} if exchange.error else {}),
             "model": exchange.model,
             "tokens": exchange.tokens,
-            "rows": exchange.rows,
+            "rows": exchange.cost.rows,
             "seconds": round(seconds, 6),
         }
         if self._state.options.log_prompts and exchange.body:
@@ -214,10 +221,23 @@ class _Answer:
 async def send_error(error: HttpError, send: Send) -> None:
     """Send an error as a whole response."""
     body = error.encoded()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-    pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": pairs})
+    await send({"type": "http.response.start", "status": error.status, "headers": headers_of(error, body)})
     await send({"type": "http.response.body", "body": body})
+
+
+def _draining() -> HttpError:
+    return busy("the server is shutting down", status=503, code="draining")
+
+
+def _too_late(exchange: Exchange, deadline_s: float) -> HttpError:
+    """Return the error for a request that was not answered in time.
+
+    One that waited for its model all the time may have more luck later.
+    """
+    if exchange.is_waiting:
+        return busy(f"no memory was free for the model within {deadline_s:g} s", status=503, code="memory_budget")
+    message = f"there was no answer within {deadline_s:g} s"
+    return HttpError(504, "deadline", message, headers={"x-should-retry": "false"})
 
 
 def _is_work(scope: Scope) -> bool:
@@ -242,9 +262,12 @@ def _without_port(host: str) -> str:
     return name.lower() if colon and port.isdecimal() else host.lower()
 
 
-def _has_key(headers: dict[bytes, str], digests: Any) -> bool:
-    """Return whether a request has one of the keys, in a time that tells nothing."""
+def _has_key(headers: dict[bytes, str], digests: Sequence[bytes]) -> bool:
+    """Return whether a request has one of the keys, in a time that tells nothing.
+
+    Keys are compared as bytes, as they came.
+    """
     bearer = headers.get(b"authorization", "")
-    given = bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get(b"x-api-key", "")
-    own = sha256(given.encode("utf-8", "surrogatepass")).digest()
-    return any([hmac.compare_digest(own, digest) for digest in digests]) and bool(given)  # noqa: C419 - all are compared
+    given = [bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", headers.get(b"x-api-key", "").strip()]
+    own = [sha256(key.encode("latin-1")).digest() for key in given if key]
+    return any([hmac.compare_digest(one, digest) for one in own for digest in digests])  # noqa: C419 - all are compared

@@ -353,6 +353,5 @@ def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int
     """Return the usage of a generation, and keep what it took for log and metrics."""
     n_prompt, cost = sum(generation.prompt_tokens), generation.cost
     exchange.tokens = n_prompt + generation.n_drawn
-    exchange.rows, exchange.rows_one_by_one = cost.rows, cost.rows_naive
-    exchange.model_calls, exchange.decode_s = cost.model_calls, cost.decode_s
+    exchange.cost = cost
     return {"prompt_tokens": n_prompt, "completion_tokens": generation.n_drawn, "total_tokens": exchange.tokens}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import time
 
+from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import MemoryBudgetError
@@ -17,6 +19,8 @@ from selectrie.server.http_errors import HttpError, busy, quoted
 from selectrie.server.options import ServerOptions
 
 _SUFFIX = ".gguf"
+_LOOK_S = 1.0
+"""Seconds between two looks for memory, which others than the server may free."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +56,7 @@ class Models:
         self._given, self._strict = tuple(options.model_names), options.strict_model
         self.created = int(time())
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._lent: dict[str, Engine] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -72,6 +77,13 @@ class Models:
     def engine(self) -> Engine | None:
         """Return the engine of a server with one model, once it is loaded."""
         return self._engine
+
+    @property
+    def engines(self) -> dict[str, Engine]:
+        """Return the engines of the models that are loaded, by name."""
+        if self._engine is not None:
+            return {} if self._engine.closed else {self.names[0]: self._engine}
+        return {name: engine for name, engine in self._lent.items() if not engine.closed}
 
     def set_source(self, source: Engine | ModelPool | None) -> None:
         """Give the engine or the pool that was loaded meanwhile."""
@@ -109,55 +121,76 @@ class Models:
 
     @asynccontextmanager
     async def _lend_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[Lent]:
-        await self._turn()
+        place = await self._turn()
+        loop = asyncio.get_running_loop()
         with ExitStack() as stack:
             try:
-                engine = await self._entered(pool, name, stack)
+                engine = await self._entered(
+                    lambda: pool.use(name, on_room=lambda: _call(loop, partial(self._leave, place))), stack
+                )
             finally:
-                self._next()
-            try:
-                yield Lent(engine, name)
-            finally:
-                stack.close()
-                self._changed.set()
+                self._leave(place)
+            self._lent[name] = engine
+            stack.callback(self._changed.set)
+            yield Lent(engine, name)
 
-    async def _entered(self, pool: ModelPool, name: str, stack: ExitStack) -> Engine:
-        """Return the engine of a model, loading it as soon as there is memory."""
+    async def _entered(self, use: Callable[[], AbstractContextManager[Engine]], stack: ExitStack) -> Engine:
+        """Return the engine of a model, loading it as soon as there is memory.
+
+        If the request is given up meanwhile, the model is loaded all the same, and then
+        given back.
+        """
         while True:
             self._changed.clear()
-            entering = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, pool.use(name)))
+            own = ExitStack()
+            entering = asyncio.ensure_future(in_thread(partial(own.enter_context, use())))
             try:
-                return await asyncio.shield(entering)
+                engine = await asyncio.shield(entering)
             except MemoryBudgetError as error:
                 if not error.held:
                     raise
-                await self._changed.wait()
             except asyncio.CancelledError:
-                await asyncio.wait({entering})  # it is loaded all the same, and then given back
+                entering.add_done_callback(partial(self._give_back, own))
                 raise
+            else:
+                stack.push(own.pop_all())
+                return engine
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), _LOOK_S)
 
-    async def _turn(self) -> None:
-        """Wait until every request that came before has its model."""
+    def _give_back(self, own: ExitStack, entering: asyncio.Future[Engine]) -> None:
+        """Free a model that was loaded for a request that is over."""
+        if not entering.cancelled():
+            entering.exception()  # it is read, so it is not logged
+        own.close()
+        self._changed.set()
+
+    async def _turn(self) -> asyncio.Future[None]:
+        """Wait until no request that came before waits for memory; return the place."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(place)
-        if self._queue[0] is place:
-            return
         try:
-            await place
+            if self._queue[0] is not place:
+                await place
         except asyncio.CancelledError:
-            is_next = self._queue[0] is place
-            self._queue.remove(place)
-            if is_next:
-                self._wake()
+            self._leave(place)
             raise
+        return place
 
-    def _next(self) -> None:
-        self._queue.popleft()
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._queue and not self._queue[0].done():
+    def _leave(self, place: asyncio.Future[None]) -> None:
+        """Take a place out of the queue, if it is there, and let the next one go on."""
+        if place not in self._queue:
+            return
+        was_first = self._queue[0] is place
+        self._queue.remove(place)
+        if was_first and self._queue and not self._queue[0].done():
             self._queue[0].set_result(None)
+
+
+def _call(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Call on the event loop from another thread, unless the loop has ended."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
 
 
 def name_of(source: str) -> str:

@@ -249,7 +249,7 @@ class FakeModel:
         tree, limits = self._tree, self._limits
         n_states = sum(1 for node in self._states if node != ROOT and tree.references[node])
         branches = limits.sequences - (n_states if limits.kind.is_recurrent else tree.n_held_leaves)
-        return Capacity(limits.rows_per_call, limits.nodes - tree.n_held, branches)
+        return Capacity(limits.rows_per_call, limits.nodes - tree.n_held, branches, tree.n_nodes)
 
     def trim(self, idle_rows: int) -> int:
         self._check_open()

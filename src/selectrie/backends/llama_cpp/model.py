@@ -211,7 +211,8 @@ class LlamaModel:
     def capacity(self) -> Capacity:
         self._require_open()
         nodes = self._context.size.nodes - self._tree.n_held
-        return Capacity(rows=self._rows_per_call, nodes=nodes, sequences=self._sequences.free_sequences)
+        free, cached = self._sequences.free_sequences, self._tree.n_nodes
+        return Capacity(rows=self._rows_per_call, nodes=nodes, sequences=free, nodes_cached=cached)
 
     def trim(self, idle_rows: int) -> int:
         self._require_open()

@@ -114,7 +114,8 @@ class ModuleModel(ABC):
         self._require_open()
         limits = self.limits
         nodes = limits.nodes - self._tree.n_held
-        return Capacity(rows=limits.rows_per_call, nodes=nodes, sequences=self._contexts.free_sequences)
+        free, cached = self._contexts.free_sequences, self._tree.n_nodes
+        return Capacity(rows=limits.rows_per_call, nodes=nodes, sequences=free, nodes_cached=cached)
 
     def trim(self, idle_rows: int) -> int:
         self._require_open()

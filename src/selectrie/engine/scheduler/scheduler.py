@@ -28,7 +28,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from selectrie.core.model import Model
@@ -63,12 +63,14 @@ class Load:
         n_waiting: Number of tasks that wait to begin.
         nodes_free: Number of nodes neither held nor reserved.
         sequences_free: Number of branches neither held nor reserved.
+        nodes_cached: Number of evaluated tokens in memory, held or not; not compared.
     """
 
     n_active: int
     n_waiting: int
     nodes_free: int
     sequences_free: int
+    nodes_cached: int = field(default=0, compare=False)
 
 
 class Scheduler:
@@ -164,6 +166,7 @@ class Scheduler:
         self.row_cache.clear()
         self.read_rows.clear()
         self.model.trim(0)
+        self._measure(self._free())
 
     def step(self) -> None:
         """Make one model call that advances every job that can go on."""
@@ -183,7 +186,8 @@ class Scheduler:
 
     def _measure(self, free: Capacity) -> None:
         """Set `load`, given the free capacity."""
-        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences))
+        cached = self.model.capacity().nodes_cached
+        self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences), cached)
 
     def _end_early(self) -> None:
         """End jobs that were cancelled and those whose deadline has passed."""

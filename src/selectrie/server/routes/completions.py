@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -97,9 +98,6 @@ def _noted(exchange: Exchange, prompts: Sequence[AnsweredPrompt], generation: Ge
     for one in prompts:
         if one.scored is not None:
             cost = one.scored.cost
-            exchange.rows += cost.rows
-            if generation is None:  # its rows one by one have the prompts already
-                exchange.rows_one_by_one += cost.rows_naive
-            exchange.model_calls += cost.model_calls
-            exchange.decode_s += cost.decode_s
+            # The rows one by one of a generation have the prompts already.
+            exchange.cost += cost if generation is None else replace(cost, rows_naive=0)
     return usage

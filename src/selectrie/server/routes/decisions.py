@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from time import perf_counter
 from typing import Any
 
 from fastapi import APIRouter
@@ -23,6 +22,7 @@ from selectrie.server.decision_wire import (
     systemone_response,
     usage_of,
 )
+from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.options import ServerOptions
 from selectrie.server.schemas import body_of
@@ -50,17 +50,12 @@ async def _decided(request: Request, read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     asked = read(exchange.body, state.options)
     text = text_of_state(asked.state)
-    async with state.models.lend(exchange.body.get("model")) as lent:
-        exchange.model, exchange.queue_s = lent.name, perf_counter() - exchange.began_s
-        if lent.warning:
-            exchange.warnings.append(lent.warning)
+    async with lent_to(state, exchange) as lent:
         if rows_bound(asked, text) > state.options.max_rows:
             check_rows(_rows_planned(lent.engine, asked, text), state.options)
         decision = await lent.engine.adecide(text, asked.questions, params=asked.params)
     usage = usage_of(decision)
-    exchange.tokens, exchange.rows = usage.input_tokens, usage.cost.rows
-    exchange.rows_one_by_one, exchange.model_calls = usage.cost.rows_naive, usage.cost.model_calls
-    exchange.decode_s = usage.cost.decode_s
+    exchange.tokens, exchange.cost = usage.input_tokens, usage.cost
     return json_response(write(asked, decision, lent.name))
 
 

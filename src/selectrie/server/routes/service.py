@@ -58,7 +58,7 @@ async def models(request: Request) -> Response:
 async def metrics(request: Request) -> Response:
     """Return what the server counts, for Prometheus."""
     state = state_of(request)
-    return PlainTextResponse(state.metrics.text(state.models.engine), media_type="text/plain; version=0.0.4")
+    return PlainTextResponse(state.metrics.text(state.models.engines), media_type="text/plain; version=0.0.4")
 
 
 async def _not_offered(request: Request) -> Response:

@@ -6,9 +6,6 @@ Hugging Face.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from time import perf_counter
 from typing import Any
 
 from fastapi import APIRouter
@@ -17,8 +14,8 @@ from starlette.responses import Response
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import in_thread
-from selectrie.engine.engine import Engine
 from selectrie.server.decision_wire import warnings_of
+from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.messages import with_roles_of
 from selectrie.server.schemas import body_of, model_query
@@ -31,8 +28,9 @@ router = APIRouter()
 @router.get("/tokenizer_info", openapi_extra=model_query())
 async def tokenizer_info(request: Request) -> Response:
     """Return the special tokens and the chat template of a model."""
-    async with _lent(request, request.query_params.get("model")) as engine:
-        return json_response(_info(engine.vocabulary, engine.limits.nodes))
+    state, exchange = state_of(request), exchange_of(request)
+    async with lent_to(state, exchange, request.query_params.get("model")) as lent:
+        return json_response(_info(lent.engine.vocabulary, lent.engine.limits.nodes))
 
 
 @router.post("/tokenize", openapi_extra=body_of("tokenize"))
@@ -40,7 +38,8 @@ async def tokenize(request: Request) -> Response:
     """Return the tokens of a text or a chat; control tokens are read in it."""
     exchange = exchange_of(request)
     asked = read_tokenize(exchange.body)
-    async with _lent(request, exchange.body.get("model")) as engine:
+    async with lent_to(state_of(request), exchange) as lent:
+        engine = lent.engine
         found: list[int] = []
         if asked.prompt:
             vocabulary, prompt = engine.vocabulary, asked.prompt
@@ -60,21 +59,12 @@ async def detokenize(request: Request) -> Response:
     """Return the text of tokens, with control tokens by their names."""
     exchange = exchange_of(request)
     tokens = read_tokens(exchange.body)
-    async with _lent(request, exchange.body.get("model")) as engine:
+    async with lent_to(state_of(request), exchange) as lent:
+        engine = lent.engine
         answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
     exchange.tokens = len(tokens)
     warnings = warnings_of(exchange.body, TOKENS_FIELDS)
     return json_response(answer | ({"warnings": warnings} if warnings else {}))
-
-
-@asynccontextmanager
-async def _lent(request: Request, name: object) -> AsyncIterator[Engine]:
-    exchange = exchange_of(request)
-    async with state_of(request).models.lend(name) as lent:
-        exchange.model, exchange.queue_s = lent.name, perf_counter() - exchange.began_s
-        if lent.warning:
-            exchange.warnings.append(lent.warning)
-        yield lent.engine
 
 
 def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
