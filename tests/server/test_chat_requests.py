@@ -111,7 +111,7 @@ REFUSED: list[dict[str, Any]] = [
     {"chat_template": "{{ 1 }}"},
     {"documents": [{}]},
     {"echo": True},
-    {"prompt_logprobs": 1},
+    {"prompt_logprobs": 0},
     {"use_beam_search": True},
     {"length_penalty": 0.5},
     {"bad_words": ["a"]},
@@ -121,6 +121,10 @@ REFUSED: list[dict[str, Any]] = [
     {"truncate_prompt_tokens": 5},
     {"mirostat": 2},
     {"samplers": ["top_k"]},
+    {"truncation_side": "right"},
+    {"stream_interval": 8},
+    {"thinking_token_budget": 9},
+    {"vllm_xargs": {"a": 1}},
 ]
 
 
@@ -156,6 +160,8 @@ def test_values_that_ask_for_nothing(llm):
         "safety_identifier": "x",
         "prompt_cache_key": "x",
         "stream_options": None,
+        "stream_interval": 1,
+        "session_id": "x",
     }
     wanted = ask(app(llm), "POST", PATH, BODY).json["choices"]
     for fields in (nulls, nothing):
@@ -226,12 +232,12 @@ def test_unknown_fields_are_ignored_with_a_warning(llm):
         ({"logit_bias": {"-1": 1}}, "option", "logit_bias"),
         ({"logit_bias": {"9" * 5_000: 1}}, "option", "logit_bias"),
         ({"logit_bias": {"5": "x"}}, "option", "logit_bias[5]"),
-        ({"logit_bias": {"9999": 1}}, "token_range", None),
+        ({"logit_bias": {"9999": 1}}, "token_range", "logit_bias"),
         ({"stop": ""}, "option", "stop[0]"),
         ({"stop": 7}, "option", "stop"),
         ({"stop": ["a", 7]}, "option", "stop[1]"),
         ({"stop_token_ids": ["a"]}, "option", "stop_token_ids[0]"),
-        ({"stop_token_ids": [9999]}, "token_range", None),
+        ({"stop_token_ids": [9999]}, "token_range", "stop_token_ids"),
         ({"ignore_eos": 1}, "option", "ignore_eos"),
         ({"min_tokens": -1}, "option", "min_tokens"),
         ({"min_tokens": 13}, "option", "min_tokens"),
@@ -249,7 +255,9 @@ def test_unknown_fields_are_ignored_with_a_warning(llm):
         ({"stream": True, "stream_options": 7}, "option", "stream_options"),
         ({"stream": True, "stream_options": {"include_usage": 1}}, "option", "stream_options.include_usage"),
         ({"stream": True, "stream_options": {"continuous_usage_stats": True}}, "unsupported", "stream_options"),
+        ({"stream": True, "stream_options": {"include_obfuscation": True}}, "unsupported", "stream_options"),
         ({"chat_template_kwargs": 7}, "option", "chat_template_kwargs"),
+        ({"chat_template_kwargs": False}, "option", "chat_template_kwargs"),
         (
             {"chat_template_kwargs": {"chat_template": "x"}},
             "unsupported",

@@ -645,6 +645,8 @@ def test_a_client_that_leaves_ends_the_work():
         ("suffix", "b"),
         ("prompt_embeds", "AAAA"),
         ("truncation_side", "right"),
+        ("stream_interval", 8),
+        ("kv_transfer_params", {"a": 1}),
         ("bad_words", ["a"]),
         ("allowed_token_ids", [3]),
     ],
@@ -655,6 +657,15 @@ def test_what_is_not_offered_is_named(name, value):
         error = complete(llm, status=400, prompt="a", **{name: value})
         assert (error["code"], error["param"]) == ("unsupported", name)
         assert llm._model.calls == 0
+
+
+def test_of_several_fields_that_are_not_offered_the_first_of_the_table_is_named():
+    """So the error does not depend on the order in which a client writes its fields."""
+    fields = {"length_penalty": 0.5, "use_beam_search": True, "response_format": {"type": "json_object"}}
+    with fake() as llm:
+        for name in reversed([*fields]):
+            assert complete(llm, status=400, prompt="a", **fields)["param"] == name
+            fields.pop(name)
 
 
 def test_fields_that_ask_for_nothing_are_taken():
@@ -723,7 +734,7 @@ def test_what_is_wrong_is_named(changes, param):
         ({"prompt": [[A], [999]]}, "token_range", "prompt[1]"),
         ({"prompt": "a\ud800"}, "text", "prompt"),
         ({"prompt": ["a", "b\ud800"]}, "text", "prompt[1]"),
-        ({"stop_token_ids": [999]}, "token_range", None),
+        ({"stop_token_ids": [999]}, "token_range", "stop_token_ids"),
         ({"logprob_token_ids": [999], "logprobs": 1}, "token_range", "logprob_token_ids"),
         ({"prompt": "a" * 60, "max_tokens": 9}, "prompt_too_long", "prompt"),
         ({"prompt": ["a", "a" * 60], "max_tokens": 9}, "prompt_too_long", "prompt[1]"),
@@ -737,7 +748,7 @@ def test_what_the_model_cannot_do_is_named(changes, code, param):
     with fake(nodes=64) as llm:
         error = complete(llm, status=400, **{"prompt": "a", **changes})
         assert error["code"] == code
-        assert param is None or error["param"] == param
+        assert error["param"] == param
         assert llm._model.calls == 0
 
 

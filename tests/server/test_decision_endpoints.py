@@ -177,6 +177,16 @@ def test_unknown_fields_are_warned_of_and_ignored_ones_are_not():
         assert found["warnings"] == ["the field 'stream' is unknown and was ignored"]
 
 
+def test_null_is_a_field_that_is_not_given():
+    """As clients write options that they leave to the server."""
+    nulls = dict.fromkeys(("model", "confidence", *EXTENSIONS))
+    with fake() as llm:
+        body = {"input": STATE, "questions": QUESTIONS}
+        wanted = ask(app(llm), "POST", "/v1/decisions", body).json
+        llm.trim()
+        assert ask(app(llm), "POST", "/v1/decisions", {**body, **nulls}).json == wanted
+
+
 IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]
 
 

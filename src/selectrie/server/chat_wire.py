@@ -39,7 +39,7 @@ _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "chat_template": (),
     "documents": ([],),
     "echo": (False,),
-    "prompt_logprobs": (0, False),
+    "prompt_logprobs": (),
     "truncate_prompt_tokens": (),
     "logprob_token_ids": ([],),
     "return_token_ids": (False,),

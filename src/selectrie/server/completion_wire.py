@@ -36,21 +36,12 @@ _OWN = (
     "return_token_ids",
     "add_special_tokens",
     "truncate_prompt_tokens",
-    "stream_interval",
-    "session_id",
 )
 _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "suffix": ("",),
     "prompt_embeds": ([],),
-    "truncation_side": ("left",),
-    "thinking_token_budget": (-1,),
-    "repetition_detection": (),
-    "watermarking": (False,),
-    "vllm_xargs": ({},),
-    "kv_transfer_params": ({},),
-    "ec_transfer_params": ({},),
 }
-"""Known fields that are not offered, with the values that ask for nothing."""
+"""Known fields of completions that are not offered, as `UNSUPPORTED`."""
 
 PromptInput = str | tuple[int, ...]
 """A prompt as it came: a text, or token ids."""

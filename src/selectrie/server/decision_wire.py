@@ -119,7 +119,8 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
                 raise unsupported(f"{path}.type", "boxes in images are not found", code="unsupported_input")
             refuse_media(data.get("instructions"), f"{path}.instructions")
         made[path] = question_of_data(data, path, lead)
-    confidence = body.get("confidence", options.confidence)
+    confidence = body.get("confidence")
+    confidence = options.confidence if confidence is None else confidence
     if confidence not in CONFIDENCES:
         raise OptionError("confidence", confidence, "one of " + ", ".join(map(repr, CONFIDENCES)))
     params = DecisionParams(**{name: body[name] for name in PARAMS if body.get(name) is not None})

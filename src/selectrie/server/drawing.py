@@ -8,15 +8,17 @@ from dataclasses import replace
 from itertools import chain
 from time import perf_counter
 
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import opened
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts
 from selectrie.engine.requests.stream import Stream
-from selectrie.errors import PromptTooLongError
+from selectrie.errors import PromptTooLongError, TokenRangeError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.server.exchange import Exchange
 from selectrie.server.generation_wire import GenerationRequest
+from selectrie.server.http_errors import HttpError
 from selectrie.server.models import Lent
 from selectrie.server.state import ServerState
 
@@ -39,6 +41,8 @@ async def drawn(
     engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
 ) -> Generation:
     """Return the generation that a request asks for."""
+    _check_tokens(engine.vocabulary, request.stopping.stop_tokens, "stop_token_ids")
+    _check_tokens(engine.vocabulary, tuple(request.sampling.logit_bias), "logit_bias")
     try:
         return await engine.agenerate(prompts, prompting=prompting, **request.arguments())
     except PromptTooLongError as error:
@@ -51,6 +55,8 @@ async def streamed(
     engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
 ) -> AsyncGenerator[Stream, None]:
     """Yield the stream that a request asks for; its work ends with the block."""
+    _check_tokens(engine.vocabulary, request.stopping.stop_tokens, "stop_token_ids")
+    _check_tokens(engine.vocabulary, tuple(request.sampling.logit_bias), "logit_bias")
 
     def begun(wanted: GenerationRequest) -> Stream:
         return engine.stream(prompts, prompting=prompting, **wanted.arguments())
@@ -64,6 +70,14 @@ async def streamed(
 
     async with opened(start) as stream:
         yield stream
+
+
+def _check_tokens(vocabulary: Vocabulary, tokens: Sequence[int], field: str) -> None:
+    """Raise `HttpError` under the name of the field for a token that does not exist."""
+    try:
+        vocabulary.check_tokens(tokens)
+    except TokenRangeError as error:
+        raise HttpError(400, error.code, f"{field}: {error}", field) from error
 
 
 def joined(chunks: Sequence[Chunk]) -> list[Chunk]:

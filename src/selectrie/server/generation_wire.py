@@ -61,6 +61,7 @@ IGNORED = (
     "prompt_cache_retention",
     "cache_prompt",
     "cache_salt",
+    "session_id",
     "spaces_between_special_tokens",
 )
 """Fields that say nothing about the answer."""
@@ -93,13 +94,20 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
     "samplers": (),
     "n_probs": (0,),
     "lora": ([],),
+    "truncation_side": ("left",),
+    "stream_interval": (1,),
+    "thinking_token_budget": (-1,),
+    "repetition_detection": (),
+    "watermarking": (False,),
+    "vllm_xargs": ({},),
+    "kv_transfer_params": ({},),
+    "ec_transfer_params": ({},),
 }
 """Known fields that are not offered.
 
 Each has the values, beside null, that ask for nothing.
 """
 
-_STREAM_OPTIONS = ("include_usage", "include_obfuscation")
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SEEDS = 1 << 64
 _MAX_NAMED = 8
@@ -215,15 +223,17 @@ def read_generation(
 
 
 def refuse_unsupported(body: Mapping[str, Any], further: Mapping[str, tuple[object, ...]]) -> None:
-    """Raise `HttpError` for a known field that is not offered.
+    """Raise `HttpError` for the first known field that is not offered.
+
+    The order is that of `UNSUPPORTED` and `further`, whatever that of the request is.
 
     Args:
         body: The request.
         further: Fields of the endpoint beside `UNSUPPORTED`, in the same form.
     """
-    for name, value in body.items():
-        neutral = UNSUPPORTED.get(name, further.get(name))
-        if neutral is not None and value is not None and value not in neutral:
+    for name, neutral in {**UNSUPPORTED, **further}.items():
+        value = body.get(name)
+        if value is not None and value not in neutral:
             raise unsupported(name, f"{quoted(value)} is not offered; leave the field out")
 
 
@@ -306,7 +316,7 @@ def _includes_usage(body: Mapping[str, Any], *, is_stream: bool) -> bool:
     if not is_stream:
         raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
     for name, value in given.items():
-        if name not in _STREAM_OPTIONS and value:
+        if name != "include_usage" and value:
             raise unsupported("stream_options", f"{of_value(name[:40])} is not offered; leave it out")
     return flag_of(given, "include_usage", "stream_options.")
 

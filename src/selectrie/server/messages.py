@@ -59,7 +59,8 @@ def read_conversation(body: Mapping[str, Any]) -> tuple[list[dict[str, str]], Pr
         HttpError, RequestError: If `messages` or a field of `FIELDS_OF_CHATS` is wrong.
     """
     messages = read_messages(body.get("messages"))
-    args = body.get("chat_template_kwargs") or {}
+    args = body.get("chat_template_kwargs")
+    args = {} if args is None else args
     if not isinstance(args, Mapping):
         raise OptionError("chat_template_kwargs", args, "an object of arguments of the chat template")
     if "chat_template" in args:
