@@ -7,6 +7,7 @@ https://platform.openai.com/docs/api-reference/chat/object.
 
 from __future__ import annotations
 
+import math
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -82,21 +83,21 @@ def _logprobs(one: Drawn) -> dict[str, object]:
     top = [_top(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],
-        "token_logprobs": [logprob(token) for token in one.tokens],
+        "token_logprobs": [json_logprob(token.logp) for token in one.tokens],
         "top_logprobs": top or None,
         "text_offset": _offsets(one),
     }
 
 
-def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float]:
+def _top(drawn: TokenScore, alternatives: Sequence[TokenScore]) -> dict[str, float | None]:
     """Return an entry of `top_logprobs`: log-probabilities by spelling, best first.
 
     The drawn token is included, because the API always lists it. If several
     alternatives have one spelling, the most probable one is listed.
     """
-    top: dict[str, float] = {}
+    top: dict[str, float | None] = {}
     for token in (*alternatives, drawn):
-        top.setdefault(token.label, logprob(token))
+        top.setdefault(token.label, json_logprob(token.logp))
     return top
 
 
@@ -131,9 +132,9 @@ def chat_logprobs(
 
 
 def _token(token: TokenScore) -> dict[str, object]:
-    return {"id": token.id, "token": token.label, "logprob": logprob(token), "bytes": list(token.piece)}
+    return {"id": token.id, "token": token.label, "logprob": json_logprob(token.logp), "bytes": list(token.piece)}
 
 
-def logprob(token: TokenScore) -> float:
-    """Return a token's log-probability, at least `LEAST_LOGP`."""
-    return max(token.logp, LEAST_LOGP)
+def json_logprob(logp: float | None) -> float | None:
+    """Return a log-probability for JSON: at least `LEAST_LOGP`, and None for NaN."""
+    return None if logp is None or math.isnan(logp) else max(logp, LEAST_LOGP)

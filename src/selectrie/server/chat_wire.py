@@ -11,12 +11,12 @@ from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.openai import chat_completion, chat_logprobs, finish_reason
 from selectrie.server.body import flag_of
+from selectrie.server.fields import unknown_fields
 from selectrie.server.generation_wire import (
     GenerationRequest,
     count_of_tokens,
     read_generation,
     refuse_unsupported,
-    warnings_of,
 )
 from selectrie.server.messages import FIELDS, FIELDS_OF_CHATS, read_conversation
 from selectrie.server.options import ServerOptions
@@ -86,7 +86,7 @@ def read_chat(body: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
     )
     messages, prompting = read_conversation(body)
     unknown = dict.fromkeys(name for message in body["messages"] for name in message)
-    warnings = [*generation.warnings, *warnings_of(FIELDS, unknown, " of messages")]
+    warnings = [*generation.warnings, *unknown_fields(unknown, FIELDS, " of messages")]
     return ChatRequest(messages, replace(generation, warnings=warnings), prompting, has_logprobs)
 
 

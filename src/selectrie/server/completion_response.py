@@ -8,9 +8,8 @@ from time import time
 from typing import Any
 
 from selectrie.results import Chunk, Completion, PromptLogprobs
-from selectrie.results.openai import finish_reason
+from selectrie.results.openai import finish_reason, json_logprob
 from selectrie.server.completion_wire import CompletionRequest
-from selectrie.server.decision_wire import finite
 from selectrie.server.exchange import Exchange
 from selectrie.server.token_texts import Label, Places, PromptSpelling
 
@@ -193,7 +192,11 @@ class ChoiceWriter:
                 ranks[token] = 1
             listed.append(
                 {
-                    str(one): {"logprob": finite(value), "rank": ranks.get(one), "decoded_token": self._label(one)}
+                    str(one): {
+                        "logprob": json_logprob(value),
+                        "rank": ranks.get(one),
+                        "decoded_token": self._label(one),
+                    }
                     for one, value in dict([(token, logp), *top]).items()
                 }
             )
@@ -212,11 +215,11 @@ def logprobs_of(entries: Iterable[Entry], label: Label) -> dict[str, list[Any]]:
         if one.logp is not None:
             top = {}
             for token, logp in (*one.others, (one.token, one.logp)):
-                shown, value = label(token), finite(logp)
+                shown, value = label(token), json_logprob(logp)
                 if value is not None and value > top.get(shown, float("-inf")):
                     top[shown] = value
         lists["tokens"].append(label(one.token))
-        lists["token_logprobs"].append(finite(one.logp))
+        lists["token_logprobs"].append(json_logprob(one.logp))
         lists["top_logprobs"].append(top)
         lists["text_offset"].append(one.place)
     return lists

@@ -17,8 +17,11 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.question_data import question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State
-from selectrie.errors import OptionError, of_value
+from selectrie.errors import OptionError
+from selectrie.results.openai import json_logprob
+from selectrie.server.fields import unknown_fields
 from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 
 PARAMS = ("scoring", "rule", "permutations", "min_confidence", "min_label_mass")
@@ -32,9 +35,6 @@ _OWN = {
     "/v1/decisions": ("model", "input", "questions"),
     "/v1/systemone": ("model", "state", "questions", "instructions"),
 }
-_MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
-_LEAST_LOGP = -9999.0
-"""Log-probability of what is impossible: JSON has no infinity."""
 _TEMPLATE_BYTES = 500
 """Upper bound on what a template writes of its own around a question."""
 
@@ -131,15 +131,10 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
         [data for _, data in named],
         params,
         confidence,
-        warnings_of(body, (*_OWN[endpoint], *_IGNORED[endpoint], *PARAMS, "confidence")),
+        unknown_fields(body, (*_OWN[endpoint], *_IGNORED[endpoint], *PARAMS, "confidence")),
     )
     _check_size(request, options)
     return request
-
-
-def warnings_of(body: Mapping[str, Any], known: Sequence[str]) -> list[str]:
-    """Return a warning for each field of a request that is not known."""
-    return [f"the field {of_value(name)} is unknown and was ignored" for name in body if name not in known]
 
 
 def _name(data: object, path: str) -> str | None:
@@ -147,20 +142,6 @@ def _name(data: object, path: str) -> str | None:
     if name is not None and not isinstance(name, str):
         raise OptionError(f"{path}.name", name, "a text")
     return name
-
-
-def refuse_media(value: object, path: str) -> None:
-    """Raise `HttpError` for a part that is not text, anywhere in messages."""
-    if not isinstance(value, list):
-        return
-    for index, item in enumerate(value):
-        if not isinstance(item, Mapping):
-            continue
-        where = f"{path}[{index}]"
-        if item.get("type") in _MEDIA:
-            raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
-        for name in ("content", "output"):
-            refuse_media(item.get(name), f"{where}.{name}")
 
 
 def _check_count(n_questions: int, options: ServerOptions) -> None:
@@ -278,7 +259,7 @@ def _diagnosed(answer: Answer) -> dict[str, Any]:
     """Return what says how far an answer can be trusted, and what it took."""
     first = answer.selections[0]
     wanted = [
-        {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": finite(one.logp)}
+        {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": json_logprob(one.logp)}
         for one in first.top_tokens
     ]
     cost = answer.usage.cost
@@ -293,18 +274,13 @@ def _diagnosed(answer: Answer) -> dict[str, Any]:
             "abstained": answer.abstained or None,
             "spread": answer.spread,
             "logprobs": [
-                {"text": text, "logprob": finite(float(logp))}
+                {"text": text, "logprob": json_logprob(float(logp))}
                 for text, logp in zip(first.choices.texts, first.choices.logp, strict=True)
             ],
             "rows": cost.rows,
             "rows_one_by_one": cost.rows_naive,
         }
     }
-
-
-def finite(logp: float | None) -> float | None:
-    """Return a log-probability that JSON can hold: -inf is -9999.0."""
-    return None if logp is None or math.isnan(logp) else max(logp, _LEAST_LOGP)
 
 
 def usage_of(decision: Decision) -> DecisionUsage:

@@ -9,7 +9,7 @@ known one that cannot be honoured is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +21,7 @@ from selectrie.options.checks import at_least
 from selectrie.results import Generation
 from selectrie.server.body import flag_of
 from selectrie.server.exchange import Exchange, id_of
+from selectrie.server.fields import unknown_fields
 from selectrie.server.http_errors import HttpError, quoted, unsupported
 from selectrie.server.options import ServerOptions
 
@@ -110,8 +111,6 @@ Each has the values, beside null, that ask for nothing.
 
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SEEDS = 1 << 64
-_MAX_NAMED = 8
-"""Maximum number of unknown fields that warnings name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +217,7 @@ def read_generation(
         has_max_tokens=max_tokens is not None,
         is_stream=is_stream,
         includes_usage=_includes_usage(body, is_stream=is_stream),
-        warnings=warnings_of({*KNOWN, *IGNORED, *UNSUPPORTED, *known}, body),
+        warnings=unknown_fields(body, {*KNOWN, *IGNORED, *UNSUPPORTED, *known}),
     )
 
 
@@ -319,22 +318,6 @@ def _includes_usage(body: Mapping[str, Any], *, is_stream: bool) -> bool:
         if name != "include_usage" and value:
             raise unsupported("stream_options", f"{of_value(name[:40])} is not offered; leave it out")
     return flag_of(given, "include_usage", "stream_options.")
-
-
-def warnings_of(known: Collection[str], given: Iterable[str], of: str = "") -> list[str]:
-    """Return warnings about names of fields that are not known.
-
-    The first few are named, because warnings are sent in a header.
-
-    Args:
-        known: All names that are known.
-        given: The names that were given.
-        of: What has the fields, with a space before it.
-    """
-    names = [name for name in given if name not in known]
-    found = [f"the field {of_value(name[:40])}{of} is unknown and was ignored" for name in names[:_MAX_NAMED]]
-    n_more = len(names) - len(found)
-    return [*found, f"{n_more} more fields{of} are unknown and were ignored"] if n_more else found
 
 
 @contextmanager

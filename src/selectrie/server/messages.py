@@ -10,7 +10,6 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import PromptParams
 from selectrie.server.body import flag_of
-from selectrie.server.decision_wire import refuse_media
 from selectrie.server.http_errors import unsupported
 from selectrie.tokenization.prompts import ROLE
 
@@ -29,6 +28,8 @@ _MAX_ROLES = 16
 """Maximum number of other roles; the template is rendered once for each."""
 _PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The field of each kind of part that holds its text."""
+_MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
+"""Types of parts that are not text."""
 _DEVELOPER = re.compile(r"""(["'])developer\1""")
 _MARK = "selectrie-0b7e"
 
@@ -48,6 +49,20 @@ def read_messages(given: object) -> list[dict[str, str]]:
         raise OptionError("messages", given, "a list of messages, each with `role` and `content`")
     refuse_media(given, "messages")
     return [_message(message, f"messages[{index}]") for index, message in enumerate(given)]
+
+
+def refuse_media(value: object, path: str) -> None:
+    """Raise `HttpError` for a part that is not text, anywhere in messages."""
+    if not isinstance(value, list):
+        return
+    for index, item in enumerate(value):
+        if not isinstance(item, Mapping):
+            continue
+        where = f"{path}[{index}]"
+        if item.get("type") in _MEDIA:
+            raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
+        for name in ("content", "output"):
+            refuse_media(item.get(name), f"{where}.{name}")
 
 
 def read_conversation(body: Mapping[str, Any]) -> tuple[list[dict[str, str]], PromptParams]:

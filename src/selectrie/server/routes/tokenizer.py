@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import in_thread
-from selectrie.server.decision_wire import warnings_of
 from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import exchange_of, json_response
+from selectrie.server.fields import unknown_fields
 from selectrie.server.messages import with_roles_of
 from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
@@ -50,7 +50,7 @@ async def tokenize(request: Request) -> Response:
         if asked.wants_texts:
             answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
     exchange.tokens = len(tokens)
-    warnings = warnings_of(exchange.body, asked.known)
+    warnings = unknown_fields(exchange.body, asked.known)
     return json_response(answer | ({"warnings": warnings} if warnings else {}))
 
 
@@ -63,7 +63,7 @@ async def detokenize(request: Request) -> Response:
         engine = lent.engine
         answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
     exchange.tokens = len(tokens)
-    warnings = warnings_of(exchange.body, TOKENS_FIELDS)
+    warnings = unknown_fields(exchange.body, TOKENS_FIELDS)
     return json_response(answer | ({"warnings": warnings} if warnings else {}))
 
 
