@@ -177,6 +177,18 @@ def test_unknown_fields_are_warned_of_and_ignored_ones_are_not():
         assert found["warnings"] == ["the field 'stream' is unknown and was ignored"]
 
 
+def test_a_question_with_a_long_name():
+    """It is answered under its name, and errors name it by its index: they quote little of a request."""
+    long = "x" * 5_000
+    with fake() as llm:
+        body = {"state": STATE, "questions": {"a": SYSTEMONE["angry"], long: SYSTEMONE["angry"]}}
+        assert list(ask(app(llm), "POST", "/v1/systemone", body).json["answers"]) == ["a", long]
+        body["questions"][long] = {"type": "maybe"}
+        error = ask(app(llm), "POST", "/v1/systemone", body).error
+    assert error["param"] == "questions[1].type"
+    assert len(error["message"]) < 250
+
+
 def test_null_is_a_field_that_is_not_given():
     """As clients write options that they leave to the server."""
     nulls = dict.fromkeys(("model", "confidence", *EXTENSIONS))

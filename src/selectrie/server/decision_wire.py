@@ -20,7 +20,7 @@ from selectrie.decide.states import State
 from selectrie.errors import OptionError
 from selectrie.results.openai import json_logprob
 from selectrie.server.fields import unknown_fields
-from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.http_errors import MAX_QUOTED, HttpError, unsupported
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 
@@ -99,7 +99,7 @@ def read_systemone(body: Mapping[str, Any], options: ServerOptions) -> DecisionR
     given = body.get("instructions")
     if given is not None and not isinstance(given, str):
         raise OptionError("instructions", given, "a text")
-    named = [(f"questions.{name}", data) for name, data in questions.items()]
+    named = [(_path(name, index), data) for index, (name, data) in enumerate(questions.items())]
     return _request(body, "/v1/systemone", state, named, list(questions), given or "", options)
 
 
@@ -135,6 +135,11 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     )
     _check_size(request, options)
     return request
+
+
+def _path(name: str, index: int) -> str:
+    """Return the path to a question: by its name, or by its index if that is long."""
+    return f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]"
 
 
 def _name(data: object, path: str) -> str | None:
