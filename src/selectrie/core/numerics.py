@@ -13,6 +13,11 @@ from selectrie.errors import NonFiniteLogitsError
 
 _BLOCK_ELEMENTS = 1 << 14
 """Logits processed at once: they and their exponentials fit the L1 and L2 caches."""
+_WHOLE_ROWS = 1 << 13
+"""Longest row of which several are processed at once: numpy casts so many in one step.
+
+The sum of a longer row has the bounds of its casts, so its bits would change.
+"""
 
 _GROUPS = 1 << 11
 """Number of groups whose maxima bound the k-th largest logit of a long row."""
@@ -40,14 +45,14 @@ def logsumexp_rows(matrix: LogitArray, index: NDArray[np.int64]) -> FloatArray:
     """
     n, vocabulary_size = len(index), matrix.shape[1]
     result = np.empty(n, dtype=np.float64)
-    if vocabulary_size > _BLOCK_ELEMENTS // 8:
+    if vocabulary_size > _WHOLE_ROWS:
         scratch = np.empty(_BLOCK_ELEMENTS, dtype=np.float32)
         for i, row in enumerate(index):
             peak = float(matrix[row].max())
             _check_finite(peak, int(row))
             result[i] = peak + np.log(_sum_exp(matrix[row], peak, scratch))
         return result
-    step = max(1, _BLOCK_ELEMENTS // max(1, vocabulary_size))
+    step = max(1, 2 * _BLOCK_ELEMENTS // max(1, vocabulary_size))
     for start in range(0, n, step):
         block = matrix[index[start : start + step]]
         peaks = block.max(axis=1)
@@ -113,7 +118,11 @@ def top_k(logits: LogitArray, k: int, allowed: BoolArray | IntArray | None = Non
     """
     if allowed is None:
         n_groups = _GROUPS if len(logits) >= _GROUPS * 8 else 0
-        ids = np.flatnonzero(logits >= _kth_bound(logits, k, n_groups)) if 0 < k <= n_groups else np.arange(len(logits))
+        if 0 < k < len(logits):
+            bound = _kth_bound(logits, k, n_groups) if k <= n_groups else np.partition(logits, -k)[-k]
+            ids = np.flatnonzero(logits >= bound)
+        else:
+            ids = np.arange(len(logits))
     elif allowed.dtype == np.bool_:
         ids = np.flatnonzero(allowed)
     else:

@@ -126,17 +126,17 @@ class TokenTrie:
         return result
 
     def accumulate(self, edge: FloatArray) -> FloatArray:
-        """Return the sum of `edge` from the root to each node, as float64[N].
+        """Return the sum of `edge` from the root to each node, as float64[..., N].
 
-        edge[0] is the root's own term. The sum starts at the root, so equal edges give
-        equal bits on every path. Below -inf every sum is -inf.
+        edge[..., 0] is the root's own term. The sum starts at the root, so equal edges
+        give equal bits on every path. Below -inf every sum is -inf.
         """
         total = np.array(edge, dtype=np.float64)
         by_depth = np.argsort(self.depth, kind="stable")
         bounds = np.cumsum(np.bincount(self.depth))
         for start, stop in pairwise(bounds):
             level = by_depth[start:stop]
-            total[level] += total[self.parent[level]]
+            total[..., level] += total[..., self.parent[level]]
         return total
 
     def restrict(self, nodes: BoolArray) -> tuple[TokenTrie, IntArray]:

@@ -135,20 +135,28 @@ class StateFrame:
 
     Args:
         rendered: Returns the page about a state.
+
+    Attributes:
+        mark: The mark.
+        around: The text of the page around the state, one part more than the state
+            occurs; [""] for a chat.
     """
 
     def __init__(self, rendered: Callable[[str], Page]) -> None:
         empty = repr(rendered(""))
-        mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)  # no end of it is its beginning
-        page = rendered(mark)
-        self._text = page.text.split(mark)
-        self._messages = [(one["role"], one["content"].split(mark)) for one in page.messages]
+        self.mark = next(mark for n in count() if (mark := f"[st4te {n}]") not in empty)  # no end is its beginning
+        page = rendered(self.mark)
+        self.around = page.text.split(self.mark)
+        self._messages = [(one["role"], one["content"].split(self.mark)) for one in page.messages]
         self._prefix, self._following = page.assistant_prefix, page.following
+
+    def messages(self, state: str) -> tuple[Mapping[str, str], ...]:
+        """Return the turns about a state; () for a page without roles."""
+        return tuple({"role": role, "content": state.join(parts)} for role, parts in self._messages)
 
     def page(self, state: str) -> Page:
         """Return the page about a state."""
-        messages = tuple({"role": role, "content": state.join(parts)} for role, parts in self._messages)
-        return Page(state.join(self._text), messages, self._prefix, self._following)
+        return Page(state.join(self.around), self.messages(state), self._prefix, self._following)
 
 
 def _turn(page: _Turns, step: Turn) -> None:

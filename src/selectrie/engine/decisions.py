@@ -48,13 +48,19 @@ from selectrie.results import Selection
 from selectrie.template.analysis.template import Template
 from selectrie.tokenization.canonical import reopen
 from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_frame
 from selectrie.tokenization.prompts import Prompt, read_prompt
+from selectrie.tokenization.records import PromptText
 
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """A block of thinking that a chat template opens at the end of the prompt."""
 _MARK = "m4rk"
 """A text that stands for an answer, to find what a chat template writes before it."""
 _SEARCH = SearchParams(method="exhaustive")
+_FRAMED_FROM = 2
+"""Number of the state from which a prompt's frame is worth its making."""
+_SIGNATURES_KEPT = 256
+"""Number of signatures of answers that are kept; tables have few that differ."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +81,7 @@ class DecisionMaker:
     template: Template
     prompting: PromptParams
     _prompts: dict[str, tuple[PromptMaker, ...]] = field(default_factory=dict, init=False)
+    _signatures: dict[tuple[object, ...], DecisionSignature] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, model: Model, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
@@ -127,6 +134,14 @@ class DecisionMaker:
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
+        key = first.signature, ask.has_grammar, len(ask.orders)
+        if key not in self._signatures:
+            if len(self._signatures) == _SIGNATURES_KEPT:
+                self._signatures.clear()
+            self._signatures[key] = self._signature(ask, first)
+        return self._signatures[key]
+
+    def _signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         params = self.params
         return DecisionSignature(
             template=self.template.name,
@@ -155,6 +170,8 @@ class PromptMaker:
         self._maker, self._ask, self._order = maker, ask, order
         self._choices = choices_of(ask, order, maker.params)
         self._frame: StateFrame | None = None
+        self._n_read = 0
+        self._prompt_frame: PromptFrame | None = None
         self._plans: dict[tuple[object, ...], selection.SelectPlan] = {}
 
     def prepared(self, state: str) -> PreparedPrompt:
@@ -170,12 +187,37 @@ class PromptMaker:
         request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
         if isinstance(ask.question, Choice) and ask.question.grammar is not None:
             return self._grammar(ask.question.grammar, prompt, page, request)
-        return PreparedPrompt(prompt, self._plan(self._choices, page, request).after(prompt), request, None)
+        plan, read = self._plan(self._choices, page, request), self._read(state, prompting)
+        return PreparedPrompt(prompt, plan.after(prompt, read), request, None)
+
+    def _read(self, state: str, prompting: PromptParams) -> PromptText | None:
+        """Return the prompt about a state as it is read, if its frame is known.
+
+        From the second state on, what is around the state is rendered and encoded once.
+        """
+        frame, vocabulary = self._frame, self._maker.model.vocabulary
+        if frame is None:
+            return None
+        self._n_read += 1
+        if self._n_read == _FRAMED_FROM and len(frame.around) == 2:
+            before, behind = frame.around
+            self._prompt_frame = page_frame(
+                vocabulary, before, behind, lambda text: read_prompt(vocabulary, text.join(frame.around), prompting)
+            )
+        elif self._n_read == _FRAMED_FROM and frame.messages(""):
+            self._prompt_frame = chat_frame(
+                vocabulary,
+                frame.messages,
+                prompting,
+                frame.mark,
+                lambda text: read_prompt(vocabulary, frame.messages(text), prompting),
+            )
+        return None if self._prompt_frame is None else self._prompt_frame.read(state)
 
     def _page(self, state: str | None) -> tuple[Prompt, Page, PromptParams]:
         """Return the prompt about a state, with its page and its options."""
         maker = self._maker
-        if state is not None and maker.template in (shipped("chat"), shipped("base")):
+        if state is not None and any(maker.template is shipped(name) for name in ("chat", "base")):
             self._frame = self._frame or StateFrame(self._rendered)
             page = self._frame.page(state)
         else:

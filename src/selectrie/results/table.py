@@ -259,6 +259,8 @@ def _path_nodes(trie: TokenTrie) -> tuple[IntArray, OffsetArray]:
 
 
 def _frozen(array: Any) -> Any:
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

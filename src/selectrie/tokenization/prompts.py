@@ -67,7 +67,7 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_spans(vocabulary, [(to_bytes(prompt, "prompt"), prompting.parse_special)])
-        read = replace(read, prefix=_with_bos(vocabulary, read.prefix, prompting))
+        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting))
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting)
     elif len(prompt) and isinstance(prompt[0], Mapping):
@@ -164,7 +164,7 @@ def _read_spans(vocabulary: Vocabulary, spans: list[tuple[bytes, bool]]) -> Prom
     return PromptText(tokens, vocabulary.normalized(rest), bool(len(tokens)), is_normalized)
 
 
-def _with_bos(vocabulary: Vocabulary, tokens: IntArray, prompting: PromptParams) -> IntArray:
+def with_bos(vocabulary: Vocabulary, tokens: IntArray, prompting: PromptParams) -> IntArray:
     """Return the tokens with BOS before them, if the model adds one.
 
     BOS is not added if they begin with it, nor with `prompting.add_bos=False`.
@@ -193,7 +193,7 @@ def _refuse_chat_options(prompting: PromptParams) -> None:
 
 
 def _read_ids(vocabulary: Vocabulary, ids: Sequence[Any], prompting: PromptParams) -> PromptText:
-    tokens = _with_bos(vocabulary, _checked_ids(vocabulary, ids), prompting)
+    tokens = with_bos(vocabulary, _checked_ids(vocabulary, ids), prompting)
     controls = np.flatnonzero(np.isin(tokens, vocabulary.control))
     start = int(controls[-1]) + 1 if len(controls) else 0
     return with_text(vocabulary, tokens[:start], tokens[start:])
@@ -253,11 +253,11 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
     checked = [_check_message(i, message) for i, message in enumerate(messages)]
     if prompting.system is not None:
         checked.insert(0, {"role": "system", "content": prompting.system})
-    rendered = _rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
+    rendered = rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
     spans = template_spans(vocabulary, rendered)
     spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
     read = _read_spans(vocabulary, spans)
-    return replace(read, prefix=_with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
+    return replace(read, prefix=with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
 
 
 def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:
@@ -319,7 +319,7 @@ def _check_message(index: int, message: object) -> dict[str, str]:
     return dict(message)
 
 
-def _rendered_chat(
+def rendered_chat(
     template: ChatTemplate, messages: list[dict[str, str]], template_args: Mapping[str, Any]
 ) -> TrackedText:
     """Return the rendered chat, in which each character has its origin.

@@ -241,6 +241,36 @@ def test_places_come_back_however_a_task_ends() -> None:
     model_thread.close()
 
 
+# Without turns
+
+
+def test_tasks_that_take_no_turns_fill_the_call_one_after_the_other() -> None:
+    """A task asks once for all that fits, where turns would cut its ask; results and rows are the same."""
+
+    class Counted(Wide):
+        n_asked = 0
+
+        def ask(self, capacity: Capacity) -> Ask | None:
+            found = super().ask(capacity)
+            self.n_asked += found is not None and len(found.tokens)
+            return found
+
+    limits = replace(WIDE, rows_per_call=40)
+    found = {}
+    for takes_turns in (True, False):
+        model = HashModel(1, vocabulary=VOCABULARY, limits=limits)
+        scheduler = Scheduler(model, prefill_rows=limits.rows_per_call, takes_turns=takes_turns)
+        jobs = [Job(Counted([1, i], 20)) for i in range(2, 6)]
+        for job in jobs:
+            scheduler.submit(job)
+        while not scheduler.idle:
+            scheduler.step()
+        found[takes_turns] = [job.task.n_asked for job in jobs]
+        assert [job.future.result() is not None for job in jobs] == [True] * 4
+    assert found[False] == [20] * 4
+    assert sum(found[True]) < 80
+
+
 # Deadlines
 
 

@@ -6,7 +6,7 @@ priors, probabilities, tolerances and bounds.
 
 from __future__ import annotations
 
-from selectrie.decoding.scoring.evaluation import RowNeeds, TrieEvaluation, TrieReader, row_needs
+from selectrie.decoding.scoring.evaluation import Readings, RowNeeds, TrieEvaluation, TrieReader, row_needs
 from selectrie.decoding.scoring.objective import Bounds, Objective, objective_of, plain_objective
 from selectrie.decoding.scoring.paths import (
     RESOLVED,
@@ -20,6 +20,7 @@ from selectrie.decoding.scoring.paths import (
 from selectrie.decoding.scoring.posterior import Posterior, coverage_of, duplicates, posterior
 from selectrie.decoding.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
 from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, longest_prefix_owner
+from selectrie.decoding.scoring.together import Posteriors, are_clear, coverages, posteriors, stacked
 from selectrie.decoding.scoring.tolerance import finalists, rows_alone, rows_of_paths, tolerance_of
 
 __all__ = [
@@ -29,12 +30,16 @@ __all__ = [
     "Objective",
     "PathScores",
     "Posterior",
+    "Posteriors",
+    "Readings",
     "RowNeeds",
     "TrieEvaluation",
     "TrieReader",
+    "are_clear",
     "auto_terminator",
     "check_choices",
     "coverage_of",
+    "coverages",
     "duplicates",
     "finalists",
     "greedy_child",
@@ -47,12 +52,14 @@ __all__ = [
     "path_scores",
     "plain_objective",
     "posterior",
+    "posteriors",
     "prefix_logp",
     "row_needs",
     "rows_alone",
     "rows_of_paths",
     "score_by",
     "score_choices",
+    "stacked",
     "stop_logp",
     "tolerance_of",
 ]

@@ -131,15 +131,97 @@ def row_needs(
     return RowNeeds(row, eog.copy(), rest, observed, np.asarray(eog_ids, dtype=np.int32))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What is read from the rows of some nodes of a trie.
+
+    Attributes:
+        children: int32[m], all children of the nodes.
+        owner: int64[m], the index among the nodes of each child's parent.
+        tokens: int64[m], the children's tokens.
+        eog: int64[], indices of the nodes where the mass of `RowNeeds.eog_ids` is read.
+        eog_nodes: int32[], these nodes.
+        rests, best: Indices of the nodes where that of other tokens is read, and the
+            most probable token.
+    """
+
+    children: IntArray
+    owner: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    eog: NDArray[np.int64]
+    eog_nodes: IntArray
+    rests: list[int]
+    best: list[int]
+
+
+_MAX_READINGS = 16
+"""Number of readings that are kept for a trie."""
+
+
+class Readings:
+    """What is read from the rows of a trie; tasks may share it.
+
+    Tasks mostly ask for the same nodes: the root, and then all others.
+    """
+
+    def __init__(self, trie: TokenTrie, needs: RowNeeds) -> None:
+        self.trie, self.needs = trie, needs
+        self.reads_eog = bool(needs.eog.any()) and len(needs.eog_ids) > 0
+        self.reads_rest = bool(needs.rest.any())
+        self._made: dict[bytes, Reading] = {}
+
+    def of(self, nodes: IntArray) -> Reading:
+        """Return what is read from the rows of `nodes`, int32[n]."""
+        key = nodes.tobytes()
+        found = self._made.get(key)
+        if found is None:
+            found = self._reading(nodes)
+            if len(self._made) < _MAX_READINGS:
+                self._made[key] = found
+        return found
+
+    def _reading(self, nodes: IntArray) -> Reading:
+        trie, needs = self.trie, self.needs
+        children, owner = children_of(trie, nodes)
+        eog = np.flatnonzero(needs.eog[nodes])
+        return Reading(
+            children=children,
+            owner=owner,
+            tokens=trie.token[children].astype(np.int64),
+            eog=eog,
+            eog_nodes=nodes[eog],
+            rests=np.flatnonzero(needs.rest[nodes]).tolist() if self.reads_rest else [],
+            best=[] if needs.best is None else np.flatnonzero(needs.best[nodes]).tolist(),
+        )
+
+
+def children_of(trie: TokenTrie, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
+    """Return all children of `nodes`, and the indices in `nodes` of their parents.
+
+    Both are integer arrays of one length.
+    """
+    starts = trie.child_start[nodes].astype(np.int64)
+    counts = trie.child_start[nodes + 1] - starts
+    owner = np.repeat(np.arange(len(nodes)), counts)
+    shift = starts - np.cumsum(counts) + counts
+    return trie.child[np.arange(len(owner)) + shift[owner]], owner
+
+
 class TrieReader:
     """Reads the rows of a trie into the arrays of a `TrieEvaluation`.
 
     It takes a few numpy calls for many nodes. `evaluation` returns the arrays so far.
+
+    Args:
+        trie: The trie.
+        needs: The rows to read, and what is read from them.
+        readings: What readers of this trie with these needs share; None to make it.
     """
 
-    def __init__(self, trie: TokenTrie, needs: RowNeeds) -> None:
+    def __init__(self, trie: TokenTrie, needs: RowNeeds, readings: Readings | None = None) -> None:
         n = len(trie.token)
         self.trie, self.needs = trie, needs
+        self._readings = Readings(trie, needs) if readings is None else readings
         self.edge_logp: FloatArray = np.full(n, np.nan)
         self.edge_logp[ROOT] = 0.0
         self.eog_logp: FloatArray = np.full(n, np.nan)
@@ -150,32 +232,20 @@ class TrieReader:
         self.n_evaluated = 0
         self._top_ids: IntArray = NO_IDS
         self._top_logp: FloatArray = np.empty(0)
-        self._reads_eog = bool(needs.eog.any()) and len(needs.eog_ids) > 0
-        self._reads_rest = bool(needs.rest.any())
 
     def children(self, nodes: IntArray) -> tuple[IntArray, NDArray[np.int64]]:
-        """Return all children of `nodes`, and the indices in `nodes` of their parents.
-
-        Both are integer arrays of one length.
-        """
-        starts = self.trie.child_start[nodes].astype(np.int64)
-        counts = self.trie.child_start[nodes + 1] - starts
-        owner = np.repeat(np.arange(len(nodes)), counts)
-        shift = starts - np.cumsum(counts) + counts
-        return self.trie.child[np.arange(len(owner)) + shift[owner]], owner
+        """Return `children_of` the nodes."""
+        return children_of(self.trie, nodes)
 
     def reads(self, nodes: IntArray) -> Reads:
         """Return the `Reads` that `read` needs from the rows of `nodes`, int32[n]."""
-        trie, needs = self.trie, self.needs
-        children, owner = self.children(nodes)
-        owners, ids = [owner], [trie.token[children]]
-        if self._reads_eog:
-            indices, n_eog = np.flatnonzero(needs.eog[nodes]), len(needs.eog_ids)
-            owners.append(np.repeat(indices, n_eog))
-            ids.append(np.tile(needs.eog_ids, len(indices)))
-        rests = np.flatnonzero(needs.rest[nodes]).tolist() if self._reads_rest else []
-        best = [] if needs.best is None else np.flatnonzero(needs.best[nodes]).tolist()
-        tops = [TopTokens(index, 1) for index in best]
+        trie, needs, reading = self.trie, self.needs, self._readings.of(nodes)
+        owners, ids = [reading.owner], [trie.token[reading.children]]
+        if self._readings.reads_eog:
+            n_eog = len(needs.eog_ids)
+            owners.append(np.repeat(reading.eog, n_eog))
+            ids.append(np.tile(needs.eog_ids, len(reading.eog)))
+        tops = [TopTokens(index, 1) for index in reading.best]
         if self._reads_top(nodes):
             tops.append(TopTokens(0, TOP_TOKENS))
         return Reads(
@@ -187,7 +257,7 @@ class TrieReader:
                 for node, observed in needs.observe
                 for index in np.flatnonzero(nodes == node).tolist()
             ),
-            rests=tuple(TokenSet(index, trie.token[trie.children(int(nodes[index]))]) for index in rests),
+            rests=tuple(TokenSet(index, trie.token[trie.children(int(nodes[index]))]) for index in reading.rests),
             tops=tuple(tops),
         )
 
@@ -204,24 +274,20 @@ class TrieReader:
             return
         # Every row is checked before anything changes.
         rows.check()
-        children, owner = self.children(nodes)
-        self.edge_logp[children] = np.minimum(rows.logp(owner, self.trie.token[children]), 0.0)
-        if self._reads_eog:
-            indices = np.flatnonzero(self.needs.eog[nodes])
-            if len(indices):
-                mass = rows.logp(indices[:, None], self.needs.eog_ids[None, :])
-                self.eog_logp[nodes[indices]] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
-        else:
-            self.eog_logp[nodes[self.needs.eog[nodes]]] = -np.inf
-        if self._reads_rest:
-            for index in np.flatnonzero(self.needs.rest[nodes]).tolist():
-                node = int(nodes[index])
-                self.rest_logp[node] = min(rows.log_rest(index, self.trie.token[self.trie.children(node)]), 0.0)
+        reading = self._readings.of(nodes)
+        self.edge_logp[reading.children] = np.minimum(rows.logp(reading.owner, reading.tokens), 0.0)
+        if not self._readings.reads_eog:
+            self.eog_logp[reading.eog_nodes] = -np.inf
+        elif len(reading.eog):
+            mass = rows.logp(reading.eog[:, None], self.needs.eog_ids[None, :])
+            self.eog_logp[reading.eog_nodes] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
+        for index in reading.rests:
+            node = int(nodes[index])
+            self.rest_logp[node] = min(rows.log_rest(index, self.trie.token[self.trie.children(node)]), 0.0)
         if self.needs.observe:
             self._observe(nodes, rows)
-        if self.needs.best is not None:
-            for index in np.flatnonzero(self.needs.best[nodes]).tolist():
-                self.best_token[nodes[index]] = rows.top(index, 1)[0][0]
+        for index in reading.best:
+            self.best_token[nodes[index]] = rows.top(index, 1)[0][0]
         if self._reads_top(nodes):
             self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
         self.evaluated[nodes] = True

@@ -26,7 +26,8 @@ class PathScores:
     """Log-probabilities of P distinct paths, given the healed bytes.
 
     All are conditional on the text beginning with the healed bytes. A path is resolved
-    if its `logp_lower` and `logp_upper` differ by at most `RESOLVED`.
+    if its `logp_lower` and `logp_upper` differ by at most `RESOLVED`. Arrays have a
+    leading axis B for B evaluations that were scored together.
 
     Attributes:
         logp: float64[P], the joint, including the terminator; NaN where not resolved.
@@ -37,8 +38,8 @@ class PathScores:
             resolved.
         logp_local: float64[P], the local log-probability (masked step-by-step choice);
             NaN where a row on the path was not evaluated.
-        greedy_path: The path that masked greedy decoding picks, NO_PATH where a row on
-            its way was not evaluated.
+        greedy_path: int32[], the path that masked greedy decoding picks, NO_PATH where
+            a row on its way was not evaluated.
     """
 
     logp: FloatArray
@@ -46,7 +47,7 @@ class PathScores:
     logp_upper: FloatArray
     logp_terminator: FloatArray
     logp_local: FloatArray
-    greedy_path: int
+    greedy_path: IntArray
 
     def first_scored(
         self, trie: TokenTrie, evaluation: TrieEvaluation, first_scored: IntArray
@@ -79,7 +80,7 @@ class PathScores:
 
 
 def prefix_logp(trie: TokenTrie, evaluation: TrieEvaluation) -> FloatArray:
-    """Return an upper bound on the log-probability of each prefix, float64[N].
+    """Return an upper bound on the log-probability of each prefix, float64[..., N].
 
     It is the sum of the edges' log-probabilities from the root. An edge that was not
     evaluated counts as 0.
@@ -87,17 +88,29 @@ def prefix_logp(trie: TokenTrie, evaluation: TrieEvaluation) -> FloatArray:
     return trie.accumulate(np.where(np.isnan(evaluation.edge_logp), 0.0, evaluation.edge_logp))
 
 
-def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, log_heal: float = 0.0) -> PathScores:
+def path_scores(
+    trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, log_heal: float | FloatArray = 0.0
+) -> PathScores:
     """Return the log-probabilities of every path of a trie from its evaluated rows.
 
+    Several evaluations of one trie are scored together if their arrays are stacked:
+    float64[B, N] for the log-probabilities, and bool[N] for the nodes that all of them
+    evaluated. The results are then stacked as well, with the bits that each would have
+    alone.
+
     Args:
+        trie: The trie.
+        evaluation: What was read.
+        terminator: The terminator.
         log_heal: Log-probability of the healed bytes, subtracted from every logp (0 if
-            nothing was healed). If it is -inf, every path has the log-probability -inf.
+            nothing was healed); float64[B] for B evaluations. If it is -inf, every path
+            has the log-probability -inf.
     """
-    log_heal = 0.0 if log_heal == -np.inf else log_heal
+    healed = np.asarray(log_heal)[..., None]
+    healed = np.where(np.isneginf(healed), 0.0, healed)
     ends = trie.path_node
-    prefix = prefix_logp(trie, evaluation)[ends]
-    ends_known = np.isfinite(prefix) & ~_unknown_above(trie, evaluation)[ends]
+    prefix = prefix_logp(trie, evaluation)[..., ends]
+    ends_known = np.isfinite(prefix) & ~_unknown_above(trie, evaluation)[..., ends]
     low, high = _terminator_bounds(trie, evaluation, terminator)
     upper = prefix + high
     lower = np.where(ends_known, prefix + low, -np.inf)
@@ -105,39 +118,39 @@ def path_scores(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str, lo
         resolved = np.isneginf(upper) | (upper - lower <= RESOLVED)
         middle = np.where(lower == upper, upper, (lower + upper) / 2)
         term = np.where(lower == upper, high, (low + high) / 2)
-    local, greedy = _step_by_step(trie, evaluation, terminator)
     return PathScores(
-        logp=np.where(resolved, middle, np.nan) - log_heal,
-        logp_lower=lower - log_heal,
-        logp_upper=upper - log_heal,
+        logp=np.where(resolved, middle, np.nan) - healed,
+        logp_lower=lower - healed,
+        logp_upper=upper - healed,
         logp_terminator=np.where(resolved, term, np.nan),
-        logp_local=local,
-        greedy_path=greedy,
+        logp_local=_step_by_step(trie, evaluation, terminator),
+        greedy_path=greedy_path(trie, evaluation, terminator),
     )
 
 
 def _unknown_above(trie: TokenTrie, evaluation: TrieEvaluation) -> BoolArray:
-    """Return bool[N], the nodes with an edge above them that was not evaluated."""
+    """Return bool[..., N], the nodes with an edge above them that was not evaluated."""
     return np.asarray(trie.accumulate(np.isnan(evaluation.edge_logp).astype(np.float64)) > 0)
 
 
 def _terminator_bounds(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, FloatArray]:
     """Return bounds on the log-probability of each path's terminator, below and above.
 
-    Both are float64[P].
+    Both are float64[..., P].
     """
     ends = trie.path_node
     if terminator == "eog":
-        eog = evaluation.eog_logp[ends]
+        eog = evaluation.eog_logp[..., ends]
         return np.where(np.isnan(eog), -np.inf, eog), np.where(np.isnan(eog), 0.0, eog)
     if terminator == "unless-continued":
         low, high = not_continued(trie, evaluation)
-        return low[ends], high[ends]
-    return np.zeros(len(ends)), np.zeros(len(ends))
+        return low[..., ends], high[..., ends]
+    shape = (*evaluation.edge_logp.shape[:-1], len(ends))
+    return np.zeros(shape), np.zeros(shape)
 
 
 def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArray, FloatArray]:
-    """Return a lower and an upper bound on log q(n) of each node n, float64[N] each.
+    """Return a lower and an upper bound on log q(n) of each node n, float64[..., N].
 
     q(n) is the probability that the text after n reaches none of the ends below n. It
     is the sum of p(t) over tokens t that are not children, plus the sum of p(m) q(m)
@@ -149,19 +162,21 @@ def not_continued(trie: TokenTrie, evaluation: TrieEvaluation) -> tuple[FloatArr
     inside = longest_prefix_owner(trie) != NO_NODE
     inner = trie.inner
     rest = evaluation.rest_logp
-    known = evaluation.evaluated & ~np.isnan(rest)
+    read = ~np.isnan(rest)
+    known = evaluation.evaluated & (read if read.ndim == 1 else read.all(axis=0))
     low = np.where(inner, np.where(known, rest, -np.inf), 0.0)
     high = np.where(inner & known, rest, 0.0)
     passes = inside & (trie.end_path == NO_PATH)
     passes[ROOT] = False
     for level in reversed(levels(trie)):
-        low[level], high[level] = np.minimum(low[level], 0.0), np.minimum(high[level], 0.0)
+        low[..., level] = np.minimum(low[..., level], 0.0)
+        high[..., level] = np.minimum(high[..., level], 0.0)
         nodes = level[passes[level]]
         nodes = nodes[known[trie.parent[nodes]]]
         parents = trie.parent[nodes]
-        np.logaddexp.at(low, parents, evaluation.edge_logp[nodes] + low[nodes])
-        np.logaddexp.at(high, parents, evaluation.edge_logp[nodes] + high[nodes])
-    low[~inside], high[~inside] = np.nan, np.nan
+        for bound in (low, high):
+            np.logaddexp.at(bound.T, parents, (evaluation.edge_logp[..., nodes] + bound[..., nodes]).T)
+    low[..., ~inside], high[..., ~inside] = np.nan, np.nan
     return low, high
 
 
@@ -173,51 +188,84 @@ def stop_logp(evaluation: TrieEvaluation, terminator: str) -> FloatArray:
     return evaluation.rest_logp if terminator == "unless-continued" else evaluation.eog_logp
 
 
-def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> tuple[FloatArray, int]:
-    """Return each path's local log-probability, float64[P], and the greedy path.
+def _step_by_step(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> FloatArray:
+    """Return each path's local log-probability, float64[..., P].
 
     The options at a node are its children and, where a path ends, stopping. Their
     probabilities are scaled to sum to one and multiplied along the path. If no option
     of a node has any probability, all of them keep probability 0.
     """
     inner = np.flatnonzero(trie.inner & evaluation.evaluated)
-    total = np.full(len(trie.token), np.nan)
+    edge_logp = evaluation.edge_logp
+    total = np.full(edge_logp.shape, np.nan)
     stops = trie.end_path[inner] != NO_PATH
-    stop = np.where(stops, stop_logp(evaluation, terminator)[inner], -np.inf)
+    stop = np.where(stops, stop_logp(evaluation, terminator)[..., inner], -np.inf)
     if len(inner):
-        edges = np.append(evaluation.edge_logp[trie.child], -np.inf)
+        edges = np.full((*edge_logp.shape[:-1], len(trie.child) + 1), -np.inf)
+        edges[..., :-1] = edge_logp[..., trie.child]
         bounds = np.stack([trie.child_start[inner], trie.child_start[inner + 1]], axis=1).ravel()
         # Between two segments lie edges that were not evaluated.
         with np.errstate(invalid="ignore"):
-            total[inner] = np.logaddexp(np.logaddexp.reduceat(edges, bounds)[::2], stop)
-    share = np.zeros(len(trie.token))
+            total[..., inner] = np.logaddexp(np.logaddexp.reduceat(edges, bounds, axis=-1)[..., ::2], stop)
+    share = np.zeros(edge_logp.shape)
     with np.errstate(invalid="ignore"):
-        share[1:] = evaluation.edge_logp[1:] - total[trie.parent[1:]]
-        stop_share = np.zeros(len(trie.token))
-        stop_share[inner] = stop - total[inner]
+        share[..., 1:] = edge_logp[..., 1:] - total[..., trie.parent[1:]]
+        stop_share = np.zeros(edge_logp.shape)
+        stop_share[..., inner] = stop - total[..., inner]
     dead = np.isneginf(total)
-    share[1:][dead[trie.parent[1:]]] = -np.inf
+    share[..., 1:][dead[..., trie.parent[1:]]] = -np.inf
     stop_share[dead] = -np.inf
-    stop_share[trie.inner & ~evaluation.evaluated] = np.nan
-    local = trie.accumulate(share)[trie.path_node] + stop_share[trie.path_node]
-    return np.minimum(local, 0.0), greedy_path(trie, evaluation, terminator)
+    stop_share[..., trie.inner & ~evaluation.evaluated] = np.nan
+    local = trie.accumulate(share)[..., trie.path_node] + stop_share[..., trie.path_node]
+    return np.asarray(np.minimum(local, 0.0), dtype=np.float64)
 
 
-def greedy_path(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> int:
-    """Return the path that masked greedy decoding picks.
+def greedy_path(trie: TokenTrie, evaluation: TrieEvaluation, terminator: str) -> IntArray:
+    """Return the path that masked greedy decoding picks, as int32[...].
 
     Ties go to the smaller token, and to going on rather than stopping.
     """
     stop = stop_logp(evaluation, terminator)
+    if stop.ndim > 1:
+        return _greedy_paths(trie, evaluation, stop)
     node = ROOT
     while trie.n_nodes_below[node]:
         if not evaluation.evaluated[node]:
-            return NO_PATH
+            return np.array(NO_PATH, dtype=np.int32)
         child = greedy_child(trie, evaluation.edge_logp, stop, node)
         if child == NO_NODE:
             break
         node = child
-    return int(trie.end_path[node])
+    return np.array(trie.end_path[node], dtype=np.int32)
+
+
+def _greedy_paths(trie: TokenTrie, evaluation: TrieEvaluation, stop: FloatArray) -> IntArray:
+    """Return what `greedy_path` does for each of B evaluations, int32[B].
+
+    The step from every inner node is found at once, and then followed level by level.
+    """
+    n_rows = len(stop)
+    step = np.tile(np.arange(len(trie), dtype=np.int32), (n_rows, 1))
+    inner = np.flatnonzero(trie.inner & evaluation.evaluated)
+    if len(inner):
+        starts = trie.child_start[inner]
+        # In `child`, the children of one node follow those of the inner node before it.
+        children = trie.child[np.isin(trie.parent[trie.child], inner)]
+        n_children = trie.child_start[inner + 1] - starts
+        first = np.cumsum(n_children) - n_children
+        edges = evaluation.edge_logp[:, children]
+        best = np.maximum.reduceat(edges, first, axis=1)
+        is_best = edges == np.repeat(best, n_children, axis=1)
+        position = np.where(is_best, np.arange(len(children)), len(children))
+        child = children[np.minimum.reduceat(position, first, axis=1)]
+        stops = (trie.end_path[inner] != NO_PATH) & (stop[:, inner] > best)
+        step[:, inner] = np.where(stops, inner, child)
+    node = np.zeros(n_rows, dtype=np.int32)
+    row = np.arange(n_rows)
+    for _ in range(int(trie.depth.max(initial=0))):
+        node = step[row, node]
+    unread = trie.inner & ~evaluation.evaluated
+    return np.where(unread[node], NO_PATH, trie.end_path[node]).astype(np.int32)
 
 
 def greedy_child(trie: TokenTrie, edge_logp: FloatArray, stop: FloatArray, node: int) -> int:

@@ -12,6 +12,37 @@ from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.task import Ask
 
 
+class DepthFirstOrder:
+    """The marked nodes of a trie in depth-first order; tasks may share it.
+
+    Args:
+        marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
+            local row 0, is not asked for.
+        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes only
+            lead to them.
+    """
+
+    def __init__(self, trie: TokenTrie, marked: BoolArray, wanted: BoolArray) -> None:
+        marked = marked.copy()
+        marked[ROOT] = True
+        # Entry 0 is the root. A node's position here is 1 + its number in the asks.
+        self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
+        position = np.cumsum(marked) - 1
+        last = self.nodes + trie.n_nodes_below[self.nodes]
+        self.up = position[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
+        # Last marked descendant, or the node itself.
+        self.last = position[last].astype(np.int32)
+        self.last_child = np.zeros(len(self.nodes), dtype=np.int32)
+        np.maximum.at(self.last_child, self.up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
+        self.token, self.depth, self.wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
+        n = len(self.nodes)
+        # 1 where the next node is not a child, so that a path of the asks ends.
+        turns = np.ones(n, dtype=np.int64)
+        turns[:-1] = self.up[1:] != np.arange(n - 1)
+        self.leaves_before = np.concatenate(([0], np.cumsum(turns)))
+        self.floor = Capacity(rows=1, nodes=int(self.depth.max()), sequences=1)
+
+
 class DepthFirstWindows:
     """Cuts marked nodes of a trie into asks, each a range of their depth-first order.
 
@@ -19,31 +50,12 @@ class DepthFirstWindows:
     is either finished or not begun. An ask takes a few numpy calls, whatever its size.
 
     Args:
-        marked: bool[N], nodes to ask for, closed under ancestors. The root, which is
-            local row 0, is not asked for.
-        wanted: bool[N], marked nodes whose rows are wanted; the other marked nodes only
-            lead to them.
+        order: The nodes.
         first_local: Local row of the first node asked for.
     """
 
-    def __init__(self, trie: TokenTrie, marked: BoolArray, wanted: BoolArray, first_local: int = 1) -> None:
-        marked = marked.copy()
-        marked[ROOT] = True
-        # Entry 0 is the root. A node's position here is 1 + its number in the asks.
-        self.nodes: IntArray = np.flatnonzero(marked).astype(np.int32)
-        position = np.cumsum(marked) - 1
-        last = self.nodes + trie.n_nodes_below[self.nodes]
-        self._up = position[np.maximum(trie.parent[self.nodes], 0)].astype(np.int32)
-        # Last marked descendant, or the node itself.
-        self._last = position[last].astype(np.int32)
-        self._last_child = np.zeros(len(self.nodes), dtype=np.int32)
-        np.maximum.at(self._last_child, self._up[1:], np.arange(1, len(self.nodes), dtype=np.int32))
-        self._token, self._depth, self._wanted = trie.token[self.nodes], trie.depth[self.nodes], wanted[self.nodes]
-        n = len(self.nodes)
-        # 1 where the next node is not a child, so that a path of the asks ends.
-        turns = np.ones(n, dtype=np.int64)
-        turns[:-1] = self._up[1:] != np.arange(n - 1)
-        self._leaves_before = np.concatenate(([0], np.cumsum(turns)))
+    def __init__(self, order: DepthFirstOrder, first_local: int = 1) -> None:
+        self._order, self.nodes = order, order.nodes
         self._shift = first_local - 1
         self._held: IntArray = np.empty(0, dtype=np.int32)
         self.at = 1
@@ -54,7 +66,7 @@ class DepthFirstWindows:
 
         That is the longest path, one branch and one row.
         """
-        return Capacity(rows=1, nodes=int(self._depth.max()), sequences=1)
+        return self._order.floor
 
     @property
     def next_local(self) -> int:
@@ -72,30 +84,30 @@ class DepthFirstWindows:
 
         A recurrent-state model does not need to keep their state.
         """
-        return np.asarray(self._held[self._last_child[self._held] < self.at] + self._shift, dtype=np.int32)
+        return np.asarray(self._held[self._order.last_child[self._held] < self.at] + self._shift, dtype=np.int32)
 
     def next_window(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
         """Return the next ask and the trie nodes whose rows it wants, int32[].
 
         None means that all nodes were asked for.
         """
-        start = self.at
+        order, start = self._order, self.at
         if start == len(self.nodes):
             return None
         # All ancestors of the first node are alive, and nothing else is kept.
-        carried = int(self._depth[start]) - 1
+        carried = int(order.depth[start]) - 1
         stop = min(start + min(capacity.rows, capacity.nodes - carried), len(self.nodes))
-        leaves = self._leaves_before[start] + capacity.sequences - 1
-        stop = min(stop, int(np.searchsorted(self._leaves_before[: len(self.nodes)], leaves, side="right")))
+        leaves = order.leaves_before[start] + capacity.sequences - 1
+        stop = min(stop, int(np.searchsorted(order.leaves_before[: len(self.nodes)], leaves, side="right")))
         window = np.arange(start, stop, dtype=np.int32)
-        up = self._up[start:stop]
-        stays = self._last[self._held] >= start
+        up = order.up[start:stop]
+        stays = order.last[self._held] >= start
         ask = Ask(
             parents=np.where(up >= start, ~(up - start), np.where(up == 0, 0, up + self._shift)).astype(np.int32),
-            tokens=self._token[start:stop],
-            wanted=self._wanted[start:stop],
+            tokens=order.token[start:stop],
+            wanted=order.wanted[start:stop],
             # A node that only carries a kept child needs no state.
-            keep=self._last_child[start:stop] >= stop,
+            keep=order.last_child[start:stop] >= stop,
             release=self._held[~stays] + np.int32(self._shift),
         )
         self._held = np.concatenate([self._held[stays], window])

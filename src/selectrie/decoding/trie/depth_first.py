@@ -16,7 +16,7 @@ from selectrie.core.types import BoolArray, Capacity, IntArray
 from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.scoring import RowNeeds, TrieReader
 from selectrie.decoding.task import NOTHING, Ask
-from selectrie.decoding.trie.batches import DepthFirstWindows
+from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
 
 MAX_AHEAD = 0.15
 """Share of all rows that best-first search may spend on rows that may be repeated.
@@ -96,7 +96,7 @@ class DepthFirstFallback:
         if self._windows is None:
             self._leaving = np.concatenate([self._leaving, self._live.drop_all()])
         self.end()
-        self._windows = DepthFirstWindows(self._trie, marked, wanted, self._live.next_local)
+        self._windows = DepthFirstWindows(DepthFirstOrder(self._trie, marked, wanted), self._live.next_local)
         self._laid_out_at = self._reader.n_evaluated
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, TaskBase
-from selectrie.decoding.trie.batches import DepthFirstWindows
+from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
 from selectrie.decoding.trie.row_values import ReadRows, RowValues
 from selectrie.decoding.trie.scored_nodes import leading_to
 
@@ -77,7 +77,7 @@ class PromptRowsTask(TaskBase[IntArray, dict[int, RowValues]]):
         self._named = np.array(reads.named, dtype=np.int32)
         self._reads_root = bool(wanted[ROOT])
         self._reader = TrieReader(trie, row_needs(trie, "none"))
-        self._windows = DepthFirstWindows(trie, leading_to(trie, wanted), wanted)
+        self._windows = DepthFirstWindows(DepthFirstOrder(trie, leading_to(trie, wanted), wanted))
         self._max_rows = max(1, WANTED_BYTES // (4 * reads.n_vocabulary))
         self._values: dict[int, RowValues] = {}
         is_branch = np.diff(trie.child_start) > 1

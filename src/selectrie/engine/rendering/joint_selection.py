@@ -17,7 +17,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding import scoring
 from selectrie.decoding.automaton.product import ProductAutomaton
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.rendering.product_search import (
     ProductPaths,
     ProductSearch,
@@ -224,12 +224,13 @@ def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
     shown = tuple(text.decode() for text in texts)
     trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
     healing = heal_plan(vocabulary, trie, encoded.healed)
+    needs = scoring.row_needs(trie, searched.terminator, healing.observations, vocabulary.eog)
     return PreparedSelect(
         texts=shown,
         vocabulary=vocabulary,
         encoded=encoded,
         trie=trie,
-        needs=scoring.row_needs(trie, searched.terminator, healing.observations, vocabulary.eog),
+        needs=needs,
         healing=healing,
         rule=ScoringRule(),
         custom=None,
@@ -239,6 +240,7 @@ def _prepared(vocabulary: Vocabulary, searched: _Searched) -> PreparedSelect | N
         search=SearchParams(k=searched.search_request.k),
         method="exhaustive",
         premises=(),
+        plan=ScorePlan(trie, needs),
     )
 
 

@@ -23,7 +23,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, extend_in_rounds
-from selectrie.decoding.trie.batches import DepthFirstWindows
+from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
 from selectrie.decoding.trie.scored_nodes import ScoredNodes
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import task_group
@@ -154,7 +154,7 @@ class _Evaluation:
         if longest - 1 > model.limits.nodes:
             raise CapacityError("nodes", required=longest - 1, available=model.limits.nodes)
         self._edges = _EdgeReader(trie)
-        self._windows = DepthFirstWindows(trie, self._scored.marked, self._scored.wanted)
+        self._windows = DepthFirstWindows(DepthFirstOrder(trie, self._scored.marked, self._scored.wanted))
         self._pace = _Pace(model.limits, trie.depth[self._windows.nodes])
         n = int(np.count_nonzero(self._scored.marked))
         # Node of each local row; row 0 is the empty context.

@@ -16,9 +16,10 @@ from selectrie.core.model import Model
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
-from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
+from selectrie.engine.requests.select_together import Signatures, decided_together
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SearchReport, SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import search_ended
@@ -49,10 +50,12 @@ class SelectBatch:
 
     def run(self, session: Session) -> list[Selection]:
         """Evaluate all requests together, rescore near ties and return the results."""
+        evaluated, signatures = self._evaluate(session), Signatures(session)
+        made = decided_together(session, evaluated, signatures)
         selections = []
-        for index, evaluated in enumerate(self._evaluate(session)):
+        for index, one in enumerate(evaluated):
             with self._errors_of(index):
-                selections.append(_decide(session, evaluated))
+                selections.append(made[index] if index in made else _decide(session, one, signatures))
         return selections
 
     def _evaluate(self, session: Session) -> list[EvaluatedSelect]:
@@ -67,7 +70,7 @@ class SelectBatch:
             baselines, own = self._begin_baselines(group)
             exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
                 i: group.begin_counted(
-                    ScoreTask(one.encoded.context, one.trie, one.needs), on_progress, one.needs.n_rows
+                    ScoreTask(one.encoded.context, one.trie, one.needs, one.plan), on_progress, one.needs.n_rows
                 )
                 for i, one in enumerate(requests)
                 if one.method == "exhaustive"
@@ -161,12 +164,11 @@ def _mean(prepared: PreparedSelect, handles: list[Handle[scoring.TrieEvaluation]
     return scoring.mean_joint([selection.joints(prepared, handle.result()) for handle in handles])
 
 
-def _decide(session: Session, evaluated: EvaluatedSelect) -> Selection:
+def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:
     prepared = evaluated.prepared
     scored = selection.score(prepared, evaluated.evaluation, evaluated.baseline)
     scored, report = rescore_near_ties(session, evaluated, scored)
-    signature = selection.signature(prepared, session)
-    return selection.selection(prepared, evaluated.evaluation, scored, report, signature)
+    return selection.selection(prepared, evaluated.evaluation, scored, report, signatures.of(prepared))
 
 
 def _best_first(session: Session, prepared: PreparedSelect, baseline: FloatArray | None) -> BestFirst:
@@ -224,7 +226,7 @@ class PreparedScore:
     def run(self, session: Session) -> TextScore:
         """Return the text's log-probability, token by token."""
         prepared = self.select
-        handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
+        handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs, prepared.plan))
         evaluation = handle.result()
         scored = selection.score(prepared, evaluation, None)
         first = int(prepared.encoded.first_scored[0])
@@ -246,7 +248,8 @@ class PreparedScore:
 def prepare_score(model: Model, prompt: Prompt, text: str, options: SelectRequest) -> PreparedScore:
     """Check and tokenize a text to score."""
     prepared = selection.prepare(model, prompt, [text], options)
-    return PreparedScore(replace(prepared, needs=replace(prepared.needs, best=prepared.needs.row)))
+    needs = replace(prepared.needs, best=prepared.needs.row)
+    return PreparedScore(replace(prepared, needs=needs, plan=ScorePlan(prepared.trie, needs)))
 
 
 def token_plan(prepared: PreparedSelect) -> TokenPlan:

@@ -17,6 +17,7 @@ from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
+from selectrie.decoding.trie.exhaustive import ScorePlan
 from selectrie.engine.requests.session import Session
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, InternalError, OptionError, PromptTooLongError
 from selectrie.options import (
@@ -95,6 +96,7 @@ class PreparedSelect:
         search: Options of the search.
         method: "exhaustive" or "best_first".
         premises: Contexts after which the same paths are evaluated for a baseline.
+        plan: What tasks that score the trie share.
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
     """
@@ -113,6 +115,7 @@ class PreparedSelect:
     search: SearchParams
     method: str
     premises: tuple[IntArray, ...]
+    plan: ScorePlan
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
 
@@ -216,14 +219,16 @@ class SelectPlan:
         self._premises = premises
         self._prepared: dict[tuple[object, ...], tuple[PreparedSelect, int]] = {}
 
-    def after(self, prompt: Prompt) -> PreparedSelect:
+    def after(self, prompt: Prompt, read: PromptText | None = None) -> PreparedSelect:
         """Return the request after a prompt, checked and tokenized.
+
+        `read` is the prompt as it was read, if it was.
 
         Raises `RequestError` for everything that can be found invalid without a model
         call.
         """
         prompting = self._request.prompting
-        read = read_prompt(self._vocabulary, prompt, prompting)
+        read = read_prompt(self._vocabulary, prompt, prompting) if read is None else read
         key = None if prompting.truncate == "left" else _end_of(read)
         if key is None:
             return self._made(read)
@@ -241,12 +246,13 @@ class SelectPlan:
         healing = heal_plan(vocabulary, trie, encoded.healed)
         lengths = scoring.Lengths.of(self._texts, trie, encoded.first_scored)
         lengths.for_rule(rule.name)
+        needs = scoring.row_needs(trie, self._terminator, healing.observations, vocabulary.eog)
         prepared = PreparedSelect(
             texts=self._texts,
             vocabulary=vocabulary,
             encoded=encoded,
             trie=trie,
-            needs=scoring.row_needs(trie, self._terminator, healing.observations, vocabulary.eog),
+            needs=needs,
             healing=healing,
             rule=rule,
             custom=request.custom,
@@ -258,6 +264,7 @@ class SelectPlan:
             premises=_premises(vocabulary, rule, request.prompting)
             if self._premises is None
             else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),
+            plan=ScorePlan(trie, needs),
             notes=_notes(encoded, request.prompting.boundary),
             values=self._values,
         )
@@ -500,7 +507,7 @@ def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline
         local=paths.logp_local[path_of],
         scores=logp,
         score_upper=upper,
-        greedy_path=paths.greedy_path,
+        greedy_path=int(paths.greedy_path),
         coverage=scoring.coverage_of(paths.logp),
         log_heal=log_heal,
         heal_gap=gap,
@@ -571,10 +578,16 @@ def selection(
     scored: ChoiceScores,
     report: SearchReport,
     signature: Signature,
+    *,
+    decision: scoring.Posterior | None = None,
 ) -> Selection:
-    """Return the `Selection` of a request that was scored."""
+    """Return the `Selection` of a request that was scored.
+
+    `decision` is what the scores decide, if that is known.
+    """
     path_of = prepared.trie.path_of
-    decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
+    if decision is None:
+        decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
     table = _table(
         prepared,
         evaluation,

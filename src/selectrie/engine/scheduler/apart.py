@@ -99,14 +99,17 @@ class _Driven(Outcome[Any]):
 class MemoryApart:
     """A second memory of a model, with what stays in it between two uses.
 
-    All methods are called on the model's thread.
+    All methods are called on the model's thread. The tasks of a use are waited for
+    together, so they go one after the other, each with as many rows of a call as it can
+    use.
 
     Args:
         model: A model made by `Model.new_context`; `close` closes it.
     """
 
     def __init__(self, model: Model) -> None:
-        self.model, self.scheduler = model, Scheduler(model)
+        rows = model.limits.rows_per_call
+        self.model, self.scheduler = model, Scheduler(model, prefill_rows=rows, takes_turns=False)
 
     def clear(self) -> None:
         """Drop everything but what is held."""

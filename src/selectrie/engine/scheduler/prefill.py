@@ -92,6 +92,8 @@ class _Chunk:
 
 def _common_prefix(one: IntArray, other: IntArray) -> int:
     n = min(len(one), len(other))
+    if not n or one.item(0) != other.item(0):  # so it is with most prompts that share what is evaluated
+        return 0
     differs = np.flatnonzero(one[:n] != other[:n])
     return int(differs[0]) if len(differs) else n
 

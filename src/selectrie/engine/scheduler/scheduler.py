@@ -91,6 +91,7 @@ class Scheduler:
         row_cache_bytes: int = ROW_CACHE_BYTES,
         *,
         prefill_rows: int | None = None,
+        takes_turns: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create a scheduler without jobs.
@@ -101,12 +102,17 @@ class Scheduler:
             prefill_rows: Maximum number of rows of prompts in a call, and of rows of
                 one ask, while more than one task is active. None:
                 `limits.call_cost.prefill_rows` of the model.
+            takes_turns: Whether every task has a share of each call. False: earlier
+                tasks take all they can use, so tasks have fewer and larger asks, and
+                nodes are held for a shorter time. That is for work that is waited for
+                as a whole.
             clock: Returns the seconds that deadlines are compared with.
         """
         self.model = model
         self._is_recurrent = model.limits.kind.is_recurrent
         self.row_cache, self.read_rows = RowCache(row_cache_bytes), ReadRows()
         self._prefill_rows = model.limits.call_cost.prefill_rows if prefill_rows is None else prefill_rows
+        self._takes_turns = takes_turns
         self._clock = clock
         self._waiting: list[Job] = []
         self._active: deque[Job] = deque()
@@ -180,7 +186,8 @@ class Scheduler:
             self._execute(parts)
         if self._refused and not self._moved:
             self._preempt_last(*self._refused[0])
-        self._active.rotate(-1)
+        if self._takes_turns:
+            self._active.rotate(-1)
         if self.idle:  # the next step may be far away
             self._measure(self._free())
 
@@ -252,7 +259,9 @@ class Scheduler:
                 filling.append(job)
                 continue
             if job.part is None:
-                offered = (free.rows - kept_rows) // max(1, n_left)
+                offered = (free.rows - kept_rows) // (max(1, n_left) if self._takes_turns else 1)
+                if offered < 1 and not self._takes_turns:
+                    continue  # the call is full
                 free = self._next(job, free, max(1, offered if len(jobs) == 1 else min(offered, self._prefill_rows)))
             n_left -= 1
             part = job.part
