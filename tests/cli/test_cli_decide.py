@@ -156,3 +156,22 @@ def test_json_that_cannot_be_read_names_its_line(llm, tmp_path):
     path = tmp_path / "state.json"
     path.write_text('{"a":\n]')
     assert "state.json:2: is not JSON" in run("--predicate", "a=x", "--state-file", path, code=2).output
+
+
+def test_a_prior_weighs_the_options_of_one_question(llm, labels, tmp_path):
+    """The weights go by the texts of the options; a file that does not fit is refused before the model is asked."""
+    prior = tmp_path / "prior.json"
+    flags = ["--state", STATE, "--choice", "team=Which team?", "--options", f"team={labels}", "--prior", prior]
+    weights = {"post": 4.0, "sales": 1.0, "repairs": 2}
+    prior.write_text(json.dumps(weights))
+    question = {"team": Choice("Which team?", TEAMS.split())}
+    expected = plain(llm.decide(STATE, question, params=DecisionParams(prior=weights)))
+    assert {name: {**one, "usage": None} for name, one in decided(*flags).items()} == json.loads(json.dumps(expected))
+    words = ["--state", STATE, "--predicate", "angry=They shout.", "--prior", prior]
+    prior.write_text(json.dumps({"yes": 1, "no": 1e-300}))
+    assert decided(*words)["angry"]["probability"] > 0.99
+    assert "one question" in run(*flags, "--predicate", "angry=They shout.", code=2).stderr
+    prior.write_text(json.dumps({"post": 1.0, "sales": 1.0}))
+    assert "'repairs' has no weight" in run(*flags, code=2).stderr
+    prior.write_text(json.dumps({"Post": 1.0}))
+    assert "not one of the choices" in run(*flags, code=2).stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,6 +75,10 @@ class QuestionsGroup:
     options: Annotated[
         list[str] | None,
         Option("--options", metavar="NAME=FILE", help="The same from a file: one a line, or a .json array."),
+    ] = None
+    prior: Annotated[
+        str | None,
+        Option(metavar="FILE", help="JSON object from option to weight, if there is one question."),
     ] = None
 
 
@@ -164,7 +168,8 @@ def decide(
             raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
     if table != TableGroup():
         raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
-    named, params = _questions(questions), params_of(decision)
+    named = _questions(questions)
+    params = params_of(decision, _prior(questions, named))
     about = _state(state)
     with requests.open_engine(model) as engine:
         if output.show_prompt:
@@ -197,10 +202,11 @@ def _table(
         raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
     if output.show_prompt:
         raise IncompatibleOptionsError("show_prompt", "`table`", "give the text of one row as `state`, without a table")
+    named = _questions(questions)
     asked = TableQuestions(
         state=state.state,
-        questions=_questions(questions),
-        params=params_of(decision),
+        questions=named,
+        params=params_of(decision, _prior(questions, named)),
         probabilities=table.probabilities,
         prefix=table.prefix,
     )
@@ -255,6 +261,24 @@ def _questions(group: QuestionsGroup) -> Mapping[str, Question]:
     return made
 
 
+def _prior(group: QuestionsGroup, named: Mapping[str, Question]) -> list[float] | None:
+    """Return the weights of the options of the only question, None if none are given.
+
+    Values of options may be of other types than texts, so the file goes by their texts.
+    """
+    if group.prior is None:
+        return None
+    if len(named) > 1:
+        raise OptionError("prior", group.prior, f"one question, whose options it weighs; there are {len(named)}")
+    (question,) = named.values()
+    texts = [option.scored for option in question.options]
+    weights = inputs.read_prior(group.prior, texts)
+    missing = next((text for text in texts if text not in weights), None)
+    if missing is not None:
+        raise InputFileError(group.prior, f"{missing!r} has no weight; give every option one")
+    return [weights[text] for text in texts]
+
+
 def _of_file(path: Path, options: dict[str, list[str]]) -> dict[str, Question]:
     """Return the questions of a file.
 
@@ -290,7 +314,7 @@ def _pair(flag: str, value: str) -> tuple[str, str]:
     return name, text
 
 
-def params_of(group: DecisionGroup, prior: Mapping[str, float] | None = None) -> DecisionParams:
+def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float] | None = None) -> DecisionParams:
     """Return the `DecisionParams` of the options."""
     from selectrie.decide.params import TEMPLATES, DecisionParams
     from selectrie.template.analysis.template import Template
