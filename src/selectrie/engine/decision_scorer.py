@@ -19,7 +19,7 @@ from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
 from selectrie.decide.states import State
 from selectrie.engine.decisions import DecisionMaker
-from selectrie.engine.requests.near_ties import evaluate_apart
+from selectrie.engine.requests.canonical_memory import HeldBeginnings, evaluate_apart
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.apart import MemoryApart, RunnerApart
 from selectrie.engine.scheduler.model_thread import ModelThread
@@ -62,7 +62,7 @@ class DecisionScorer:
         """Create a scorer without memory; `keep` lives as long as the scorer."""
         self._model_thread, self._model, self._check = owner, model, check
         self._maker, self._shared, self._kept = maker, _shared_paths(model, maker), keep
-        self._memories: list[MemoryApart] = []  # those not in use
+        self._memories: list[_Memory] = []  # those not in use
         self._is_closed = False
 
     def __enter__(self) -> DecisionScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -92,7 +92,7 @@ class DecisionScorer:
             try:
                 group = TaskGroup(RunnerApart(outer, memory.scheduler))
                 try:
-                    made = prepared.run(Session(group, memory.model, self._check))
+                    made = prepared.run(memory.session(group, self._check))
                 finally:
                     group.leave()
                 outer.call(memory.clear)
@@ -105,7 +105,7 @@ class DecisionScorer:
                 self.close()
             return made
 
-    def _take(self) -> MemoryApart:
+    def _take(self) -> _Memory:
         """Return a memory that holds the shared beginnings: a spare or a new one."""
         with suppress(IndexError):
             return self._memories.pop()
@@ -119,7 +119,7 @@ class DecisionScorer:
         except BaseException:
             model.close()
             raise
-        return MemoryApart(model)
+        return _Memory(model, HeldBeginnings(self._shared))
 
     def close(self) -> None:
         """Free the memory. May be called twice, and after the engine was closed."""
@@ -127,6 +127,30 @@ class DecisionScorer:
         with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
             while self._memories:
                 self._model_thread.call(self._memories.pop().close)
+
+
+class _Memory(MemoryApart):
+    """The memory of a unit, and those of its near ties, which hold the same beginnings.
+
+    Args:
+        model: A model made by `Model.new_context`.
+        beginnings: Memories for near ties.
+    """
+
+    def __init__(self, model: Model, beginnings: HeldBeginnings) -> None:
+        super().__init__(model)
+        self._beginnings = beginnings
+
+    def session(self, group: TaskGroup, check: SelfCheck | None) -> Session:
+        """Return the session of a unit."""
+        return Session(group, self.model, check, beginnings=self._beginnings)
+
+    def close(self) -> None:
+        """Free the memories."""
+        try:
+            self._beginnings.close()
+        finally:
+            super().close()
 
 
 def _shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:

@@ -15,13 +15,20 @@ from typing import TypeVar
 
 import numpy as np
 
-from selectrie.core.model import Model, chain
+from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.task import Task
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import selection
+from selectrie.engine.requests.canonical_memory import (
+    evaluate_apart,
+    evaluate_chunks,
+    in_chunks,
+    new_memory,
+    whole_chunks,
+)
 from selectrie.engine.requests.selection import ChoiceScores, PreparedSelect, SearchReport
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.job import Job
@@ -83,7 +90,7 @@ def rescore_near_ties(
         return scored, replace(report, certificate=replace(report.certificate, rescored=is_cheap))
     try:
         joints = session.group.call(
-            lambda: [_canonical_joints(session.model, prepared, context, finalists) for context in contexts]
+            lambda: [_canonical_joints(session, prepared, context, finalists) for context in contexts]
         )
     except DecodeInterrupted:
         raise
@@ -144,12 +151,12 @@ def _can_rescore(prepared: PreparedSelect) -> bool:
 
 
 def _canonical_joints(
-    model: Model, prepared: PreparedSelect, context: IntArray, choices: IntArray
+    session: Session, prepared: PreparedSelect, context: IntArray, choices: IntArray
 ) -> tuple[FloatArray | None, Cost]:
     """Return the joints of some choices after a context in the canonical layout.
 
     Args:
-        model: The model whose `new_context` scores them.
+        session: The session, with the model whose `new_context` scores them.
         prepared: The request.
         context: int32[T], the context.
         choices: int32[n], indices of the choices.
@@ -159,6 +166,7 @@ def _canonical_joints(
         and the cost. The joints are None if a choice's terminator needs more than
         `MAX_ROWS` rows.
     """
+    model, beginnings = session.model, session.beginnings
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
@@ -173,27 +181,28 @@ def _canonical_joints(
     else:
         n_nodes[:] = n_nodes.max()
     result, cost = np.empty(len(choices)), Cost()
+    opened = new_memory if beginnings is None else beginnings.opened
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
-        solo = model.new_context(int(n))
-        try:
+        with opened(model, context, int(n)) as solo:
             result[picked], more = _joints(solo, prepared, context, [(choices[i], *subs[i]) for i in picked])
             cost += more
-        finally:
-            solo.close()
     return result, cost
 
 
 def _joints(
     solo: Model, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
 ) -> tuple[FloatArray, Cost]:
-    """Return the joints of some choices on an empty model, float64[n], and the cost.
+    """Return the joints of some choices on an own memory, float64[n], and the cost.
 
     `paths` has for each choice its index, and what `_alone` returns for its path.
     """
     is_fixed = solo.limits.batch_sizes.is_fixed
-    scheduler = Scheduler(solo)
-    cost = evaluate_apart(solo, context) if is_fixed else Cost()
+    scheduler, cost, held = Scheduler(solo), Cost(), ROOT
+    if is_fixed:
+        cost = evaluate_apart(solo, context)
+    elif in_chunks(solo):
+        held, cost = evaluate_chunks(solo, whole_chunks(context))
     healed, more = _log_heal(scheduler, prepared, context)
     cost += more
     result = np.empty(len(paths))
@@ -206,29 +215,8 @@ def _joints(
         first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
         scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
         result[i] = scores.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
+    solo.release(np.array([held] if held != ROOT else [], dtype=np.int32))
     return result, cost
-
-
-def evaluate_apart(solo: Model, context: IntArray) -> Cost:
-    """Evaluate a context in calls of its own, and hold it until the model is closed.
-
-    Programs of different sizes round differently, and so do sums over cells in another
-    order. If the context is held and everything else is dropped, a path is evaluated by
-    the same programs in the same cells, whatever other paths are scored.
-    """
-    node, cost, step = ROOT, Cost(), solo.limits.rows_per_call
-    for start in range(0, len(context), step):
-        part = context[start : start + step]
-        is_last = np.arange(len(part)) == len(part) - 1
-        extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
-        node = int(extension.nodes[-1])
-        cost += Cost(
-            model_calls=1,
-            rows=extension.rows_evaluated,
-            rows_padded=extension.rows_padded,
-            decode_s=extension.decode_s,
-        )
-    return cost
 
 
 def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple[TokenTrie, int]:

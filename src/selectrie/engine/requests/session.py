@@ -9,6 +9,7 @@ from selectrie.core.model import Model
 from selectrie.core.types import SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import ReadRows
+from selectrie.engine.requests.canonical_memory import HeldBeginnings
 from selectrie.engine.scheduler.task_group import TaskGroup
 
 R_co = TypeVar("R_co", covariant=True)
@@ -23,12 +24,15 @@ class Session:
         model: The model.
         check: The self-check of the model; None if it was not made.
         read_rows: Values that were read from rows of the model before.
+        beginnings: Memories for near ties that keep what contexts begin with; None for
+            a new memory each time.
     """
 
     group: TaskGroup
     model: Model
     check: SelfCheck | None
     read_rows: ReadRows = field(default_factory=ReadRows)
+    beginnings: HeldBeginnings | None = None
 
     @property
     def tolerance(self) -> float | None:

@@ -1,0 +1,152 @@
+"""Memories in which near ties are scored again, and the layout of contexts in them.
+
+A context is evaluated in whole chunks, one in each call, at the first cells of an empty
+memory; what is left of it comes after them. So the beginning of a context has the same
+bits, whatever follows it and whether it was evaluated before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from selectrie.core.model import Extension, Model, chain
+from selectrie.core.types import ROOT, Cost, IntArray
+
+CHUNK = 128
+"""Number of tokens in a chunk."""
+_ROOM = 256
+"""The nodes of a memory that is kept are rounded up to a multiple."""
+
+
+def in_chunks(model: Model) -> bool:
+    """Return whether a model evaluates contexts in chunks.
+
+    Programs of fixed sizes have a way of their own (`evaluate_apart`). A
+    recurrent-state model would need a state for every chunk.
+    """
+    return not (model.limits.batch_sizes.is_fixed or model.limits.kind.is_recurrent)
+
+
+def whole_chunks(context: IntArray) -> IntArray:
+    """Return the whole chunks of a context that end before its last token."""
+    return context[: max(0, len(context) - 1) // CHUNK * CHUNK]
+
+
+def evaluate_chunks(solo: Model, beginning: IntArray) -> tuple[int, Cost]:
+    """Evaluate the beginning of a context, as far as the memory does not have it.
+
+    Returns:
+        The last node, with a reference that the caller must release, and the cost.
+    """
+    node, depth = solo.match_prefix(beginning)
+    step, cost = min(CHUNK, solo.limits.rows_per_call), Cost()
+    for start in range(depth, len(beginning), step):
+        extension = _extended(solo, node, beginning[start : start + step])
+        solo.release(np.append(extension.nodes[:-1], node).astype(np.int32))
+        node = int(extension.nodes[-1])
+        cost += _cost(extension)
+    return node, cost
+
+
+def evaluate_apart(solo: Model, context: IntArray) -> Cost:
+    """Evaluate a context in calls of its own, and hold it until the model is closed.
+
+    Programs of different sizes round differently, and so do sums over cells in another
+    order. If the context is held and everything else is dropped, a path is evaluated by
+    the same programs in the same cells, whatever other paths are scored.
+    """
+    node, cost, step = ROOT, Cost(), solo.limits.rows_per_call
+    for start in range(0, len(context), step):
+        extension = _extended(solo, node, context[start : start + step])
+        node = int(extension.nodes[-1])
+        cost += _cost(extension)
+    return cost
+
+
+def _extended(solo: Model, node: int, tokens: IntArray) -> Extension:
+    is_last = np.arange(len(tokens)) == len(tokens) - 1
+    return solo.extend(chain(node, len(tokens)), tokens, np.zeros_like(is_last), is_last)
+
+
+def _cost(extension: Extension) -> Cost:
+    return Cost(
+        model_calls=1,
+        rows=extension.rows_evaluated,
+        rows_padded=extension.rows_padded,
+        decode_s=extension.decode_s,
+    )
+
+
+@contextmanager
+def new_memory(model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]:
+    """Yield an empty memory with room for some nodes, and close it afterwards."""
+    del context
+    solo = model.new_context(n_nodes)
+    try:
+        yield solo
+    finally:
+        solo.close()
+
+
+class HeldBeginnings:
+    """Memories that keep the beginnings of contexts between two uses.
+
+    The scores in them have the bits that they have in a new memory. All methods are
+    called on the model's thread.
+
+    Args:
+        beginnings: Token paths with which many contexts begin, longest first.
+    """
+
+    def __init__(self, beginnings: Sequence[IntArray]) -> None:
+        whole = [one[: len(one) // CHUNK * CHUNK] for one in beginnings]
+        self._beginnings = tuple({one.tobytes(): one for one in whole if len(one)}.values())
+        self._held: dict[int, tuple[Model, int]] = {}
+
+    @contextmanager
+    def opened(self, model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]:
+        """Yield a memory that holds the longest beginning of a context, and no more.
+
+        It is an empty one if the context has none of them.
+        """
+        own = whole_chunks(context)
+        found = (i for i, one in enumerate(self._beginnings) if np.array_equal(own[: len(one)], one))
+        index = next(found, None) if in_chunks(model) else None
+        if index is None:
+            with new_memory(model, context, n_nodes) as solo:
+                yield solo
+            return
+        solo = self._memory(model, index, n_nodes)
+        try:
+            yield solo
+            solo.trim(0)
+        except BaseException:
+            self._drop(index)
+            raise
+
+    def _memory(self, model: Model, index: int, n_nodes: int) -> Model:
+        held = self._held.get(index)
+        if held is not None and held[1] >= n_nodes:
+            return held[0]
+        self._drop(index)
+        n_nodes += -n_nodes % _ROOM  # most later contexts fit as well
+        solo = model.new_context(n_nodes)
+        self._held[index] = solo, n_nodes
+        try:
+            evaluate_chunks(solo, self._beginnings[index])  # held until the memory is closed
+        except BaseException:
+            self._drop(index)
+            raise
+        return solo
+
+    def _drop(self, index: int) -> None:
+        if index in self._held:
+            self._held.pop(index)[0].close()
+
+    def close(self) -> None:
+        """Free the memories."""
+        for index in tuple(self._held):
+            self._drop(index)

@@ -1,0 +1,98 @@
+"""Memories for near ties: what they keep between two uses changes no bit of a score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import selectrie
+from selectrie import Choice, DecisionParams
+from selectrie.core.types import ROOT, Limits, ModelKind
+from selectrie.engine.requests import selection
+from selectrie.engine.requests.canonical_memory import CHUNK, HeldBeginnings, evaluate_chunks, whole_chunks
+from selectrie.engine.requests.near_ties import _canonical_joints
+from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.requests.session import Session
+from selectrie.errors import DecodeError
+from selectrie.testing import HashModel
+from tests.support.deciding import fake
+
+WIDE = Limits(nodes=4096, sequences=64, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
+BEGINNING = "The same instructions come before every text of the table. " * 16
+TEXTS = ["Where is it?", "I want my money back, now!", "ok", "a longer text " * 20]
+
+
+def prepared_of(model, text, terminator="auto"):
+    """A selection after the beginning and a text."""
+    request = SelectRequest(terminator=terminator)
+    return selection.prepare(model, f"{BEGINNING}{text}\nAnswer:", [" yes", " no", " not yet"], request)
+
+
+def joints(model, prepared, beginnings):
+    """The canonical scores of all choices, and their cost."""
+    session = Session(None, model, None, beginnings=beginnings)
+    values, cost = _canonical_joints(session, prepared, prepared.encoded.context, np.arange(3, dtype=np.int32))
+    return values.tobytes(), cost
+
+
+@pytest.mark.parametrize("name", ["embedded", "stories260K.gguf", "tiny-rwkv-7v0-834K.gguf"])
+def test_held_beginnings_change_no_bit_on_real_weights(name, embedded, weights):
+    """In any order, after shorter and longer texts; a recurrent-state model holds nothing, and has the same bits too."""
+    path = embedded if name == "embedded" else weights(name)
+    with selectrie.load(path, n_threads=1, n_ctx=2048) as llm:
+        model = llm._model
+        several = [prepared_of(model, text, terminator) for text in TEXTS for terminator in ("auto", "unless-continued")]
+        common = several[0].encoded.context[: CHUNK + 5]
+        assert all(np.array_equal(one.encoded.context[: len(common)], common) for one in several)
+        held = HeldBeginnings([common])
+        found = llm._model_thread.call(lambda: [joints(model, one, held) for one in [*several, *several[::-1]]])
+        alone = llm._model_thread.call(lambda: [joints(model, one, None) for one in several])
+        llm._model_thread.call(held.close)
+    assert [bits for bits, _ in found] == [bits for bits, _ in [*alone, *alone[::-1]]]
+    if model.limits.kind is ModelKind.ATTENTION:
+        assert [own.rows + CHUNK for _, own in found[: len(alone)]] == [one.rows for _, one in alone]
+
+
+def test_a_context_is_evaluated_in_whole_chunks():
+    """The last token is never among them, and what is there already is not evaluated again."""
+    model = HashModel(1, limits=WIDE)
+    context = np.array([i % 4 + 1 for i in range(3 * CHUNK)], dtype=np.int32)
+    assert [len(whole_chunks(context[:n])) for n in (1, CHUNK, CHUNK + 1, 3 * CHUNK)] == [0, 0, CHUNK, 2 * CHUNK]
+    node, cost = evaluate_chunks(model, context[:CHUNK])
+    assert (cost.rows, model.contexts[node]) == (CHUNK, tuple(context[:CHUNK]))
+    longer, cost = evaluate_chunks(model, whole_chunks(context))
+    assert (cost.rows, len(model.contexts[longer])) == (CHUNK, 2 * CHUNK)
+    model.release(np.array([node, longer], dtype=np.int32))
+    assert evaluate_chunks(model, context[:0])[0] == ROOT
+
+
+def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():
+    """The scores are then those of before."""
+    model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
+    one = prepared_of(model, "x")
+    held = HeldBeginnings([one.encoded.context])
+    expected = joints(model, one, held)[0]
+    ((solo, _),) = held._held.values()
+    solo.fail_next(DecodeError("no"))
+    with pytest.raises(DecodeError):
+        joints(model, one, held)
+    assert not held._held
+    assert joints(model, one, held)[0] == expected
+    held.close()
+    assert joints(model, one, None)[0] == expected
+
+
+def test_near_ties_of_a_table_evaluate_what_rows_share_once():
+    """Two options of one path's bytes tie in every row; later rows cost less than the first one by the question."""
+    question = {"q": Choice("word " * 60, ["a", "b"])}
+    vocabulary = fake()._model.vocabulary
+    params = DecisionParams(layout="questions first")
+    with fake() as llm:
+        llm._check = selectrie.engine.precision_check.SelfCheck(batch_multiple=1, moved=0.0, tolerance=50.0)
+        assert vocabulary is not None
+        with llm.decision_scorer(question, params=params) as scorer:
+            first, second = (scorer.decisions([text])[0]["q"] for text in ("x", "y"))
+        alone = llm.decide("y", question, params=params)["q"]
+    assert first.selection.certificate.n_rescored == second.selection.certificate.n_rescored == 2
+    assert second.selection.choices.logp.tobytes() == alone.selection.choices.logp.tobytes()
+    assert second.usage.cost.rows < alone.usage.cost.rows - 2 * CHUNK
