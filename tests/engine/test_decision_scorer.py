@@ -72,6 +72,21 @@ def test_the_shared_beginning_is_evaluated_once():
     assert whole.input_tokens > 300
 
 
+@pytest.mark.parametrize("rule", ["pmi", "calibrated"])
+def test_a_baseline_is_evaluated_once_for_all_units(rule):
+    """The first unit bears its cost; the bits of a later one are those that it has alone."""
+    params, question = DecisionParams(rule=rule), {"intent": QUESTIONS["intent"]}
+    with fake() as llm, llm.decision_scorer(question, params=params) as scorer:
+        first, again = (scorer.decisions(STATES) for _ in range(2))
+        with llm.decision_scorer(question, params=params) as other:
+            other.decisions(["something else"])
+            assert bits(other.decisions(STATES)) == bits(first) == bits(again)
+        rows = [sum(one.usage.cost.rows for one in unit) for unit in (first, again)]
+        with llm.decision_scorer(question) as plain:
+            assert sum(one.usage.cost.rows for one in plain.decisions(STATES)) == rows[1] < rows[0] - 50
+        assert bits(first) == bits(llm.decide(state, question, params=params) for state in STATES)
+
+
 def test_texts_of_a_grammar_are_searched_in_the_memory_of_the_unit():
     """The most probable text is that of `decide`."""
     question = {"code": Choice("Which code?", Grammar.from_regex("[ab]{2}[0-9]"))}

@@ -19,6 +19,7 @@ from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
 from selectrie.decide.states import State
 from selectrie.engine.decisions import DecisionMaker
+from selectrie.engine.requests.baselines import KeptBaselines
 from selectrie.engine.requests.canonical_memory import HeldBeginnings, evaluate_apart
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.apart import MemoryApart, RunnerApart
@@ -132,6 +133,8 @@ class DecisionScorer:
 class _Memory(MemoryApart):
     """The memory of a unit, and those of its near ties, which hold the same beginnings.
 
+    The baselines of the rule are kept too, so each is evaluated once for all units.
+
     Args:
         model: A model made by `Model.new_context`.
         beginnings: Memories for near ties.
@@ -139,11 +142,11 @@ class _Memory(MemoryApart):
 
     def __init__(self, model: Model, beginnings: HeldBeginnings) -> None:
         super().__init__(model)
-        self._beginnings = beginnings
+        self._beginnings, self._baselines = beginnings, KeptBaselines(self.clear)
 
     def session(self, group: TaskGroup, check: SelfCheck | None) -> Session:
         """Return the session of a unit."""
-        return Session(group, self.model, check, beginnings=self._beginnings)
+        return Session(group, self.model, check, beginnings=self._beginnings, baselines=self._baselines)
 
     def close(self) -> None:
         """Free the memories."""

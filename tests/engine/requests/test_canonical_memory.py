@@ -41,7 +41,9 @@ def test_held_beginnings_change_no_bit_on_real_weights(name, embedded, weights):
     path = embedded if name == "embedded" else weights(name)
     with selectrie.load(path, n_threads=1, n_ctx=2048) as llm:
         model = llm._model
-        several = [prepared_of(model, text, terminator) for text in TEXTS for terminator in ("auto", "unless-continued")]
+        several = [
+            prepared_of(model, text, terminator) for text in TEXTS for terminator in ("auto", "unless-continued")
+        ]
         common = several[0].encoded.context[: CHUNK + 5]
         assert all(np.array_equal(one.encoded.context[: len(common)], common) for one in several)
         held = HeldBeginnings([common])

@@ -6,9 +6,10 @@ near ties rescored and results made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import selection
+from selectrie.engine.requests.baselines import Baseline
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.select_together import Signatures, decided_together
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SearchReport, SelectRequest
@@ -29,6 +31,8 @@ from selectrie.errors import OptionError, SelectrieError, of_request
 from selectrie.results import Certificate, Selection, TextScore, TokenPlan, TokenScore, view_of
 from selectrie.tokenization.prompts import Prompt
 
+Evaluated: TypeAlias = Handle[scoring.TrieEvaluation] | Baseline
+"""A baseline: the handle of its task, or what is known of it."""
 Progress = Callable[[int, int], None]
 """Called with (amount done, total amount)."""
 PLAN_NODES = 200
@@ -66,8 +70,9 @@ class SelectBatch:
         group, requests = session.group, self.requests
         # All requests have the same search options.
         on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
+        known = {} if session.baselines is None else session.baselines.of(group, requests)
         with group.together():
-            baselines, own = self._begin_baselines(group)
+            baselines, own = self._begin_baselines(group, known)
             exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
                 i: group.begin_counted(
                     ScoreTask(one.encoded.context, one.trie, one.needs, one.plan), on_progress, one.needs.n_rows
@@ -97,20 +102,22 @@ class SelectBatch:
         return _with_batch_means(evaluated)
 
     def _begin_baselines(
-        self, group: TaskGroup
-    ) -> tuple[list[list[Handle[scoring.TrieEvaluation]]], list[list[Handle[scoring.TrieEvaluation]]]]:
+        self, group: TaskGroup, known: Mapping[tuple[bytes, ...], Evaluated]
+    ) -> tuple[list[list[Evaluated]], list[list[Evaluated]]]:
         """Begin the baselines of all requests, each of equal ones once.
 
-        Returns for each request the handles of its baselines, and of those the ones
-        that were begun for it, whose cost it bears.
+        `known` are baselines that were evaluated before. Returns for each request the
+        handles of its baselines, and of those the ones that were begun for it, whose
+        cost it bears.
         """
-        begun: dict[tuple[bytes, ...], Handle[scoring.TrieEvaluation]] = {}
+        begun: dict[tuple[bytes, ...], Evaluated] = {}
         baselines, own = [], []
         for one in self.requests:
             keys = [one.baseline_key(premise) for premise in one.premises]
             new = [at for at, key in enumerate(keys) if key not in begun and key not in keys[:at]]
             for at in new:
-                begun[keys[at]] = group.begin(ScoreTask(one.premises[at], one.trie, one.plain_needs))
+                key = keys[at]
+                begun[key] = known.get(key) or group.begin(ScoreTask(one.premises[at], one.trie, one.plain_needs))
             baselines.append([begun[key] for key in keys])
             own.append([begun[keys[at]] for at in new])
         return baselines, own
@@ -158,7 +165,7 @@ def _prepare(
         raise
 
 
-def _mean(prepared: PreparedSelect, handles: list[Handle[scoring.TrieEvaluation]]) -> FloatArray | None:
+def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> FloatArray | None:
     if not handles:
         return None
     return scoring.mean_joint([selection.joints(prepared, handle.result()) for handle in handles])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from selectrie.core.model import Model
 from selectrie.core.types import SelfCheck
@@ -11,6 +12,13 @@ from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import ReadRows
 from selectrie.engine.requests.canonical_memory import HeldBeginnings
 from selectrie.engine.scheduler.task_group import TaskGroup
+
+
+class KeepsBaselines(Protocol):
+    """What requests need of `baselines.KeptBaselines`."""
+
+    def of(self, group: TaskGroup, requests: Sequence[Any]) -> Mapping[tuple[bytes, ...], Any]: ...
+
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -26,6 +34,7 @@ class Session:
         read_rows: Values that were read from rows of the model before.
         beginnings: Memories for near ties that keep what contexts begin with; None for
             a new memory each time.
+        baselines: Baselines that are kept from one request to the next; None for none.
     """
 
     group: TaskGroup
@@ -33,6 +42,7 @@ class Session:
     check: SelfCheck | None
     read_rows: ReadRows = field(default_factory=ReadRows)
     beginnings: HeldBeginnings | None = None
+    baselines: KeepsBaselines | None = None
 
     @property
     def tolerance(self) -> float | None:
