@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ HOST = "127.0.0.1"
 START_S = 120.0
 """Seconds in which a server must have its model."""
 _ROOT = Path(__file__).resolve().parent.parent
+OWN_PLACE = _ROOT / "build" / "guidance" / "bin" / "python"
+"""Where `make build/guidance` installs what benchmarks compare with."""
 _TRIMMING = """
 import ctypes, gc, os, signal, sys
 def trim(*_):
@@ -50,18 +52,43 @@ def free_port() -> int:
         return port
 
 
+def llama_cpp_server_at(python: Path | None) -> Path | None:
+    """Return an interpreter that has `llama_cpp.server`: the one named, this one, or
+    that of `build/guidance`; None if there is none.
+    """
+    for one in (python,) if python is not None else (Path(sys.executable), OWN_PLACE):
+        command = [one, "-c", "import llama_cpp.server.app"]
+        if one.exists() and not subprocess.run(command, check=False, capture_output=True).returncode:
+            return one
+    return None
+
+
+def llama_cpp_server(python: Path, model: Path, *, n_ctx: int, n_threads: int) -> ServerProcess:
+    """Start `llama_cpp.server` with a model, so that it can echo log-probabilities."""
+    port = free_port()
+    options = {"model": model, "host": HOST, "port": port, "n_ctx": n_ctx, "logits_all": True, "verbose": False}
+    options |= {"n_threads": n_threads, "n_threads_batch": n_threads}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return ServerProcess([str(python), "-m", "llama_cpp.server", *words], port)
+
+
+def serve_process(*arguments: str) -> ServerProcess:
+    """Start `selectrie serve` with further arguments, on a free port."""
+    port = free_port()
+    return ServerProcess([sys.executable, "-c", _TRIMMING, "serve", "--port", str(port), *arguments], port)
+
+
 class ServerProcess:
-    """A process of `selectrie serve`.
+    """A server in a separate process.
 
     Args:
-        arguments: Further arguments of the command.
-        port: The port.
+        command: The command.
+        port: The port that it listens on.
     """
 
-    def __init__(self, *arguments: str, port: int | None = None) -> None:
-        self.address = (HOST, port or free_port())
+    def __init__(self, command: Sequence[str], port: int) -> None:
+        self.address = (HOST, port)
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by `close`
-        command = [sys.executable, "-c", _TRIMMING, "serve", "--port", str(self.address[1]), *arguments]
         self.began_s = time.perf_counter()
         # Not in the folder of the benchmarks, whose `select.py` would replace the standard library's.
         self._process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=self._log)
@@ -87,6 +114,24 @@ class ServerProcess:
                 raise SystemExit(f"the server ended with {self._process.returncode}:\n{self.log()}")
             await asyncio.sleep(step_s)
         raise SystemExit(f"{path} was not answered within {seconds:.0f} s:\n{self.log()}")
+
+    async def metrics(self) -> dict[tuple[str, tuple[str, ...]], float]:
+        """Return what the server counts."""
+        connection = Connection(self.address)
+        try:
+            return metrics_of((await connection.request("GET", "/metrics")).body.decode())
+        finally:
+            connection.close()
+
+    async def asked(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON of the answer to one request."""
+        connection = Connection(self.address)
+        try:
+            reply = await connection.request("POST", path, json.dumps(body).encode())
+        finally:
+            connection.close()
+        assert reply.status == 200, reply.body
+        return reply.json()
 
     def resident_bytes(self) -> int | None:
         """Return the memory that the process holds after it gave back what is free, or

@@ -10,6 +10,7 @@ import asyncio
 import gzip
 import json
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,9 +18,13 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+import selectrie
 from benchmarks.http_client import Connection, Lost, Pace, Reply, request_of
-from benchmarks.serving_requests import ID, Asked, Malformed, Verdict
-from benchmarks.servers import ServerProcess, metrics_of
+from benchmarks.servers import ServerProcess, serve_process
+from benchmarks.serving_common import Machine, Sizes, ms
+from benchmarks.serving_requests import ID, Asked, Malformed, Verdict, decisions, malformed, systemone
+from benchmarks.serving_texts import KINDS
+from selectrie.engine.bundled_model import embedded_file
 
 SHARE_MALFORMED, SHARE_HANGING_UP = 0.1, 0.1
 SLOW_EVERY = 10
@@ -214,25 +219,17 @@ class Load:
         until_s = perf_counter() + seconds
         await asyncio.gather(*[client.run(until_s) for client in self._clients()])
         until_s = perf_counter() + SETTLE_S
-        while (await self.metrics())["selectrie_open_requests", ()]:
+        while (await self.server.metrics())["selectrie_open_requests", ()]:
             if perf_counter() > until_s:
                 self.ledger.problems.append(f"requests were open {SETTLE_S:g} s after the last client had left")
                 return
             await asyncio.sleep(0.05)
 
-    async def metrics(self) -> dict[tuple[str, tuple[str, ...]], float]:
-        """Return what the server counts."""
-        connection = Connection(self.server.address)
-        try:
-            return metrics_of((await connection.request("GET", "/metrics")).body.decode())
-        finally:
-            connection.close()
-
     async def unbalanced(self) -> list[str]:
         """Return where the server's counts, its log and what clients saw disagree."""
         counted = {
             key: round(value)
-            for (name, key), value in (await self.metrics()).items()
+            for (name, key), value in (await self.server.metrics()).items()
             if name == "selectrie_requests_total" and key[0] not in _UNCOUNTED
         }
         logged = [line for line in self.server.logged() if line["endpoint"] not in _UNCOUNTED]
@@ -273,3 +270,52 @@ class Load:
         lines = {line["request_id"]: line for line in self.server.logged()}
         lost = {own: why for own, why in self.ledger.lost.items() if own in lines and lines[own]["status"] != 503}
         return [f"{own}: {why}; logged as {json.dumps(lines[own])}" for own, why in lost.items()]
+
+
+async def load(sizes: Sizes, machine: Machine) -> dict[str, Any]:
+    """Run all clients twice, then once more until SIGTERM has ended the server."""
+    with selectrie.load(embedded_file(), n_threads=machine.threads) as llm:
+        asked = [make(llm, number) for number in range(sizes.n_asked) for make in (decisions, systemone, *KINDS)]
+    arguments = ["--threads", str(machine.spare_threads()), "--shutdown-timeout", "120", "--model-name", "embedded"]
+    resident: list[int | None] = []
+    with serve_process(*arguments) as server:
+        await server.seconds_until("/ready")
+        work = Load(server, asked, malformed(), sizes.n_clients)
+        for _ in range(2):
+            await work.phase(sizes.seconds)
+            resident.append(server.resident_bytes())
+        unbalanced = await work.unbalanced()
+        code = await work.terminated(min(5.0, sizes.seconds), limit_s=150)
+        lost = work.accepted_but_lost()
+    for problem in [*work.ledger.problems, *unbalanced, *lost][:20]:
+        sys.stderr.write(f"{problem}\n")
+    return _load_figures(work, resident, sizes) | {
+        "load_wrong": len(work.ledger.problems),
+        "load_unbalanced": len(unbalanced),
+        "load_lost": len(lost),
+        "load_unread": len(work.ledger.lost) - len(lost),
+        "load_exit_code": code,
+    }
+
+
+def _load_figures(work: Load, resident: Sequence[int | None], sizes: Sizes) -> dict[str, Any]:
+    ledger = work.ledger
+    n = sum(map(len, ledger.seconds.values()))
+    figures: dict[str, Any] = {
+        "load_clients": sizes.n_clients,
+        "load_phase_s": sizes.seconds,
+        "load_answered": len(ledger.answered),
+        "load_compared": n,
+        "load_left": len(ledger.left),
+        "load_largest_share": ledger.share,
+    }
+    for kind, seconds in ledger.seconds.items():
+        figures |= {f"load_{kind}": len(seconds), **ms(seconds, f"load_{kind}")}
+    first, second = resident
+    if first is None or second is None:
+        return figures | {"load_resident": "skipped: this system does not say what a process holds"}
+    return figures | {
+        "load_first_bytes": first,
+        "load_second_bytes": second,
+        "load_second_over_first_bytes": second / first,
+    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,7 @@ class Malformed:
     keeps: bool = True
 
 
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 ID = "the-request-id"
 """Stands for the request id in the bytes of a request."""
 
@@ -116,7 +117,7 @@ def decisions(engine: Engine, number: int) -> Asked:
         answers = reply.json()["answers"]
         if len(answers) != len(decided):
             return Verdict(f"{len(answers)} answers to {len(decided)} questions")
-        return _worst(_decided(found, decided[name], tolerance) for name, found in zip(decided, answers, strict=True))
+        return worst(_decided(found, decided[name], tolerance) for name, found in zip(decided, answers, strict=True))
 
     return Asked("decisions", "/v1/decisions", json.dumps(body).encode(), check)
 
@@ -141,14 +142,14 @@ def systemone(engine: Engine, number: int) -> Asked:
         answers = reply.json()["answers"]
         if list(answers) != list(decided):
             return Verdict(f"answers to {list(answers)}")
-        return _worst(_decided(answers[name], decided[name], tolerance) for name in decided)
+        return worst(_decided(answers[name], decided[name], tolerance) for name in decided)
 
     return Asked("systemone", "/v1/systemone", json.dumps(body).encode(), check)
 
 
-def _worst(verdicts: Any) -> Verdict:
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the first verdict with a problem, or the one with the largest share."""
-    listed: list[Verdict] = list(verdicts)
+    listed = list(verdicts)
     return next((one for one in listed if one.problem), max(listed, key=lambda one: one.share))
 
 
@@ -226,5 +227,18 @@ def malformed() -> list[Malformed]:
         Malformed("another method", request_of("GET", "/v1/decisions", None, named), 405),
         Malformed("no such path", request_of("GET", "/v1/nothing", None, named), 404, "other"),
         Malformed("not offered", post(b"{}", "/v1/embeddings"), 501, "other", keeps=False),
+        *[
+            Malformed(name, post(json.dumps(body).encode(), path), 400, path)
+            for name, path, body in (
+                ("a number as the prompt", COMPLETIONS, {"prompt": 1.5}),
+                ("ids that there are not", COMPLETIONS, {"prompt": [1 << 40]}),
+                ("too many choices", COMPLETIONS, {"prompt": "x", "n": 100_000}),
+                ("a negative temperature", COMPLETIONS, {"prompt": "x", "temperature": -1}),
+                ("beam search", COMPLETIONS, {"prompt": "x", "use_beam_search": True}),
+                ("no messages", CHAT, {"messages": []}),
+                ("tools", CHAT, {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}),
+                ("a text in place of tokens", "/detokenize", {"tokens": "x"}),
+            )
+        ],
         Malformed("no HTTP", b"HELLO\r\n\r\n", 400, "", keeps=False),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,10 +20,12 @@ import selectrie
 from selectrie.server import ServerOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-client, servers, load, requests = (
+client, servers, load, requests, texts = (
     importlib.import_module(f"benchmarks.{name}")
-    for name in ("http_client", "servers", "serving_load", "serving_requests")
+    for name in ("http_client", "servers", "serving_load", "serving_requests", "serving_texts")
 )
+
+WORK = "/v1/decisions"
 
 
 def test_serving_measures_all_that_it_promises():
@@ -35,6 +38,7 @@ def test_serving_measures_all_that_it_promises():
     assert found["targets"] == []
     for own in targets.values():
         known = own.without("bytes") if "load_resident" in figures else own
+        known = known.without("llama_cpp_server") if "llama_cpp_server" in figures else known
         assert {verdict["name"] for verdict in known.verdicts(figures)} == {*known.at_most, *known.at_least}
     assert all(isfinite(value) for value in figures.values() if isinstance(value, float))
     assert figures["state_rows"] == figures["state_rows_needed"] < figures["state_rows_by_questions"]
@@ -114,6 +118,7 @@ def served(embedded):
     """Requests with their checks, and the responses of a server that is asked in turn."""
     with selectrie.load(embedded, n_threads=1) as engine:
         asked = [make(engine, number) for number in (0, 4, 6, 15) for make in (requests.decisions, requests.systemone)]
+        asked += [make(engine, number) for number in (2, 3, 7) for make in texts.KINDS]
 
         async def replies(address):
             connection = client.Connection(address)
@@ -150,6 +155,8 @@ def test_a_value_that_is_not_the_engines_is_noticed(served):
     """Each compared value, moved beyond the tolerance, makes a problem."""
     n = 0
     for asked, reply in served:
+        if asked.path not in (WORK, "/v1/systemone"):
+            continue
         for path in numbers(reply.json()["answers"]):
             found = reply.json()
             place = found["answers"]
@@ -174,30 +181,51 @@ def test_another_choice_is_noticed(served):
     assert all("instead of" in one for one in verdicts) or margin < 1
 
 
+@pytest.mark.parametrize(
+    ("pattern", "other"),
+    [
+        (r'"logprob":(-?[\d.e-]+),', r'"logprob":-77.0,'),
+        (r'"token_logprobs":\[(?:null,)?[^]]+\]', r'"token_logprobs":[-77.0]'),
+        (r'"(?:id":|tokens":\["token_id:)(\d+)', None),
+        (r'"tokens":\[(\d+),', r'"tokens":[1\1,'),
+        (r"\[DONE\]", "[GONE]"),
+        (r'"index":0', r'"index":7'),
+    ],
+)
+def test_a_text_that_is_not_the_engines_is_noticed(served, pattern, other):
+    """Changed log-probabilities and tokens, a missing choice, and a stream without its end."""
+    n = 0
+    for asked, reply in served:
+        if asked.path in (WORK, "/v1/systemone"):
+            continue
+        body = reply.body.decode()
+        changed = re.sub(pattern, other or (lambda found: found[0] + "9"), body, count=1)
+        if changed != body:
+            assert load._verdict(asked, replace(reply, body=changed.encode())).problem, (asked.kind, changed)
+            n += 1
+    assert n
+
+
 class FakeServer:
     """A server with a log and counts, made by hand."""
 
     address = ("127.0.0.1", 9)
 
-    def __init__(self, *lines):
-        self.lines = lines
+    def __init__(self, lines, counts=None):
+        self.lines, self.counts = lines, counts or {}
 
     def logged(self):
         return [{"request_id": own, "endpoint": path, "status": status} for own, path, status in self.lines]
-
-
-class FakeLoad(load.Load):
-    """A load whose server counted these requests."""
-
-    def __init__(self, server, counts):
-        super().__init__(server, [], [], 1)
-        self.counts = counts
 
     async def metrics(self):
         return {("selectrie_requests_total", key): value for key, value in self.counts.items()}
 
 
-WORK = "/v1/decisions"
+def loaded(server, **saw):
+    """A load of this server, in which clients saw this."""
+    made = load.Load(server, [], [], 1)
+    made.ledger = load.Ledger(**saw)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -215,15 +243,14 @@ WORK = "/v1/decisions"
 )
 def test_counts_that_do_not_balance_are_noticed(lines, counts, n_problems):
     """What is counted, what is logged and what clients saw must agree request by request."""
-    counted = FakeLoad(FakeServer(*lines), counts)
-    counted.ledger = load.Ledger(answered={"a": (WORK, 200)}, left={"b"})
+    counted = loaded(FakeServer(lines, counts), answered={"a": (WORK, 200)}, left={"b"})
     assert len(asyncio.run(counted.unbalanced())) == n_problems
 
 
 def test_an_accepted_request_without_a_response_is_lost():
     """One that was refused, or that the server never read, is not."""
-    counted = FakeLoad(FakeServer(("a", WORK, 200), ("b", WORK, 503), ("d", WORK, 499)), {})
-    counted.ledger = load.Ledger(lost=dict.fromkeys("abcd", "closed"))
+    server = FakeServer([("a", WORK, 200), ("b", WORK, 503), ("d", WORK, 499)])
+    counted = loaded(server, lost=dict.fromkeys("abcd", "closed"))
     assert [one[0] for one in counted.accepted_but_lost()] == ["a", "d"]
 
 
