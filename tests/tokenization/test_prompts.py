@@ -127,6 +127,9 @@ def test_real_ids_come_back_as_text(real_vocabulary):
             r"messages\[0\].*character 1 is the lone surrogate U\+D800",
         ),
         ("a\udc00", TextError, r"prompt: character 1 is the lone surrogate U\+DC00"),
+        (memoryview(b"ab"), PromptError, "must be text, token ids or messages, not memoryview"),
+        (np.array([[3, 4]]), PromptError, r"must be text, token ids or messages, not ndarray of shape \(1, 2\)"),
+        (np.array(3), PromptError, r"not ndarray of shape \(\)"),
     ],
 )
 def test_what_is_no_prompt_is_refused(prompt, error, match):

@@ -186,7 +186,7 @@ class TokenPlan:
     control tokens.
 
     Attributes:
-        bos: The BOS token, or None.
+        bos: The BOS token with which the prompt begins, or None.
         prompt: Tokens of the prompt alone.
         context: Tokens of the shared context.
         healed: Bytes of the prompt that are encoded again with the choices.

@@ -62,8 +62,9 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
     if isinstance(prompt, PromptText):
         _refuse_chat_options(prompting)
         read = prompt
-    elif isinstance(prompt, bytes | bytearray) or not isinstance(prompt, Sequence | np.ndarray):
-        raise PromptError(f"a prompt must be text, token ids or messages, not {type(prompt).__name__}")
+    elif not _is_listed(prompt):
+        shape = f" of shape {prompt.shape}" if isinstance(prompt, np.ndarray) else ""
+        raise PromptError(f"a prompt must be text, token ids or messages, not {type(prompt).__name__}{shape}")
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_spans(vocabulary, [(to_bytes(prompt, "prompt"), prompting.parse_special)])
@@ -108,9 +109,16 @@ def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams
 
 def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
     """Return whether a prompt is a sequence of token ids, or of nothing."""
-    if isinstance(prompt, str | bytes | bytearray | PromptText) or not isinstance(prompt, Sequence | np.ndarray):
+    if isinstance(prompt, str | PromptText) or not _is_listed(prompt):
         return False
     return not len(prompt) or not isinstance(prompt[0], Mapping)
+
+
+def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
+    """Return whether a prompt is a sequence of items: no bytes, one axis in an array."""
+    if isinstance(prompt, np.ndarray):
+        return prompt.ndim == 1
+    return isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)
 
 
 def prompt_notes(*, is_normalized: bool) -> tuple[str, ...]:

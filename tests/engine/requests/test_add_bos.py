@@ -73,3 +73,16 @@ def test_ids_get_bos_by_default(method):
     ]
     assert results[0] == results[1]
     assert (0, 3, 18) in results[0]
+
+
+def test_a_plan_names_the_bos_with_which_its_prompt_begins():
+    """None where `add_bos` is False; the one that ids bring along is named too."""
+    plans = {
+        name: evaluated("tokens", prompt, adds_bos=True, prompting=prompting)[0]
+        for name, prompt, prompting in (
+            ("added", [3, 18], PromptParams()),
+            ("bare", [3, 18], BARE),
+            ("brought", [0, 3, 18], BARE),
+        )
+    }
+    assert {name: plan.bos for name, plan in plans.items()} == {"added": 0, "bare": None, "brought": 0}

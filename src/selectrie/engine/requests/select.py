@@ -268,7 +268,7 @@ def token_plan(prepared: PreparedSelect) -> TokenPlan:
 
     paths = np.split(encoded.tokens, encoded.offsets[1:-1])
     return TokenPlan(
-        bos=vocabulary.bos,
+        bos=vocabulary.bos if vocabulary.bos in encoded.prompt_tokens[:1] else None,
         prompt=spelled(encoded.prompt_tokens),
         context=spelled(encoded.context),
         healed=encoded.healed,
