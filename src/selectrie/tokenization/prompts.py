@@ -115,7 +115,7 @@ def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
 
 
 def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
-    """Return whether a prompt is a sequence of items: no bytes, one axis in an array."""
+    """Return whether a prompt is a sequence of items: no bytes, arrays of one axis."""
     if isinstance(prompt, np.ndarray):
         return prompt.ndim == 1
     return isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)
