@@ -10,6 +10,7 @@ SelectrieError
 │   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
 │   ├── PromptError             empty, no chat template, malformed messages
 │   ├── PromptTooLongError      prompt and choices do not fit the context
+│   ├── TooManyRowsError        a request plans more rows than it may
 │   ├── TokenRangeError         a token id that does not exist
 │   ├── GrammarError            a grammar that is unreadable or too large
 │   ├── TemplateError           a template that cannot be read or rendered
@@ -46,6 +47,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
+
+MAX_QUOTED = 80
+"""Maximum number of characters of a value that a message quotes."""
 
 
 class SelectrieError(Exception):
@@ -188,6 +192,23 @@ class PromptTooLongError(RequestError):
         advice = f"{remedy}, or {larger_context}" if larger_context else remedy
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
         super().__init__(f"needs {required_tokens} tokens, the context holds {available_tokens}{behind}; {advice}")
+
+
+class TooManyRowsError(RequestError):
+    """A request plans more rows of the model than it may.
+
+    Attributes:
+        planned_rows: Number of rows that it plans.
+        max_rows: Number of rows that it may plan.
+    """
+
+    code = "too_many_rows"
+
+    def __init__(self, planned_rows: int, max_rows: int) -> None:
+        self.planned_rows, self.max_rows = planned_rows, max_rows
+        super().__init__(
+            f"the request plans {planned_rows} rows of the model: expected at most {max_rows}; ask for less"
+        )
 
 
 class TokenRangeError(RequestError, ValueError):
@@ -604,12 +625,12 @@ def clipped(text: str, limit: int = 40) -> str:
 
 
 def of_value(value: object) -> str:
-    """Return the repr of a value for a message.
+    """Return the repr of a value for a message, cut to `MAX_QUOTED` characters.
 
     If the repr fails (nested too deeply, an int of too many digits), the result names
     the type.
     """
     try:
-        return clip(repr(value))
+        return clip(repr(value), MAX_QUOTED)
     except Exception:  # noqa: BLE001 - the caller's class may raise anything
         return f"<{type(value).__name__}>"

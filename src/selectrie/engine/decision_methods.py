@@ -16,7 +16,7 @@ from selectrie.engine.aio import awaitable, in_thread
 from selectrie.engine.requests.session import Prepared
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.errors import OptionError
-from selectrie.options.checks import one_of, record
+from selectrie.options.checks import at_least, one_of, record
 
 if TYPE_CHECKING:
     from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
@@ -54,20 +54,47 @@ class DecisionMethods:
 
     @overload
     def decide(
-        self: _Runs, state: State, questions: Choice[T], *, params: DecisionParams | None = None
+        self: _Runs,
+        state: State,
+        questions: Choice[T],
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
     ) -> ChoiceAnswer[T]: ...
     @overload
     def decide(
-        self: _Runs, state: State, questions: Predicate, *, params: DecisionParams | None = None
+        self: _Runs,
+        state: State,
+        questions: Predicate,
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
     ) -> PredicateAnswer: ...
     @overload
-    def decide(self: _Runs, state: State, questions: Score, *, params: DecisionParams | None = None) -> ScoreAnswer: ...
+    def decide(
+        self: _Runs,
+        state: State,
+        questions: Score,
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
+    ) -> ScoreAnswer: ...
     @overload
     def decide(
-        self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
+        self: _Runs,
+        state: State,
+        questions: Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
     ) -> Decision: ...
     def decide(
-        self: _Runs, state: State, questions: Question | Mapping[str, Question], *, params: DecisionParams | None = None
+        self: _Runs,
+        state: State,
+        questions: Question | Mapping[str, Question],
+        *,
+        params: DecisionParams | None = None,
+        max_rows: int | None = None,
     ) -> Answer | Decision:
         """Answer a question about a state, or several.
 
@@ -80,6 +107,8 @@ class DecisionMethods:
             questions: A `Choice`, `Predicate` or `Score`, or a mapping from names to
                 these.
             params: Template, layout, rule and other options.
+            max_rows: Maximum number of rows of the model that the prompts and options
+                may plan, with nothing cached; None for no limit.
 
         Returns:
             The answer of the question's kind, or a `Decision` with one answer for each
@@ -87,15 +116,17 @@ class DecisionMethods:
 
         Raises:
             RequestError: If the request is invalid, before any model call.
-                `SelectrieError.slot` names the question.
+                `SelectrieError.slot` names the question. `TooManyRowsError` if more
+                rows are planned than may be.
             ModelError: If the model fails.
         """
         from selectrie.decide.asks import named_questions
         from selectrie.decide.questions import Choice, Predicate, Score
 
+        at_least("max_rows", max_rows, 1)
         if isinstance(questions, Choice | Predicate | Score):
-            return _decisions(self, [state], {"": questions}, params)[0][""]
-        return _decisions(self, [state], named_questions(questions), params)[0]
+            return _decisions(self, [state], {"": questions}, params, max_rows=max_rows)[0][""]
+        return _decisions(self, [state], named_questions(questions), params, max_rows=max_rows)[0]
 
     def decide_many(
         self: _Runs,
@@ -284,6 +315,7 @@ def _decisions(
     on_error: str = "raise",
     *,
     first: int | None = None,
+    max_rows: int | None = None,
 ) -> list[Decision]:
     """Return the decisions on some states.
 
@@ -296,7 +328,14 @@ def _decisions(
     record("params", options, DecisionParams)
     one_of("on_error", on_error, ("raise", "keep"))
     keeps = on_error == "keep"
-    return engine._run(lambda model: decisions.prepare(model, states, questions, options, keeps=keeps, first=first))
+
+    def prepared(model: Model) -> decisions.PreparedDecisions:
+        made = decisions.prepare(model, states, questions, options, keeps=keeps, first=first)
+        if max_rows is not None:
+            made.check_rows(max_rows)
+        return made
+
+    return engine._run(prepared)
 
 
 def _iterator(states: object) -> Iterator[State]:

@@ -26,6 +26,7 @@ from selectrie.decide.templates import Page, StateFrame, check_slots, digest_of,
 from selectrie.engine.rendering.terminators import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
+from selectrie.engine.requests.planned_rows import planned_rows
 from selectrie.engine.requests.select import SelectBatch
 from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
 from selectrie.engine.requests.selection import PreparedSelect, SelectRequest
@@ -39,6 +40,7 @@ from selectrie.errors import (
     PromptTooLongError,
     RequestError,
     SelectrieError,
+    TooManyRowsError,
     of_request,
     of_slot,
 )
@@ -308,6 +310,17 @@ class PreparedDecisions:
     states: Sequence[tuple[_PreparedQuestion, ...] | RequestError]
     keeps: bool
     first: int | None
+
+    def check_rows(self, max_rows: int) -> None:
+        """Raise `TooManyRowsError` if the prompts plan more rows than that.
+
+        Searches of a grammar have limits of their own and are not counted.
+        """
+        asked = [one for state in self.states if not isinstance(state, RequestError) for one in state]
+        selects = [prompt.select for one in asked for prompt in one.prompts]
+        planned = planned_rows(select for select in selects if isinstance(select, PreparedSelect))
+        if planned > max_rows:
+            raise TooManyRowsError(planned, max_rows)
 
     def run(self, session: Session) -> list[Decision]:
         """Evaluate all prompts together and return the decisions in order."""

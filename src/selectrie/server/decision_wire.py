@@ -35,8 +35,6 @@ _OWN = {
     "/v1/decisions": ("model", "input", "questions"),
     "/v1/systemone": ("model", "state", "questions", "instructions"),
 }
-_TEMPLATE_BYTES = 500
-"""Upper bound on what a template writes of its own around a question."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,10 +153,7 @@ def _check_count(n_questions: int, options: ServerOptions) -> None:
 
 
 def _check_size(request: DecisionRequest, options: ServerOptions) -> None:
-    """Raise `OptionError` if a request exceeds a limit.
-
-    The rows that it plans are counted from above: a token has at least one byte.
-    """
+    """Raise `OptionError` if a request has more options than it may."""
     in_all = 0
     for path, question in request.questions.items():
         k = len(question.options)
@@ -167,22 +162,6 @@ def _check_size(request: DecisionRequest, options: ServerOptions) -> None:
             raise OptionError(path, k, f"at most {options.max_options} options of a question")
     if in_all > options.max_options_in_all:
         raise OptionError("questions", in_all, f"at most {options.max_options_in_all} options in a request")
-
-
-def rows_bound(request: DecisionRequest, state_text: str) -> int:
-    """Return an upper bound on the rows that a request plans, from bytes alone."""
-    n_state = len(state_text.encode("utf-8", "surrogatepass"))
-    n_orders = request.params.permutations
-    rows = 0
-    for question in request.questions.values():
-        texts = sum(_bytes(one.scored) * 2 + _bytes(one.description or "") + 4 for one in question.options)
-        orders = n_orders if isinstance(n_orders, int) else math.factorial(len(question.options)) if n_orders else 1
-        rows += orders * (n_state + _bytes(question.instructions) + texts + _TEMPLATE_BYTES)
-    return rows
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def decisions_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:
@@ -303,10 +282,3 @@ def _usage(decision: Decision) -> dict[str, int]:
 
 def _warned(request: DecisionRequest) -> dict[str, Any]:
     return {"warnings": list(request.warnings)} if request.warnings else {}
-
-
-def check_rows(n_rows: int, options: ServerOptions) -> None:
-    """Raise `HttpError` if a request plans too many rows of the model."""
-    if n_rows > options.max_rows:
-        message = f"the request plans {n_rows} rows of the model: expected at most {options.max_rows}; ask for less"
-        raise HttpError(400, "too_many_rows", message)

@@ -31,7 +31,8 @@ class ServerOptions:
         max_questions: Maximum number of questions of a request.
         max_options: Maximum number of options of a question.
         max_options_in_all: Maximum number of options of all questions of a request.
-        max_rows: Maximum number of rows of the model that a request may plan.
+        max_rows: Maximum number of rows of the model that a request may plan, with
+            nothing cached.
         max_n: Maximum number of choices after a prompt, and of `best_of`.
         max_prompts: Maximum number of prompts of a request.
         max_stops: Maximum number of stop texts, and of stop tokens.

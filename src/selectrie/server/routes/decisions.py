@@ -11,14 +11,11 @@ from starlette.responses import Response
 
 from selectrie.decide.answers import Decision
 from selectrie.decide.states import text_of_state
-from selectrie.engine.engine import Engine
 from selectrie.server.decision_wire import (
     DecisionRequest,
-    check_rows,
     decisions_response,
     read_decisions,
     read_systemone,
-    rows_bound,
     systemone_response,
     usage_of,
 )
@@ -51,15 +48,8 @@ async def _decided(request: Request, read: Read, write: Write) -> Response:
     asked = read(exchange.body, state.options)
     text = text_of_state(asked.state)
     async with lent_to(state, exchange) as lent:
-        if rows_bound(asked, text) > state.options.max_rows:
-            check_rows(_rows_planned(lent.engine, asked, text), state.options)
-        decision = await lent.engine.adecide(text, asked.questions, params=asked.params)
+        questions, max_rows = asked.questions, state.options.max_rows
+        decision = await lent.engine.adecide(text, questions, params=asked.params, max_rows=max_rows)
     usage = usage_of(decision)
     exchange.tokens, exchange.cost = usage.input_tokens, usage.cost
     return json_response(write(asked, decision, lent.name))
-
-
-def _rows_planned(engine: Engine, asked: DecisionRequest, text: str) -> int:
-    """Return the rows of all prompts and options, as if nothing were shared."""
-    prompts = engine.decision_prompts(text, asked.questions, params=asked.params)
-    return sum(one.n_tokens + one.n_choice_tokens for own in prompts.values() for one in own)
