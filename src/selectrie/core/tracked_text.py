@@ -8,7 +8,7 @@ from functools import wraps
 from itertools import groupby
 from typing import Any, SupportsIndex
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, of_value
 
 TEMPLATE, VALUE, MIXED = range(3)
 """Origin of a character: the template, a message or argument, or unknown (either)."""
@@ -199,7 +199,7 @@ def tracked(value: Any, name: str) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {tracked(key, name): tracked(item, f"{name}[{key!r}]") for key, item in value.items()}
+        return {tracked(key, name): tracked(item, f"{name}[{of_value(key)}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
         items = [tracked(item, f"{name}[{i}]") for i, item in enumerate(value)]
         return tuple(items) if isinstance(value, tuple) else items

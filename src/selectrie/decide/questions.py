@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
-from selectrie.errors import ChoiceError, OptionError
+from selectrie.errors import ChoiceError, OptionError, of_value
 from selectrie.grammar import Grammar
 from selectrie.options.checks import text as require_text
 
@@ -243,7 +243,7 @@ def _option(index: int, value: object) -> Option[Any]:
 
 def _mapped(value: object, text: object) -> str:
     if not isinstance(text, str):
-        raise OptionError(f"options[{value!r}]", text, "the text that is scored for this value, a str")
+        raise OptionError(f"options[{of_value(value)}]", text, "the text that is scored for this value, a str")
     return text
 
 

@@ -74,7 +74,7 @@ def _check_keys(pairs: list[tuple[str, object]]) -> None:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise ValueError(f"two keys of an object are {key!r}")
+            raise ValueError(f"two keys of an object are {of_value(key)}")
         seen.add(key)
 
 
@@ -148,7 +148,7 @@ def _called(item: Mapping[str, Any], kind: str, where: str, names: dict[tuple[st
 
 def _name_of_call(kind: str, call_id: str, where: str, names: Mapping[tuple[str, str], str]) -> str:
     if (kind, call_id) not in names:
-        raise PromptError(f"{where} is the output of a call {call_id!r}, which no item before it makes")
+        raise PromptError(f"{where} is the output of a call {of_value(call_id)}, which no item before it makes")
     return names[kind, call_id]
 
 
@@ -171,7 +171,7 @@ def text_of_content(item: Mapping[str, Any], key: str, where: str) -> str:
 def _part(part: object, where: str) -> str:
     if isinstance(part, Mapping):
         kind = part.get("type")
-        if kind in _PARTS:
+        if isinstance(kind, str) and kind in _PARTS:
             return _text(part, _PARTS[kind], where)
         if kind == "input_json" and "data" in part:
             return _json(part["data"], f"{where}['data']")

@@ -17,10 +17,10 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.question_data import question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State
-from selectrie.errors import OptionError
+from selectrie.errors import MAX_QUOTED, OptionError
 from selectrie.results.openai import json_logprob
 from selectrie.server.fields import unknown_fields
-from selectrie.server.http_errors import MAX_QUOTED, HttpError, unsupported
+from selectrie.server.http_errors import unsupported
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 

@@ -22,7 +22,7 @@ from selectrie.results import Generation
 from selectrie.server.body import flag_of
 from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.fields import unknown_fields
-from selectrie.server.http_errors import HttpError, quoted, unsupported
+from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.options import ServerOptions
 
 _SAMPLING = {
@@ -233,7 +233,7 @@ def refuse_unsupported(body: Mapping[str, Any], further: Mapping[str, tuple[obje
     for name, neutral in {**UNSUPPORTED, **further}.items():
         value = body.get(name)
         if value is not None and value not in neutral:
-            raise unsupported(name, f"{quoted(value)} is not offered; leave the field out")
+            raise unsupported(name, f"{of_value(value)} is not offered; leave the field out")
 
 
 def _count(body: Mapping[str, Any], name: str, max_value: int) -> int | None:

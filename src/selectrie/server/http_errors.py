@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import (
+    MAX_QUOTED,
     CancelledError,
     ClosedError,
     DeadlineError,
@@ -21,7 +22,6 @@ from selectrie.errors import (
     RequestError,
     SelectrieError,
     clip,
-    of_value,
 )
 
 RETRY_AFTER_S = 1
@@ -37,10 +37,8 @@ _TYPES = {
     415: "invalid_request_error",
     429: "rate_limit_error",
 }
-_PARAM = re.compile(r"question '(questions[^']*)'")
+_PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MAX_MESSAGE = 2_000
-MAX_QUOTED = 80
-"""Maximum number of characters of a value of the request that a message quotes."""
 _NOT_AGAIN: Mapping[str, str] = {"x-should-retry": "false"}
 
 
@@ -125,21 +123,23 @@ def error_of(error: Exception) -> HttpError:
 
 
 def _message_of(error: SelectrieError) -> str:
-    """Return the message of an error, which quotes a value in at most `MAX_QUOTED`."""
+    """Return the message of an error, which quotes a path in at most `MAX_QUOTED`.
+
+    Values are cut where the message is made; fields and questions have names of the
+    client's.
+    """
     message = str(error)
-    if isinstance(error, OptionError):
-        message = message.replace(of_value(error.value), quoted(error.value))
+    for path in (error.slot, error.name if isinstance(error, OptionError) else None):
+        if path is not None and len(path) > MAX_QUOTED:
+            shown = path.encode("utf-8", "backslashreplace").decode()
+            message = message.replace(shown, clip(shown, MAX_QUOTED))
     return message
-
-
-def quoted(value: object) -> str:
-    """Return a value of a request as a message quotes it."""
-    return clip(of_value(value), MAX_QUOTED)
 
 
 def _param_of(error: RequestError) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
+    path = error.name if isinstance(error, OptionError) else None
     if error.slot is not None:
         question = _PARAM.match(error.slot)
-        return question[1] if question else error.slot
-    return error.name if isinstance(error, OptionError) else None
+        path = question[2] if question else error.slot
+    return None if path is None else clip(path, MAX_QUOTED)

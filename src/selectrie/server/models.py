@@ -14,8 +14,8 @@ from time import time
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
-from selectrie.errors import MemoryBudgetError
-from selectrie.server.http_errors import HttpError, busy, quoted
+from selectrie.errors import MemoryBudgetError, of_value
+from selectrie.server.http_errors import HttpError, busy
 from selectrie.server.options import ServerOptions
 
 _SUFFIX = ".gguf"
@@ -105,13 +105,13 @@ class Models:
                 the model is being loaded.
         """
         if name is not None and not isinstance(name, str):
-            raise HttpError(400, "option", f"model={quoted(name)}: expected a text", "model")
+            raise HttpError(400, "option", f"model={of_value(name)}: expected a text", "model")
         if not self.is_ready:
             raise busy("the model is being loaded", status=503, code="loading")
         known = name in self.names or (self._pool is None and name is None)
         if not known and (self._pool is not None or self._strict):
             listed = ", ".join(map(repr, self.names))
-            raise HttpError(404, "model_not_found", f"model={quoted(name)}: expected one of {listed}", "model")
+            raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
         if self._pool is not None:
             async with self._lend_of_pool(self._pool, str(name)) as lent:
                 yield lent

@@ -18,7 +18,16 @@ import numpy as np
 from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptError, TextError, clip, clipped, of_value
+from selectrie.errors import (
+    MAX_QUOTED,
+    IncompatibleOptionsError,
+    OptionError,
+    PromptError,
+    TextError,
+    clip,
+    clipped,
+    of_value,
+)
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
@@ -135,7 +144,7 @@ def require_normalized(vocabulary: Vocabulary, text: bytes, what: str) -> bytes:
     """
     normal = vocabulary.normalized(text)
     if normal != text:
-        shown, written = (clip(ascii(one.decode("utf-8", "replace"))) for one in (text, normal))
+        shown, written = (clip(ascii(one.decode("utf-8", "replace")), MAX_QUOTED) for one in (text, normal))
         raise TextError(what, f"the model's tokenizer normalises {shown} to {written}; give it in that form")
     return text
 
