@@ -72,7 +72,7 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
         _refuse_chat_options(prompting)
         read = prompt
     elif not _is_listed(prompt):
-        shape = f" of shape {prompt.shape}" if isinstance(prompt, np.ndarray) else ""
+        shape = f" of shape {np.shape(prompt)}" if hasattr(prompt, "ndim") else ""
         raise PromptError(f"a prompt must be text, token ids or messages, not {type(prompt).__name__}{shape}")
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
