@@ -72,8 +72,7 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
         _refuse_chat_options(prompting)
         read = prompt
     elif not _is_listed(prompt):
-        shape = f" of shape {np.shape(prompt)}" if hasattr(prompt, "ndim") else ""
-        raise PromptError(f"a prompt must be text, token ids or messages, not {type(prompt).__name__}{shape}")
+        raise PromptError(f"a prompt must be text, token ids or messages, not {_kind_of(prompt)}")
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
         read = _read_spans(vocabulary, [(to_bytes(prompt, "prompt"), prompting.parse_special)])
@@ -121,6 +120,11 @@ def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
     if isinstance(prompt, str | PromptText) or not _is_listed(prompt):
         return False
     return not len(prompt) or not isinstance(prompt[0], Mapping)
+
+
+def _kind_of(value: object) -> str:
+    """Return the type of a value for a message, with the shape of an array."""
+    return type(value).__name__ + (f" of shape {value.shape}" if isinstance(value, np.ndarray) else "")
 
 
 def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
