@@ -1,4 +1,4 @@
-"""Requests and responses of OpenAI's `/v1/chat/completions`; no model is called."""
+"""Reads requests of `/v1/chat/completions` and writes responses, without a model."""
 
 from __future__ import annotations
 

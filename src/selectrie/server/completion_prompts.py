@@ -1,4 +1,4 @@
-"""Prompts of `/v1/completions` as tokens and text, and what the model makes of them."""
+"""Turns prompts of `/v1/completions` into tokens, and reads their log-probabilities."""
 
 from __future__ import annotations
 

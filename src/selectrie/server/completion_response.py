@@ -1,4 +1,4 @@
-"""Responses of `/v1/completions`, in OpenAI's and vLLM's shapes. No model is called."""
+"""Writes responses of `/v1/completions`, as OpenAI and vLLM do; no model is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of OpenAI's `/v1/completions`, with vLLM's fields. No model is called."""
+"""Reads requests of `/v1/completions`, with vLLM's fields; no model is called."""
 
 from __future__ import annotations
 

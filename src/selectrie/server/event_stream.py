@@ -1,4 +1,4 @@
-"""Responses of server-sent events, as clients of OpenAI's API read them.
+"""Sends responses of server-sent events, as clients of OpenAI's API read them.
 
 An event is a line `data: {…}` and an empty line; the last one is `data: [DONE]`. Memory
 does not grow with a slow reader: an event is made when the one before it has been taken

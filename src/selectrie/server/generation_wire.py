@@ -1,4 +1,4 @@
-"""What requests of `/v1/chat/completions` and `/v1/completions` have in common.
+"""Reads the fields that `/v1/chat/completions` and `/v1/completions` share.
 
 A field is one of four kinds: it becomes an option of the engine (`_SAMPLING` and the
 tables after it), it says nothing about the answer (`IGNORED`), it is known but not
@@ -167,7 +167,7 @@ def read_generation(
     named: Sequence[int] = (),
     known: Sequence[str] = (),
 ) -> GenerationRequest:
-    """Return how a request wants its text drawn.
+    """Return the options with which a request draws text.
 
     Defaults are those of OpenAI's API: temperature 1 and no filter. The penalties look
     at the whole text, prompt included. A negative seed counts modulo 2⁶⁴.

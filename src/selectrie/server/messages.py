@@ -1,4 +1,4 @@
-"""Messages of a chat as OpenAI's clients send them, read as texts for a template."""
+"""Reads messages of OpenAI's clients as texts for a chat template."""
 
 from __future__ import annotations
 

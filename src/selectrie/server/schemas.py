@@ -1,7 +1,7 @@
-"""The bodies of requests for OpenAPI's page at `/docs`.
+"""Describes the bodies of requests for OpenAPI's page at `/docs`.
 
-They describe; what is right is decided where a body is read, because errors there name
-the value and what to do.
+The schemas validate nothing. Bodies are checked where they are read, because errors
+there name the value and what to do.
 """
 
 from __future__ import annotations

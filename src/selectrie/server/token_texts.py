@@ -1,4 +1,4 @@
-r"""How tokens are shown in completions, and where they are in the text.
+r"""Says how tokens are shown in completions, and where they are in the text.
 
 OpenAI's legacy log-probabilities show tokens as texts and places in characters, while
 tokens are bytes. The rules here make both agree:

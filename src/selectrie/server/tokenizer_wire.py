@@ -1,4 +1,4 @@
-"""Requests of `/tokenize` and `/detokenize`, in vLLM's shapes. No model is called."""
+"""Reads requests of `/tokenize` and `/detokenize`, which have vLLM's shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked about the server itself: models, health, metrics."""
+"""Answers about the server itself: models, health, metrics."""
 
 from __future__ import annotations
 
