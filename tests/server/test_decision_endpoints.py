@@ -93,6 +93,9 @@ def test_decisions_are_those_of_decide(params):
         assert (shown["label_mass"], shown["first_token_fits"]) == (own.label_mass, own.first_token_fits)
         assert (shown["is_tie"], shown["spread"]) == (own.is_tie, own.spread)
         assert shown["margin"] == own.margin
+        assert shown["proved"] is all(one.certificate.proved for one in own.selections)
+        assert shown["top_tokens"][0]["logprob"] == own.selections[0].top_tokens[0].logp
+        assert (shown["rows"], shown["rows_one_by_one"]) == (own.usage.cost.rows, own.usage.cost.rows_naive)
         assert [one["logprob"] for one in shown["logprobs"]] == own.selections[0].choices.logp.tolist()
     usage = reply.json["usage"]
     assert usage["input_tokens"] == usage["total_tokens"] == wanted.usage.input_tokens
@@ -199,6 +202,22 @@ def test_null_is_a_field_that_is_not_given():
         assert ask(app(llm), "POST", "/v1/decisions", {**body, **nulls}).json == wanted
 
 
+def test_large_requests_are_answered_as_small_ones_are():
+    """They are read, and their answers written, in a thread; so are their errors."""
+    with fake() as llm:
+        small = {"input": STATE, "questions": QUESTIONS}
+        large = small | {"unknown": "x" * 70_000}
+        wanted = ask(app(llm), "POST", "/v1/decisions", small).json
+        llm.trim()
+        found = ask(app(llm), "POST", "/v1/decisions", large).json
+        assert len(found.pop("warnings")) == 1
+        assert [one["probabilities"] for one in found["answers"][::2]] == [
+            one["probabilities"] for one in wanted["answers"][::2]
+        ]
+        reply = ask(app(llm), "POST", "/v1/decisions", {**large, "rule": "x"})
+        assert (reply.status, reply.error["param"]) == (400, "rule")
+
+
 IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]
 
 
@@ -232,6 +251,9 @@ IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]
         ("systemone", {"questions": {"a": {"type": "choice", "criteria": {}}}}, "choice", "questions.a"),
         ("systemone", {"questions": {"a": {"type": "noul"}}}, "option", "questions.a"),
         ("systemone", {"instructions": 7}, "option", "instructions"),
+        ("systemone", {"questions": {"a": {**SYSTEMONE["angry"], "x": 1}}}, "option", "questions.a.x"),
+        ("systemone", {"questions": {"it's": {"type": "noul"}}}, "option", "questions.it's"),
+        ("systemone", {"state": [IMAGE[0]["content"][0]]}, "unsupported_input", "state[0]"),
     ],
 )
 def test_what_is_wrong_is_named(path, changes, code, param):
@@ -293,11 +315,64 @@ def test_the_client_of_openai(served):
     assert found.model == "embedded"
     lettered = client.decisions.create(model="embedded", input=STATE, questions=QUESTIONS, extra_body=EXTENSIONS)
     assert {one["text"] for one in lettered.answers[0].diagnostics["logprobs"]} == {"A", "B", "C"}
-    assert client.models.list().data[0].id == "embedded"
+    assert client.models.list().data[0].id == client.models.retrieve("embedded").id == "embedded"
+    with pytest.raises(openai.NotFoundError, match="expected one of 'embedded'"):
+        client.models.retrieve("other")
     with pytest.raises(openai.BadRequestError, match=r"questions\[0\]\.type") as caught:
         client.decisions.create(model="embedded", input=STATE, questions=[{"type": "maybe"}])
     assert caught.value.request_id
     assert caught.value.code == "option"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("scoring", "letters"),
+        ("rule", "pmi"),
+        ("permutations", 2),
+        ("min_confidence", 0.99),
+        ("min_label_mass", 0.999999),
+    ],
+)
+def test_each_extension_through_the_client_of_openai(served, field, value):
+    """By `extra_body`, each alone: the answers are those of `decide` with that option."""
+    openai = pytest.importorskip("openai", reason="needs the extra 'test-clients'")
+    llm, url = served
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0)
+    llm.trim()
+    wanted = llm.decide(STATE, both()[0], params=DecisionParams(**{field: value}))
+    llm.trim()
+    found = client.decisions.create(model="m", input=STATE, questions=QUESTIONS, extra_body={field: value})
+    for answer, own in zip(found.answers, wanted.values(), strict=True):
+        assert (answer.type == "refusal") == bool(own.abstained)
+        assert answer.diagnostics["abstained"] == (own.abstained or None)
+        assert answer.diagnostics["label_mass"] == own.label_mass
+        assert answer.diagnostics["spread"] == own.spread
+        logp = own.selections[0].choices.logp.tolist()
+        assert [one["logprob"] for one in answer.diagnostics["logprobs"]] == logp
+        if answer.type != "refusal":
+            shown = [answer] if answer.type == "predicate" else answer.probabilities
+            own_p = [own.probability] if answer.type == "predicate" else list(own.probabilities.values())
+            assert [one.probability for one in shown] == own_p
+    if field.startswith("min"):
+        assert any(answer.type == "refusal" for answer in found.answers)
+
+
+@pytest.mark.parametrize("kind", ["top", "entropy", "label_mass"])
+def test_the_confidence_through_the_client_of_openai(served, kind):
+    """By `extra_body`, as each request asks for it."""
+    openai = pytest.importorskip("openai", reason="needs the extra 'test-clients'")
+    _, url = served
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0)
+    found = client.decisions.create(model="m", input=STATE, questions=QUESTIONS[:1], extra_body={"confidence": kind})
+    answer = found.answers[0]
+    p = [one.probability for one in answer.probabilities]
+    expected = {
+        "top": (max(p) - 1 / 3) / (1 - 1 / 3),
+        "entropy": 1 + sum(each * math.log(each) for each in p) / math.log(3),
+        "label_mass": max(p) * answer.diagnostics["label_mass"],
+    }
+    assert answer.confidence == pytest.approx(expected[kind], abs=1e-12)
 
 
 def test_the_asynchronous_client_of_openai(served):

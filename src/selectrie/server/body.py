@@ -45,8 +45,10 @@ class Disconnected(Exception):
     """The client closed the connection."""
 
 
-async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> dict[str, Any]:
-    """Return the JSON object of a request's body.
+async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> tuple[dict[str, Any], bool]:
+    """Return the JSON object of a request's body, and whether it is large.
+
+    What is made of a large one is made in a thread, so that others are answered.
 
     Raises:
         HttpError: 408 if it does not arrive in time, 413 if it is too large, 400 if it
@@ -59,8 +61,8 @@ async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> 
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
     if len(data) <= (_READ_IN_PLACE if encoding == "identity" else _UNPACKED_IN_PLACE):
-        return parsed(data, encoding, options)
-    return await in_thread(lambda: parsed(data, encoding, options))
+        return parsed(data, encoding, options), False
+    return await in_thread(lambda: parsed(data, encoding, options)), True
 
 
 def parsed(data: bytes, encoding: str, options: ServerOptions) -> dict[str, Any]:

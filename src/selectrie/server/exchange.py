@@ -33,6 +33,7 @@ class Exchange:
         id: The request's id, from the client if it gave one.
         endpoint: The path, or "other" for paths that there are not.
         body: The object of a body of JSON.
+        is_large: Whether work on the body holds up the event loop.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
         tokens: Number of tokens that were read and drawn for the answer.
@@ -50,6 +51,7 @@ class Exchange:
     id: str
     endpoint: str
     body: dict[str, Any] = field(default_factory=dict)
+    is_large: bool = False
     model: str = ""
     warnings: list[str] = field(default_factory=list)
     tokens: int = 0

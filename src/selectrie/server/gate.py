@@ -52,7 +52,8 @@ _MAX_DIGITS = 20
 """Number of digits of a length that are read; any so long is too large."""
 READS = frozenset({"/tokenizer_info"})
 """Paths without a body that may load a model, and count as open requests too."""
-_OTHER = frozenset({"/v1/models", "/metrics", "/docs", "/openapi.json"})
+_MODELS = "/v1/models"
+_OTHER = frozenset({_MODELS, "/metrics", "/docs", "/openapi.json"})
 
 
 class Gate:
@@ -74,8 +75,9 @@ class Gate:
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         path = scope["path"]
-        known = path in WORK or path in READS or path in OPEN or path in _OTHER
-        exchange = Exchange(id_of(headers.get(b"x-request-id", "")), path if known else "other")
+        endpoint = _MODELS if path.startswith(_MODELS) else path
+        known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
+        exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other")
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
         answer = _Answer(send, exchange)
         try:
@@ -134,7 +136,7 @@ class Gate:
         try:
             if scope["path"] in WORK:
                 encoding = headers.get(b"content-encoding", "identity").strip().lower()
-                exchange.body = await read_body(receive, encoding, state.options)
+                exchange.body, exchange.is_large = await read_body(receive, encoding, state.options)
             await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1

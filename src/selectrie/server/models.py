@@ -90,6 +90,12 @@ class Models:
         self._pool = source if isinstance(source, ModelPool) else None
         self._engine = source if isinstance(source, Engine) else None
 
+    def check_name(self, name: str | None) -> None:
+        """Raise `HttpError` unless there is a model of this name."""
+        if name not in self.names:
+            listed = ", ".join(map(repr, self.names))
+            raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
+
     @asynccontextmanager
     async def lend(self, name: object) -> AsyncIterator[Lent]:
         """Yield the model for a request.
@@ -110,8 +116,7 @@ class Models:
             raise busy("the model is being loaded", status=503, code="loading")
         known = name in self.names or (self._pool is None and name is None)
         if not known and (self._pool is not None or self._strict):
-            listed = ", ".join(map(repr, self.names))
-            raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
+            self.check_name(name)
         if self._pool is not None:
             async with self._lend_of_pool(self._pool, str(name)) as lent:
                 yield lent

@@ -21,6 +21,7 @@ from selectrie.backends.transformers import TransformersOptions, open_model
 from selectrie.backends.transformers.checkpoint import digest, read_checkpoint
 from selectrie.backends.transformers.memory import memory_needed, memory_needs
 from selectrie.backends.transformers.states import bytes_of
+from selectrie.backends.transformers.weights import name_of_folder
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 from tests.support import checkpoints
 from tests.support.fast_tokenizers import made
@@ -569,3 +570,17 @@ def test_tensors_of_one_memory_count_once():
     assert bytes_of({"a": base, "b": [base.view(2, 2), base], "c": (torch.zeros(3, dtype=torch.int64),)}) == 16 + 24
     one, other = torch.zeros(4, device="meta"), torch.zeros(5, device="meta")
     assert bytes_of([one, {"a": (one, other)}]) == 16 + 20
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("/a/Qwen3-0.6B", "Qwen3-0.6B"),
+        ("/hub/models--Qwen--Qwen3-0.6B/snapshots/c1899de289a04d12100db370d81485cdf75e47ca", "Qwen3-0.6B"),
+        ("/hub/models--gpt2/snapshots/607a30d7", "gpt2"),
+        ("/a/snapshots/b", "b"),
+    ],
+)
+def test_a_checkpoint_of_the_hub_has_the_name_of_its_repository(folder, name):
+    """Not that of the folder, which is a revision's hash."""
+    assert name_of_folder(Path(folder)) == name

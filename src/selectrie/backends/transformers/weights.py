@@ -99,11 +99,22 @@ def _open_folder(folder: Path, options: TransformersOptions) -> Opened:
     tokenizer = _tokenizer(options, folder)
     digest = checkpoint.digest(folder)
     module = _load(found, config, options, device)
-    name = folder.absolute().name
+    name = name_of_folder(folder)
     vocabulary = read_vocabulary(
         tokenizer, n_tokens=_n_logits(module, name), eos_token_ids=_end_tokens(module), name=str(folder)
     )
     return Opened(module, vocabulary, name, digest)
+
+
+def name_of_folder(folder: Path) -> str:
+    """Return the name of a checkpoint: its folder's, or its repository's in the hub.
+
+    The hub keeps a revision in `models--OWNER--NAME/snapshots/HASH`.
+    """
+    revision = folder.absolute()
+    kept = revision.parent.parent.name
+    is_of_hub = revision.parent.name == "snapshots" and kept.startswith("models--")
+    return kept.rsplit("--", 1)[-1] if is_of_hub else revision.name
 
 
 def _open_given(module: Any, options: TransformersOptions) -> Opened:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from selectrie.decide.answers import Decision
 from selectrie.decide.states import text_of_state
+from selectrie.engine.aio import in_thread
 from selectrie.server.decision_wire import (
     DecisionRequest,
     decisions_response,
@@ -45,11 +46,19 @@ async def systemone(request: Request) -> Response:
 
 async def _decided(request: Request, read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
-    asked = read(exchange.body, state.options)
-    text = text_of_state(asked.state)
+
+    def asked_of() -> tuple[DecisionRequest, str]:
+        request = read(exchange.body, state.options)
+        return request, text_of_state(request.state)
+
+    asked, text = await in_thread(asked_of) if exchange.is_large else asked_of()
     async with lent_to(state, exchange) as lent:
         questions, max_rows = asked.questions, state.options.max_rows
         decision = await lent.engine.adecide(text, questions, params=asked.params, max_rows=max_rows)
     usage = usage_of(decision)
     exchange.tokens, exchange.cost = usage.input_tokens, usage.cost
-    return json_response(write(asked, decision, lent.name))
+
+    def answer() -> Response:
+        return json_response(write(asked, decision, lent.name))
+
+    return await in_thread(answer) if exchange.is_large else answer()

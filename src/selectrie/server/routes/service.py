@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from selectrie.server.exchange import json_response
 from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.models import Models
 from selectrie.server.state import state_of
 from selectrie.version import __version__
 
@@ -45,13 +46,22 @@ async def models(request: Request) -> Response:
     """List the models in the shapes of OpenAI (`data`) and TypeSafe (`models`)."""
     own = state_of(request).models
     released = datetime.fromtimestamp(own.created, tz=timezone.utc).strftime("%Y-%m-%d")
-    data: list[dict[str, Any]] = [
-        {"id": name, "object": "model", "created": own.created, "owned_by": "selectrie"} for name in own.names
-    ]
     described = [
         {"name": name, "description": f"{name}, served by selectrie", "release_date": released} for name in own.names
     ]
-    return json_response({"object": "list", "data": data, "models": described})
+    return json_response({"object": "list", "data": [_model(own, name) for name in own.names], "models": described})
+
+
+@router.get("/v1/models/{name:path}")
+async def model(request: Request, name: str) -> Response:
+    """Return one model in the shape of OpenAI."""
+    own = state_of(request).models
+    own.check_name(name)
+    return json_response(_model(own, name))
+
+
+def _model(models: Models, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": models.created, "owned_by": "selectrie"}
 
 
 @router.get("/metrics")
