@@ -227,6 +227,19 @@ def test_a_warning_fits_a_header(llm):
     assert reply.headers["x-selectrie-warning"] == "unknown model; mod?le??x-evil: 1 answers"
 
 
+def test_seconds_in_the_queue_end_when_work_begins(monkeypatch):
+    """The engine's work comes after them; what needs no model has none."""
+    ended = []
+    with fake() as llm:
+        application = app(llm)
+        monkeypatch.setattr(application.state.metrics, "ended", lambda exchange, s: ended.append((exchange.queue_s, s)))
+        ask(application, "POST", PATH, BODY)
+        ask(application, "POST", "/tokenize", {"prompt": "a"})
+    (queue_s, seconds), (no_queue, _) = ended
+    assert 0 < queue_s < seconds
+    assert no_queue is None
+
+
 def test_an_endpoint_that_fails(llm, caplog, monkeypatch):
     """500 without a word of the cause, which the log has once."""
     for error, code in ((ZeroDivisionError("secret"), "internal"), (DecodeError("bad"), "decode")):

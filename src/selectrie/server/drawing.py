@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import chain
-from time import perf_counter
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import opened
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.generate import Prompts
 from selectrie.engine.requests.stream import Stream
+from selectrie.engine.scheduler.task_group import tell_admission
 from selectrie.errors import PromptTooLongError, TokenRangeError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.results import Chunk, Generation
@@ -25,13 +25,14 @@ from selectrie.server.state import ServerState
 
 @asynccontextmanager
 async def lent_to(state: ServerState, exchange: Exchange, name: object = None) -> AsyncGenerator[Lent, None]:
-    """Lend the model that a request names, and keep its name and what it waited.
+    """Lend the model that a request names, and keep its name and how long it waited.
 
     `name` is that of a request without a body.
     """
     exchange.is_waiting = True
     async with state.models.lend(exchange.body.get("model", name)) as lent:
-        exchange.is_waiting, exchange.model, exchange.queue_s = False, lent.name, perf_counter() - exchange.began_s
+        exchange.is_waiting, exchange.model = False, lent.name
+        tell_admission(exchange.admitted)
         if lent.warning:
             exchange.warnings.append(lent.warning)
         yield lent

@@ -44,7 +44,7 @@ class Exchange:
         status: Status of the response; 0 before it has begun.
         error: Code of the error that ended a response after it had begun.
         began_s: When the request came, by `time.perf_counter`.
-        queue_s: Seconds until the model was there.
+        queue_s: Seconds until the engine began to work on it; None if it did not.
         first_s: Seconds until the first event of a stream; None if there is none.
     """
 
@@ -62,8 +62,13 @@ class Exchange:
     status: int = 0
     error: str = ""
     began_s: float = field(default_factory=perf_counter)
-    queue_s: float = 0.0
+    queue_s: float | None = None
     first_s: float | None = None
+
+    def admitted(self) -> None:
+        """Note that the engine works on it. May be called from any thread."""
+        if self.queue_s is None:
+            self.queue_s = perf_counter() - self.began_s
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""

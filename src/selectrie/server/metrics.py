@@ -25,7 +25,7 @@ class Metrics:
             "selectrie_request_seconds", "Seconds of a request", ["endpoint"], buckets=_SECONDS, registry=registry
         )
         self._queue = Histogram(
-            "selectrie_queue_seconds", "Seconds until a model was free", buckets=_SECONDS, registry=registry
+            "selectrie_queue_seconds", "Seconds until the engine began", buckets=_SECONDS, registry=registry
         )
         self._first = Histogram(
             "selectrie_first_token_seconds",
@@ -69,13 +69,14 @@ class Metrics:
             (self._cancelled.labels(exchange.cancelled) if exchange.cancelled else self._answered).inc()
         if exchange.model:
             cost = exchange.cost
-            self._queue.observe(exchange.queue_s)
             self._rows.labels("new").inc(cost.rows - cost.rows_repeated)
             self._rows.labels("repeated").inc(cost.rows_repeated)
             self._rows.labels("padding").inc(cost.rows_padded)
             self._one_by_one.inc(cost.rows_naive)
             self._calls.inc(cost.model_calls)
             self._decode.inc(cost.decode_s)
+        if exchange.queue_s is not None:
+            self._queue.observe(exchange.queue_s)
         if exchange.first_s is not None:
             self._first.observe(exchange.first_s)
 

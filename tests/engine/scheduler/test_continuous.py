@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
+from contextvars import copy_context
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,6 +26,7 @@ from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.scheduler.model_thread import Handle, ModelThread
 from selectrie.engine.scheduler.prefill import allocate_prefill
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
+from selectrie.engine.scheduler.task_group import TaskGroup, tell_admission
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -435,6 +437,26 @@ def test_load_tells_what_is_free(gated: Any) -> None:
     for handle in handles:
         handle.result()
     assert wait_until(lambda: model_thread.load() == Load(0, 0, 12, 256))
+
+
+def test_admission_is_told_when_there_is_memory(gated: Any) -> None:
+    """Of the first task at once, of one that waits when the first has ended; only in the context that asked."""
+    model, model_thread, _ = gated
+    told: list[str] = []
+
+    def begun(name: str, line: Line) -> Any:
+        tell_admission(lambda: told.append(name))
+        return TaskGroup(model_thread).begin(line)
+
+    first = copy_context().run(begun, "first", Line([5, 6], 4))
+    second = copy_context().run(begun, "second", Line(prompt_of(1, 4), 8))
+    assert model.begun.wait(LONG_S)
+    assert (model_thread.load().n_waiting, told) == (1, ["first"])
+    model.gate.set()
+    assert [len(handle.result()) for handle in (first, second)] == [5, 9]
+    assert told == ["first", "second"]
+    model_thread.submit(Line([5, 6], 4)).result()
+    assert told == ["first", "second"]
 
 
 def test_a_deadline_counts_from_when_it_was_asked_for(gated: Any) -> None:

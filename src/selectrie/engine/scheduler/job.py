@@ -139,6 +139,7 @@ class Job:
         keep_cached: Whether the job's nodes stay cached when it ends, until room is
             needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
+        on_admitted: Called on the model's thread whenever the job is admitted.
         order: Number of the job in the order of submission.
         has_prompt_row: Whether the task has received the row of its prompt's end.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
@@ -161,6 +162,7 @@ class Job:
         self.task, self.on_step = task, on_step
         self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
+        self.on_admitted: Callable[[], object] | None = None
         self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
         self.cancelled = self.answered = self.has_prompt_row = self.narrow = False
@@ -249,6 +251,12 @@ class Job:
         self.rows.node[0] = self.cursor = NO_NODE
         self.depth, self.part = 0, None
         return self.rows.release(), ends
+
+    def admit(self) -> None:
+        """Leave the queue, because the job was admitted."""
+        self.leave_queue()
+        if self.on_admitted is not None:
+            self.on_admitted()
 
     def leave_queue(self) -> None:
         """Call `on_queued_no_more`, because the job was admitted or has ended."""

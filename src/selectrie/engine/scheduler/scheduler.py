@@ -228,7 +228,7 @@ class Scheduler:
                 return
             job = self._waiting.pop(0)
             self._active.append(job)
-            job.leave_queue()
+            job.admit()
             free = Capacity(free.rows, free.nodes - need.nodes, free.sequences - need.sequences)
 
     def _free(self) -> Capacity:

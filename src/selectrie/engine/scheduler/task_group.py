@@ -97,6 +97,7 @@ class TaskGroup:
         handle = self.model_thread.handle(
             task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
         )
+        handle.job.on_admitted = _ADMITTED.get()
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
         if self._held is None:
@@ -246,6 +247,16 @@ class CancelScope:
 
 
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
+_ADMITTED: ContextVar[Callable[[], None] | None] = ContextVar("selectrie_admitted", default=None)
+
+
+def tell_admission(call: Callable[[], None]) -> None:
+    """Have `call` called whenever a task is admitted that begins in this context.
+
+    That is when the task no longer waits for memory. The context is that of a thread or
+    of a task of asyncio. It is called on the model's thread and must not raise.
+    """
+    _ADMITTED.set(call)
 
 
 class ScopedThread(threading.Thread, Generic[R]):
