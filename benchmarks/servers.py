@@ -24,6 +24,7 @@ import uvicorn
 from benchmarks.http_client import Connection, Lost
 from selectrie.engine.engine import Engine
 from selectrie.server import ServerOptions, app
+from selectrie.server.serve import uvicorn_config
 
 HOST = "127.0.0.1"
 START_S = 120.0
@@ -186,8 +187,7 @@ class ServerProcess:
 @contextmanager
 def serving(engine: Engine, options: ServerOptions) -> Iterator[tuple[str, int]]:
     """Serve an engine of this process from a thread; yield the address."""
-    config = uvicorn.Config(app(engine, options), log_config=None, access_log=False, lifespan="off")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn_config(app(engine, options)))
     # With the protocol named, asyncio turns off Nagle's algorithm, as for the command's socket.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.bind((HOST, 0))

@@ -20,6 +20,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 from selectrie.options.checks import at_least, number
+from selectrie.server.allocator import limit_arenas
 from selectrie.server.application import App, app
 from selectrie.server.options import ServerOptions
 from selectrie.server.protocol import ConnectionLimits, HttpProtocol
@@ -108,6 +109,9 @@ def serve(
     `/ready` when there is a model. After the first signal, `/ready` and new work get
     503, and accepted work finishes; a second signal ends the server at once.
 
+    The process is taken to be a server's: signals are handled, and the C library's
+    allocator is limited to few arenas (`allocator.limit_arenas`).
+
     Args:
         load: Loads the model, in a thread of its own.
         serving: Where to listen.
@@ -121,6 +125,7 @@ def serve(
         OptionError: If the address cannot be listened on.
         SelectrieError: If the model cannot be loaded.
     """
+    limit_arenas()
     listening = _bound(serving)
     run = _Run(app(None, options), listening, serving, load, on_ready, _url_of(listening))
     return asyncio.run(run.serve())

@@ -1,0 +1,36 @@
+"""Settings of the C library's allocator for a process that serves.
+
+Each request waits in a thread of its own (`engine/aio.py`), and glibc lets up to eight
+arenas a core grow for threads that allocate at once. What one arena has free is not
+used by the others, so the memory of a server would grow with the largest number of
+requests that ever ran at once, although no object is kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+MAX_ARENAS = 2
+"""Arenas of a server: one for the model's thread and one for all others. Python's lock
+lets only one thread allocate at a time where it is held."""
+_M_ARENA_MAX = -8
+"""glibc's number of the option, from <malloc.h>."""
+_VARIABLES = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
+"""Environment variables by which the operator decides."""
+
+
+def limit_arenas() -> bool:
+    """Limit the arenas of this process, and return whether that was done.
+
+    It is done only with glibc, and only if no environment variable says what the
+    allocator does. Arenas that exist already stay.
+    """
+    if any(name in os.environ for name in _VARIABLES):
+        return False
+    try:
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018 - raises where the library is another one
+        return bool(library.mallopt(_M_ARENA_MAX, MAX_ARENAS))
+    except (AttributeError, OSError, TypeError):
+        return False

@@ -1,0 +1,86 @@
+"""How many arenas the C library's allocator uses in a process that serves."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="needs the extra 'server'")
+
+from selectrie.server import allocator, serve
+
+N_THREADS = 12
+ALLOCATING = f"""
+import ctypes, sys, threading
+from selectrie.server.allocator import limit_arenas
+c = ctypes.CDLL(None)
+c.malloc.restype, c.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
+c.malloc_info.argtypes, c.fclose.argtypes = [ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p]
+is_limited = "limited" in sys.argv and limit_arenas()
+together, ended = threading.Barrier({N_THREADS}), threading.Barrier({N_THREADS} + 1)
+
+def allocate():
+    together.wait()
+    c.malloc(100_000)
+    ended.wait()
+    ended.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range({N_THREADS})]
+for thread in threads:
+    thread.start()
+ended.wait()
+print(is_limited, flush=True)
+out = c.fopen(b"/dev/stdout", b"w")
+c.malloc_info(0, out)
+c.fclose(out)
+ended.wait()
+"""
+
+
+def n_arenas(*arguments: str, **variables: str) -> tuple[bool, int]:
+    """Whether a process limited its arenas, and how many it has when many threads allocate at once."""
+    own = {name: value for name, value in os.environ.items() if name not in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")}
+    command = [sys.executable, "-c", ALLOCATING, *arguments]
+    shown = subprocess.run(command, env={**own, **variables}, capture_output=True, text=True, check=True).stdout
+    return shown.startswith("True"), len(re.findall(r"<heap nr=", shown))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
+def test_threads_of_a_server_share_two_arenas():
+    """Without the limit there are more; a variable of the environment decides alone."""
+    assert n_arenas("limited") == (True, allocator.MAX_ARENAS)
+    assert n_arenas()[1] > allocator.MAX_ARENAS
+    assert n_arenas("limited", MALLOC_ARENA_MAX="1") == (False, 1)
+
+
+@pytest.mark.parametrize("error", [OSError, AttributeError, TypeError])
+def test_another_c_library_is_left_alone(monkeypatch, error):
+    """Whatever is missing there, a server starts."""
+
+    def missing(_name):
+        raise error
+
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    monkeypatch.setattr(allocator.ctypes, "CDLL", missing)
+    assert allocator.limit_arenas() is False
+
+
+def test_a_server_limits_its_arenas_before_anything_else(monkeypatch):
+    """Before it makes a thread: arenas that exist stay."""
+    happened = []
+    monkeypatch.setattr(serve, "limit_arenas", lambda: happened.append("limited"))
+
+    def bound(_serving):
+        happened.append("bound")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serve, "_bound", bound)
+    with pytest.raises(KeyboardInterrupt):
+        serve.serve(lambda: None, serve.Serving(port=0), None)
+    assert happened == ["limited", "bound"]
