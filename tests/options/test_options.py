@@ -144,6 +144,8 @@ def test_template_arguments_are_copied_and_read_only():
         ({5: inf}, r"logit_bias\[5\]"),
         ({5: nan}, r"logit_bias\[5\]"),
         ({5: None}, r"logit_bias\[5\]"),
+        ({5: 10**400}, r"logit_bias\[5\]"),
+        ({5: -(10**400)}, r"logit_bias\[5\]"),
     ],
 )
 def test_biases_go_from_token_ids_to_numbers(bias, name):

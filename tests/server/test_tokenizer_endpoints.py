@@ -90,9 +90,9 @@ def test_spellings_and_unknown_fields(llm):
         ("detokenize", {}, "option", "tokens"),
         ("detokenize", {"tokens": [1, True]}, "option", "tokens[1]"),
         ("detokenize", {"tokens": [1, 1.0]}, "option", "tokens[1]"),
-        ("detokenize", {"tokens": [258]}, "token_range", None),
-        ("detokenize", {"tokens": [-1]}, "token_range", None),
-        ("detokenize", {"tokens": [10**400]}, "token_range", None),
+        ("detokenize", {"tokens": [258]}, "token_range", "tokens"),
+        ("detokenize", {"tokens": [-1]}, "token_range", "tokens"),
+        ("detokenize", {"tokens": [10**300]}, "token_range", "tokens"),
     ],
 )
 def test_what_is_wrong_is_named(llm, path, body, code, param):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, callback, copied, flag, natural, number, texts, token_ids
+from selectrie.options.checks import MAX_NUMBER, at_least, callback, copied, flag, natural, number, texts, token_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _biases(value: object) -> Mapping[int, float]:
     for key, bias in value.items():
         token = natural("logit_bias", key, "token ids as keys, whole numbers of at least 0")
         is_number = isinstance(bias, int | float) and not isinstance(bias, bool)
-        if not is_number or math.isnan(bias) or bias == math.inf:
+        if not is_number or not (bias == -math.inf or -MAX_NUMBER <= bias <= MAX_NUMBER):
             raise OptionError(f"logit_bias[{token}]", bias, "a finite number, or -inf to forbid the token")
         biases[token] = bias
     return MappingProxyType(biases)

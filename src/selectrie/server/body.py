@@ -29,6 +29,9 @@ It matches wherever a quote is, so no part of a body is searched twice.
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 """What a bracket adds to the depth, as int8."""
+_DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+_LONG_NUMBER = b"0" * 309
+"""Digits of the smallest whole number that no float can hold, as `_DIGITS` has them."""
 _READ_IN_PLACE = 1 << 16
 """Maximum size of a body that is decoded and parsed on the event loop, in bytes."""
 _UNPACKED_IN_PLACE = 1 << 12
@@ -168,8 +171,9 @@ def _zstd_decoder() -> Any:
 def _object(data: bytes, max_depth: int) -> dict[str, Any]:
     if data.count(b"[") + data.count(b"{") > max_depth and _depth(data) > max_depth:
         raise HttpError(400, "bad_json", f"the body is nested more than {max_depth} levels deep")
+    decoder = _JSON_WITH_LONG_NUMBERS if _LONG_NUMBER in data.translate(_DIGITS) else _JSON
     try:
-        found = _JSON.decode(data.decode("utf-8"))
+        found = decoder.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else clip(str(error), 200)
         raise HttpError(400, "bad_json", f"the body is not JSON: {reason}") from error
@@ -200,6 +204,12 @@ def _finite(digits: str) -> float:
     return value
 
 
+def _whole(digits: str) -> int:
+    """Return a whole number that a float could hold, so that readers of JSON agree."""
+    _finite(digits)
+    return int(digits)
+
+
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object, none of whose keys was written twice."""
     found = dict(pairs)
@@ -210,7 +220,13 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_without_repeats)
+_JSON, _JSON_WITH_LONG_NUMBERS = (
+    json.JSONDecoder(
+        parse_constant=_no_constant, parse_float=_finite, parse_int=whole, object_pairs_hook=_without_repeats
+    )
+    for whole in (None, _whole)
+)
+"""Decoders of bodies; the second looks at each whole number, which takes longer."""
 
 
 def _depth(data: bytes) -> int:

@@ -14,9 +14,11 @@ from starlette.responses import Response
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import in_thread
+from selectrie.errors import TokenRangeError
 from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.fields import unknown_fields
+from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import with_roles_of
 from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
@@ -61,7 +63,10 @@ async def detokenize(request: Request) -> Response:
     tokens = read_tokens(exchange.body)
     async with lent_to(state_of(request), exchange) as lent:
         engine = lent.engine
-        answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
+        try:
+            answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
+        except TokenRangeError as error:
+            raise HttpError(400, error.code, str(error), "tokens") from error
     exchange.tokens = len(tokens)
     warnings = unknown_fields(exchange.body, TOKENS_FIELDS)
     return json_response(answer | ({"warnings": warnings} if warnings else {}))
