@@ -368,21 +368,53 @@ def test_places_are_those_of_the_bytes(ids, after):
         how = {"max_tokens": len(after), "temperature": 0, "return_token_ids": True}
         [choice] = complete(llm, prompt=ids, echo=True, logprobs=0, **how)["choices"]
         streamed, _ = joined(events_of(stream_of(llm, prompt=ids, echo=True, logprobs=0, **how)))
+        [alone] = complete(llm, prompt=ids, logprobs=0, **how)["choices"]
     drawn = choice["token_ids"]
     assert after[: len(drawn)] == drawn
     shown = [BYTES.pieces[token] or BYTES.texts[token].encode() for token in ids]
-    whole = b"".join(shown)
-    starts = np.cumsum([0, *map(len, shown)])[: len(ids)].tolist()
+    pieces = [BYTES.pieces[token] for token in drawn]
+    before = b"".join(shown)
+    stream = before + b"".join(pieces)
+    n_cut = next((n for n in (3, 2, 1) if is_beginning(stream[-n:]) and len(stream) - n >= len(before)), 0)
+    assert choice["text"] == stream[: len(stream) - n_cut].decode("utf-8", "replace")
+    starts = np.cumsum([0, *map(len, [*shown, *pieces])])[:-1].tolist()
     offsets = choice["logprobs"]["text_offset"]
-    assert choice["text"].startswith(whole.decode("utf-8", "replace"))
-    assert offsets[: len(ids)] == [place_of(whole, at) for at in starts]
+    for piece, at, found in zip([*shown, *pieces], starts, offsets, strict=True):
+        assert not piece or found == min(place_of(stream, at), len(choice["text"]))
     assert offsets == sorted(offsets)
     assert all(offset <= len(choice["text"]) for offset in offsets)
-    rest = choice["text"][len(whole.decode("utf-8", "replace")) :]
-    pieces, n = [BYTES.pieces[token] for token in drawn], len(choice["text"]) - len(rest)
-    for piece, place, found in zip(pieces, places_after(whole, pieces), offsets[len(ids) :], strict=True):
-        assert not piece or found == n + min(place, len(rest))
     assert [{**choice, "index": 0}] == [{**one, "index": 0} for one in streamed]
+    places = places_after(before, pieces)
+    for piece, place, found in zip(pieces, places, alone["logprobs"]["text_offset"] if drawn else [], strict=True):
+        assert not piece or found == min(place, len(alone["text"]))
+
+
+@pytest.mark.parametrize(
+    ("drawn", "echoed", "alone", "offsets"),
+    [
+        ([0x8A], "x\U0001f98a", "\U0001f98a", [0, 1, 1, 1, 1]),
+        ([ord("y")], "x\ufffdy", "y", [0, 1, 1, 1, 2]),
+        ([0xC3], "x\ufffd", "", [0, 1, 1, 1, 2]),
+        ([0x8A, 0xC3], "x\U0001f98a", "\U0001f98a", [0, 1, 1, 1, 1, 2]),
+    ],
+    ids=["completed", "broken off", "broken off by another", "an unfinished one is left out"],
+)
+def test_a_prompt_that_ends_inside_a_character(drawn, echoed, alone, offsets):
+    """Prompt and text are one run of bytes, so no byte is shown twice; what is drawn ends with a whole character."""
+    ids, drawn = [2 + byte for byte in b"x\xf0\x9f\xa6"], [2 + byte for byte in drawn]
+    planted = {}
+    for index, token in enumerate(drawn):
+        planted[(*ids, *drawn[:index])] = np.where(np.arange(258) == token, 0.0, -np.inf)
+    with fake(planted=planted) as llm:
+        how = {"prompt": ids, "max_tokens": len(drawn), "temperature": 0, "logprobs": 0}
+        [choice] = complete(llm, echo=True, **how)["choices"]
+        assert (choice["text"], choice["logprobs"]["text_offset"]) == (echoed, offsets)
+        [streamed], _ = joined(events_of(stream_of(llm, echo=True, **how)))
+        assert streamed["text"] == echoed
+        assert complete(llm, **how)["choices"][0]["text"] == alone
+        options = {"stopping": StopParams(max_tokens=len(drawn)), "sampling": SamplingParams.GREEDY}
+        assert list(llm.generate([ids], prompting=EXACTLY, **options).texts) == [alone]
+        assert complete(llm, **{**how, "max_tokens": 0}, echo=True)["choices"][0]["text"] == "x\ufffd"
 
 
 def places_after(before, pieces):

@@ -11,7 +11,7 @@ from selectrie.results import Chunk, Completion, PromptLogprobs
 from selectrie.results.openai import finish_reason, json_logprob
 from selectrie.server.completion_wire import CompletionRequest
 from selectrie.server.exchange import Exchange
-from selectrie.server.token_texts import Label, Places, PromptSpelling
+from selectrie.server.token_texts import BegunCharacter, Label, Places, PromptSpelling
 
 Choice = dict[str, Any]
 Logprob = tuple[int, float]
@@ -99,8 +99,13 @@ class ChoiceWriter:
 
     def __init__(self, request: CompletionRequest, prompt: AnsweredPrompt, index: int, label: Label) -> None:
         self._request, self._prompt, self._index, self._label = request, prompt, index, label
-        self._n_sent = len(prompt.spelling.text) if request.echo else 0
-        self._places = Places(self._n_sent, prompt.spelling.tail)
+        spelling = prompt.spelling
+        self._begun = BegunCharacter(spelling.tail if request.echo else b"")
+        self._echo = spelling.text if request.echo else ""
+        if request.max_tokens and spelling.tail:
+            self._echo = self._echo[:-1]  # what is drawn may complete the last character
+        self._n_sent = len(self._echo)
+        self._places = Places(self._n_sent, spelling.tail, shows_broken=request.echo)
         self._waiting: list[Entry] = []
 
     def echoed(self) -> Choice:
@@ -109,7 +114,7 @@ class ChoiceWriter:
         If nothing will be drawn, it has ended.
         """
         request, prompt = self._request, self._prompt
-        choice = self._choice(prompt.spelling.text if request.echo else "", self._prompt_entries())
+        choice = self._choice(self._echo, self._prompt_entries())
         if not request.max_tokens:
             choice["finish_reason"] = "length"
         if request.prompt_top is not None:
@@ -124,15 +129,17 @@ class ChoiceWriter:
         The log-probabilities of a token wait for the text at its place. So places do
         not depend on a stop string that is found later.
         """
-        self._n_sent += len(chunk.text)
+        broken = self._begun.broken((one.piece for one in chunk.tokens), is_last=chunk.completion is not None)
+        text = broken + chunk.text
+        self._n_sent += len(text)
         for index, one in enumerate(chunk.tokens):
             others = [(other.id, other.logp) for other in chunk.alternatives[index]] if chunk.alternatives else []
             others += zip(self._request.named, chunk.named[index], strict=True) if chunk.named else []
             self._waiting.append(Entry(one.id, one.logp, others, self._places.add(one.piece)))
         ready = self._ready(is_last=chunk.completion is not None)
-        if not chunk.text and chunk.completion is None and not self._request.returns_ids:
+        if not text and chunk.completion is None and not self._request.returns_ids:
             return None
-        choice = self._choice(chunk.text, ready)
+        choice = self._choice(text, ready)
         if self._request.returns_ids:
             choice["token_ids"] = [one.id for one in chunk.tokens]
         return choice if chunk.completion is None else choice | _ended(chunk.completion)

@@ -13,7 +13,7 @@ tokens are bytes. The rules here make both agree:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,11 +84,13 @@ class Places:
     Args:
         n: Number of characters before.
         tail: Bytes of an incomplete character before the text. The text begins with the
-            whole character if it is completed, and has nothing of it otherwise.
+            whole character if it is completed.
+        shows_broken: Whether the text begins with U+FFFD if that character is not
+            completed. Otherwise it has nothing of it.
     """
 
-    def __init__(self, n: int = 0, tail: bytes = b"") -> None:
-        self._n, self.pending, self._is_from_before = n, tail, bool(tail)
+    def __init__(self, n: int = 0, tail: bytes = b"", *, shows_broken: bool = False) -> None:
+        self._n, self.pending, self._is_from_before = n, tail, bool(tail) and not shows_broken
 
     def add(self, piece: bytes) -> int:
         """Return the place of a token with these bytes, which the text gains."""
@@ -105,6 +107,36 @@ class Places:
         self._n += len(data[:n_whole].decode("utf-8", "replace"))
         self.pending, self._is_from_before = data[n_whole:], self._is_from_before and not n_whole
         return place
+
+
+class BegunCharacter:
+    """Tells what drawn tokens make of a character that the prompt began.
+
+    Args:
+        tail: Bytes of the character, b"" for none.
+    """
+
+    def __init__(self, tail: bytes) -> None:
+        self._data = tail
+
+    def broken(self, pieces: Iterable[bytes], *, is_last: bool) -> str:
+        """Return U+FFFD once, when the tokens with these bytes break the character off.
+
+        With `is_last` the end of the text does too. Otherwise return "".
+        """
+        for piece in pieces:
+            if self._data and piece:
+                data = self._data + piece
+                if n_incomplete(data) == len(data):
+                    self._data = data
+                    continue
+                self._data = b""
+                shown = data.decode("utf-8", "replace")[0]
+                return shown if shown == "\ufffd" and not data.startswith(shown.encode()) else ""
+        if self._data and is_last:
+            self._data = b""
+            return "\ufffd"
+        return ""
 
 
 def _continues(pending: bytes, byte: bytes) -> bool:
