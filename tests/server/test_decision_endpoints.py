@@ -67,7 +67,11 @@ def both():
     return asked, others
 
 
-@pytest.mark.parametrize("params", [{}, {"rule": "pmi"}, EXTENSIONS], ids=["plain", "pmi", "extensions"])
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"rule": "pmi"}, EXTENSIONS, {"list_options": False}],
+    ids=["plain", "pmi", "extensions", "options that are not listed"],
+)
 def test_decisions_are_those_of_decide(params):
     """To the last bit: JSON gives floats back as they were."""
     with fake() as llm:
@@ -226,9 +230,19 @@ IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]
     [
         ("decisions", {"input": None}, "option", "input"),
         ("decisions", {"input": {"a": 1}}, "option", "input"),
-        ("decisions", {"input": " "}, "option", "state"),
+        ("decisions", {"input": " "}, "option", "input"),
+        ("decisions", {"input": []}, "option", "input"),
+        ("decisions", {"input": [1, 2]}, "option", "input[0]"),
+        ("decisions", {"input": [[]]}, "option", "input[0]"),
+        ("decisions", {"input": ["a"]}, "option", "input[0]"),
+        ("decisions", {"input": [{"role": "user", "content": "x"}, {"role": "user"}]}, "option", "input[1]"),
+        ("decisions", {"input": [{"role": "user", "content": [7]}]}, "prompt", "input[0].content[0]"),
+        ("decisions", {"input": "a\ud800"}, "text", "input"),
+        ("decisions", {"input": "x" * 40_000}, "prompt_too_long", "input"),
+        ("decisions", {"list_options": 1}, "option", "list_options"),
+        ("decisions", {"list_options": False, "scoring": "letters"}, "option", "scoring"),
         ("decisions", {"input": IMAGE}, "unsupported_input", "input[0].content[0]"),
-        ("decisions", {"input": [{"role": "cook", "content": "x"}]}, "prompt", None),
+        ("decisions", {"input": [{"role": "cook", "content": "x"}]}, "prompt", "input[0]"),
         ("decisions", {"questions": []}, "option", "questions"),
         ("decisions", {"questions": {}}, "option", "questions"),
         ("decisions", {"questions": ["x"]}, "option", "questions[0]"),
@@ -246,6 +260,8 @@ IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]
         ("decisions", {"confidence": "x"}, "option", "confidence"),
         ("decisions", {"model": 7}, "option", "model"),
         ("systemone", {"state": 7}, "option", "state"),
+        ("systemone", {"state": "x" * 40_000}, "prompt_too_long", "state"),
+        ("systemone", {"state": [{"role": "cook", "content": "x"}]}, "prompt", "state[0]"),
         ("systemone", {"assets": {"x": {}}}, "unsupported_input", "assets"),
         ("systemone", {"questions": {"a": {"type": "box"}}}, "unsupported_input", "questions.a.type"),
         ("systemone", {"questions": {"a": {"type": "choice", "criteria": {}}}}, "choice", "questions.a"),
@@ -264,6 +280,7 @@ def test_what_is_wrong_is_named(path, changes, code, param):
         assert reply.status == 400
         assert (reply.error["code"], reply.error["param"]) == (code, param)
         assert reply.error["type"] == "invalid_request_error"
+        assert path == "systemone" or "state" not in reply.error["message"]
         assert llm._model.calls == 0
 
 
@@ -315,9 +332,18 @@ def test_the_client_of_openai(served):
     assert found.model == "embedded"
     lettered = client.decisions.create(model="embedded", input=STATE, questions=QUESTIONS, extra_body=EXTENSIONS)
     assert {one["text"] for one in lettered.answers[0].diagnostics["logprobs"]} == {"A", "B", "C"}
-    assert client.models.list().data[0].id == client.models.retrieve("embedded").id == "embedded"
+    llm.trim()
+    unlisted = llm.decide(STATE, both()[0], params=DecisionParams(list_options=False))
+    llm.trim()
+    extra = {"list_options": False}
+    found = client.decisions.create(model="embedded", input=STATE, questions=QUESTIONS, extra_body=extra)
+    assert [one.probability for one in found.answers[0].probabilities] == list(
+        unlisted["questions[0]"].probabilities.values()
+    )
+    assert client.models.list().data[0].id == "embedded"
+    assert client.models.retrieve("embedded").id == "embedded"
     with pytest.raises(openai.NotFoundError, match="expected one of 'embedded'"):
-        client.models.retrieve("other")
+        client.models.retrieve("other/model")
     with pytest.raises(openai.BadRequestError, match=r"questions\[0\]\.type") as caught:
         client.decisions.create(model="embedded", input=STATE, questions=[{"type": "maybe"}])
     assert caught.value.request_id

@@ -274,6 +274,13 @@ def test_names_of_models(llm):
     assert "'one', 'alias'" in reply.error["message"]
     listed = ask(app(llm, ServerOptions(**options)), "GET", "/v1/models").json
     assert [one["id"] for one in listed["data"]] == [one["name"] for one in listed["models"]] == ["one", "alias"]
+    own = app(llm, ServerOptions(model_names=("one", "a/b c")))
+    found = ask(own, "GET", "/v1/models/a/b c")
+    assert (found.status, found.json["id"], found.json["object"]) == (200, "a/b c", "model")
+    for path in ("/v1/models/other", "/v1/models/"):
+        missing = ask(own, "GET", path)
+        assert (missing.status, missing.error["code"]) == (404, "model_not_found"), path
+    assert ask(own, "POST", "/v1/models/one", {}).status == 405
 
 
 def test_before_the_model_is_loaded():

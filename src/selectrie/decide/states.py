@@ -29,8 +29,8 @@ _PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal"
 """The field of each kind of part that holds its text."""
 
 
-def text_of_state(state: State) -> str:
-    """Return the text of a state.
+def text_of_state(state: State, name: str = "state") -> str:
+    """Return the text of a state. Errors call it by `name`.
 
     - str: itself.
     - A list of messages, each with a role and content, or with the type of a message, a
@@ -48,14 +48,15 @@ def text_of_state(state: State) -> str:
     if isinstance(state, str):
         text = state
     elif isinstance(state, list | tuple) and _are_messages(state):
-        text = _transcript(state)
+        text = _transcript(state, name)
     elif isinstance(state, Mapping | list | tuple):
-        text = _json(state, "state") if state else ""
+        text = _json(state, name) if state else ""
     else:
-        raise OptionError("state", state, "a text, an object or array of JSON, or messages")
+        raise OptionError(name, state, "a text, an object or array of JSON, or messages")
     if not text.strip():
-        raise OptionError("state", state, "a state that is not blank")
-    to_bytes(text, "state")
+        article = "an" if name[0] in "aeiou" else "a"
+        raise OptionError(name, state, f"{article} {name} that is not blank")
+    to_bytes(text, name)
     return text
 
 
@@ -89,28 +90,29 @@ def _mapping(value: object) -> object:
 
 def _are_messages(items: Sequence[Any]) -> bool:
     """Return whether every item is a message, a tool call or the output of one."""
-    kinds = ("message", *_CALLS, *_OUTPUTS)
-    return bool(items) and all(
-        isinstance(item, Mapping)
-        and (
-            item.get("type") in kinds
-            or ("type" not in item and isinstance(item.get("role"), str) and ("content" in item or _CHAT_CALLS in item))
-        )
-        for item in items
-    )
+    return bool(items) and all(map(is_message, items))
 
 
-def _transcript(items: Sequence[Mapping[str, Any]]) -> str:
+def is_message(item: object) -> bool:
+    """Return whether this is a message, a tool call or the output of one."""
+    if not isinstance(item, Mapping):
+        return False
+    if "type" in item:
+        return item["type"] in ("message", *_CALLS, *_OUTPUTS)
+    return isinstance(item.get("role"), str) and ("content" in item or _CHAT_CALLS in item)
+
+
+def _transcript(items: Sequence[Mapping[str, Any]], name: str) -> str:
     """Return the transcript; "" if no message says anything."""
     names: dict[tuple[str, str], str] = {}  # by kind and id of a call
     lines: list[tuple[str, str]] = []
     for index, item in enumerate(items):
-        where, kind = f"state[{index}]", item.get("type", "message")
+        where, kind = f"{name}[{index}]", item.get("type", "message")
         if kind in _CALLS:
             lines.append(_called(item, kind, where, names))
         elif kind in _OUTPUTS:
-            name = _name_of_call(_OUTPUTS[kind], _text(item, "call_id", where), where, names)
-            lines.append((f"{name} returns", text_of_content(item, "output", where)))
+            tool = _name_of_call(_OUTPUTS[kind], _text(item, "call_id", where), where, names)
+            lines.append((f"{tool} returns", text_of_content(item, "output", where)))
         else:
             lines += _message(item, where, names)
     return "\n\n".join(f"{who}: {said}" for who, said in lines) if any(said.strip() for _, said in lines) else ""

@@ -1,14 +1,16 @@
 """Requests and responses of OpenAI's `/v1/decisions` and TypeSafe's `/v1/systemone`.
 
 Nothing here calls a model. Fields of ours beyond theirs are `scoring`, `rule`,
-`permutations`, `min_confidence`, `min_label_mass` and `confidence` in requests, and
-`diagnostics` and `warnings` in responses.
+`permutations`, `min_confidence`, `min_label_mass`, `list_options` and `confidence` in
+requests, and `diagnostics` and `warnings` in responses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +18,15 @@ from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, D
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.question_data import question_of_data
 from selectrie.decide.questions import Question
-from selectrie.decide.states import State
-from selectrie.errors import MAX_QUOTED, OptionError
+from selectrie.decide.states import State, is_message, text_of_state
+from selectrie.errors import MAX_QUOTED, OptionError, PromptTooLongError, RequestError, clip
 from selectrie.results.openai import json_logprob
 from selectrie.server.fields import unknown_fields
-from selectrie.server.http_errors import unsupported
+from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 
-PARAMS = ("scoring", "rule", "permutations", "min_confidence", "min_label_mass")
+PARAMS = ("scoring", "rule", "permutations", "min_confidence", "min_label_mass", "list_options")
 """Fields of a request that are options of `DecisionParams`."""
 _IGNORED = {
     "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier"),
@@ -42,7 +44,8 @@ class DecisionRequest:
     """A request of either endpoint.
 
     Attributes:
-        state: What is asked about.
+        state: The text of what is asked about.
+        field: The field of the request that has it.
         questions: The questions by the path to them in the request.
         names: The name of each, None if it has none.
         data: The questions as they came.
@@ -51,7 +54,8 @@ class DecisionRequest:
         warnings: What was ignored.
     """
 
-    state: State
+    state: str
+    field: str
     questions: Mapping[str, Question]
     names: Sequence[str | None]
     data: Sequence[Mapping[str, Any]]
@@ -73,6 +77,10 @@ def read_decisions(body: Mapping[str, Any], options: ServerOptions) -> DecisionR
     if not isinstance(state, str | list):
         raise OptionError("input", state, "a text, or a list of messages")
     refuse_media(state, "input")
+    for index, item in enumerate(state if isinstance(state, list) else ()):
+        if not is_message(item):
+            allowed = "a message with `role` and `content`, since input is a text, or a list of messages"
+            raise OptionError(f"input[{index}]", item, allowed)
     _check_count(len(questions), options)
     named = [(f"questions[{index}]", data) for index, data in enumerate(questions)]
     return _request(body, "/v1/decisions", state, named, [_name(data, path) for path, data in named], "", options)
@@ -122,8 +130,12 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     if confidence not in CONFIDENCES:
         raise OptionError("confidence", confidence, "one of " + ", ".join(map(repr, CONFIDENCES)))
     params = DecisionParams(**{name: body[name] for name in PARAMS if body.get(name) is not None})
+    field = "input" if endpoint == "/v1/decisions" else "state"
+    with errors_about(field):
+        text = text_of_state(state, field)
     request = DecisionRequest(
-        state,
+        text,
+        field,
         made,
         names,
         [data for _, data in named],
@@ -133,6 +145,24 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     )
     _check_size(request, options)
     return request
+
+
+@contextmanager
+def errors_about(field: str) -> Iterator[None]:
+    """Name the field of the request in errors about what is asked about."""
+    try:
+        yield
+    except PromptTooLongError as error:
+        message = str(error).replace("shorten the state", f"shorten the {field}")
+        raise HttpError(400, error.code, message, field) from error
+    except OptionError:
+        raise
+    except RequestError as error:
+        place = re.match(re.escape(field) + r"(?:\[(?:\d+|'\w+')\])*", str(error))
+        if place is None:
+            raise
+        path = re.sub(r"\['(\w+)'\]", r".\1", place[0])
+        raise HttpError(400, error.code, str(error), clip(path, MAX_QUOTED)) from error
 
 
 def _path(name: str, index: int) -> str:

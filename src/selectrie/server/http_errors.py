@@ -14,6 +14,7 @@ from selectrie.errors import (
     ClosedError,
     DeadlineError,
     ForkedError,
+    IncompatibleOptionsError,
     MemoryBudgetError,
     MissingExtraError,
     ModelFileError,
@@ -139,6 +140,8 @@ def _message_of(error: SelectrieError) -> str:
 def _param_of(error: RequestError) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
     path = error.name if isinstance(error, OptionError) else None
+    if path is not None and isinstance(error, IncompatibleOptionsError):
+        path = path.partition("=")[0]  # it may be an option with its value
     if error.slot is not None:
         question = _PARAM.match(error.slot)
         path = question[2] if question else error.slot

@@ -18,6 +18,7 @@ _OPTIONS: dict[str, Any] = {
     "permutations": {"type": "integer", "minimum": 1},
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
     "min_label_mass": {"type": "number", "minimum": 0, "maximum": 1},
+    "list_options": _FLAG,
     "confidence": {"type": "string", "enum": ["top", "entropy", "label_mass"]},
 }
 _IDS: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}

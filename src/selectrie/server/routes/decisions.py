@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.decide.answers import Decision
-from selectrie.decide.states import text_of_state
 from selectrie.engine.aio import in_thread
 from selectrie.server.decision_wire import (
     DecisionRequest,
     decisions_response,
+    errors_about,
     read_decisions,
     read_systemone,
     systemone_response,
@@ -47,14 +47,14 @@ async def systemone(request: Request) -> Response:
 async def _decided(request: Request, read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
 
-    def asked_of() -> tuple[DecisionRequest, str]:
-        request = read(exchange.body, state.options)
-        return request, text_of_state(request.state)
+    def asked_of() -> DecisionRequest:
+        return read(exchange.body, state.options)
 
-    asked, text = await in_thread(asked_of) if exchange.is_large else asked_of()
+    asked = await in_thread(asked_of) if exchange.is_large else asked_of()
     async with lent_to(state, exchange) as lent:
         questions, max_rows = asked.questions, state.options.max_rows
-        decision = await lent.engine.adecide(text, questions, params=asked.params, max_rows=max_rows)
+        with errors_about(asked.field):
+            decision = await lent.engine.adecide(asked.state, questions, params=asked.params, max_rows=max_rows)
     usage = usage_of(decision)
     exchange.tokens, exchange.cost = usage.input_tokens, usage.cost
 
