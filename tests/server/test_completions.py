@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 import selectrie
 from selectrie import GenerationParams, PromptParams, SamplingParams, StopParams
+from selectrie.core.vocabulary import Tokenizing
 from selectrie.engine.engine import Engine
 from selectrie.server import ServerOptions, app
 from selectrie.server.serve import Serving, _bound
@@ -440,6 +441,25 @@ def test_the_slow_way_to_count_places():
     assert places_after(b"ab", [b"\xc3", b"a"]) == [0, 1]
     data = "aé".encode() + b"\xe2\x82" + "€".encode() + b"\xff"
     assert [place_of(data, at) for at in range(len(data) + 1)] == [0, 1, 1, 2, 2, 3, 3, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "prompt", [[A] * 200, "a" * 1_000, ["b", "ab" * 500], ["b", [A] * 200]], ids=["ids", "text", *"ab"]
+)
+def test_a_prompt_that_cannot_fit_is_not_tokenized(prompt):
+    """Its bytes or ids say so; one token less than does not fit is evaluated."""
+
+    def tokenize(text):
+        assert len(text) < 100
+        return [2 + byte for byte in text]
+
+    byte_by_byte = {"tokenize": tokenize, "examine": lambda _: Tokenizing(altered=frozenset())}
+    with fake(nodes=100, **byte_by_byte) as llm:
+        error = complete(llm, status=400, prompt=prompt, max_tokens=0)
+        assert (error["code"], error["param"]) == ("prompt_too_long", "prompt[1]" if prompt[0] == "b" else "prompt")
+        assert "needs at least 199 tokens, the context holds 100; shorten the prompt" in error["message"]
+        assert llm._model.calls == 0
+        assert complete(llm, prompt=[A] * 101, max_tokens=0, echo=True, logprobs=0)["usage"]["prompt_tokens"] == 101
 
 
 # vLLM's fields

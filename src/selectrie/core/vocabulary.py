@@ -372,7 +372,11 @@ class Vocabulary:
         Raises `TokenRangeError` for the first id that does not exist, and `TypeError`
         for a non-integer.
         """
-        values = [operator.index(i) for i in ids]
+        values = (
+            ids if isinstance(ids, list | tuple) and set(map(type, ids)) == {int} else list(map(operator.index, ids))
+        )
+        if values and min(values) >= 0 and max(values) < len(self.pieces):
+            return np.asarray(values, dtype=np.int32)
         for value in values:
             if not 0 <= value < len(self.pieces):
                 raise TokenRangeError(value, len(self.pieces))

@@ -17,6 +17,7 @@ from selectrie.server.completion_wire import CompletionRequest, PromptInput
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
+from selectrie.tokenization.encoding import least_tokens
 from selectrie.tokenization.records import PromptText
 
 
@@ -70,6 +71,12 @@ def _all_read(engine: Engine, request: CompletionRequest) -> list[AnsweredPrompt
 
 def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPrompt:
     given, vocabulary = request.prompts[index], engine.vocabulary
+    if request.truncate is None:
+        least = len(given) if isinstance(given, tuple) else least_tokens(vocabulary, given.encode())
+        if least - 1 > engine.limits.nodes:  # the last token takes no room
+            holds = f"the context holds {engine.limits.nodes}; shorten the prompt, or set truncate_prompt_tokens"
+            message = f"needs at least {least - 1} tokens, {holds}"
+            raise HttpError(400, PromptTooLongError.code, message, request.name_of(index))
     try:
         ids = _tokens(engine, given, request)
     except RequestError as error:

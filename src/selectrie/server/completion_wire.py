@@ -183,6 +183,8 @@ def _text(given: str, path: str) -> str:
 def _ids(given: Sequence[object], path: str) -> tuple[int, ...]:
     if not given:
         raise OptionError(path, given, "at least one token id")
+    if set(map(type, given)) == {int} and min(given) >= 0:  # type: ignore[operator, type-var]  # they are numbers
+        return tuple(given)  # type: ignore[arg-type]
     for index, one in enumerate(given):
         if not _is_id(one):
             raise OptionError(f"{path}[{index}]", one, "a token id, a whole number of at least 0")

@@ -47,6 +47,21 @@ def encode_text(vocabulary: Vocabulary, prompt: PromptText, rest: bytes = b"") -
     return encode_after(vocabulary, prompt.prefix, prompt.text + rest, continues=prompt.continues)
 
 
+def least_tokens(vocabulary: Vocabulary, text: bytes) -> int:
+    """Return a number of tokens that a text has at least, without encoding it.
+
+    It follows from the bytes of the longest token, names of control tokens included. 0
+    where the tokenizer may change or swallow text.
+    """
+    if vocabulary.normalize is not None or len(vocabulary.strips_left) or len(vocabulary.strips_right):
+        return 0
+    altered = vocabulary.tokenizing.altered
+    if altered is None or any(one in text for one in altered):
+        return 0
+    names = [len(vocabulary.texts[token].encode("utf-8", "surrogatepass")) for token in vocabulary.control]
+    return -(-len(text) // max(1, int(vocabulary.lengths.max(initial=1)), *names))
+
+
 def is_at_start(vocabulary: Vocabulary, prefix: IntArray, *, continues: bool = False) -> bool:
     """Return whether text after the tokens `prefix` counts as the beginning of a text.
 

