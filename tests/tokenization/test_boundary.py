@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from selectrie.core.token_trie import TokenTrie
 from selectrie.errors import OptionError, PromptError, ProtocolError
+from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, make_vocabulary, spell
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.collisions import Collision, collisions
-from selectrie.tokenization.encoding import encode_after, encode_prompt, encode_rests, find_tail, shortened
+from selectrie.tokenization.encoding import encode_after, encode_prompt, encode_rests, find_tail, least_tokens, shortened
 from selectrie.tokenization.healing import heal_plan
+from selectrie.tokenization.prompts import exact_tokens
 from selectrie.tokenization.records import PromptText
 from tests.support.vocabularies import start_of, vocabulary_of
 
@@ -409,3 +411,22 @@ def test_collisions_are_told():
         blind, PromptText(np.array([BOS], dtype=np.int32), b"a"), [c.encode() for c in choices], boundary="split"
     )
     assert collisions(choices, encoded) == (Collision(0, 1, "tokens"), Collision(2, 3, "canonical"))
+
+
+def texts_of_few_tokens(vocabulary):
+    """Texts that take as few tokens as their bytes allow: the longest ones, names of control tokens, both many times."""
+    longest = np.argsort(vocabulary.lengths)[-20:].tolist()
+    names = [vocabulary.texts[token] for token in vocabulary.control[:20]]
+    pieces = [vocabulary.pieces[token].decode("utf-8", "ignore") for token in longest] + names
+    return [piece * n for piece in pieces for n in (1, 7, 40)]
+
+
+def test_no_text_takes_fewer_tokens_than_its_bytes_say(real_vocabulary):
+    """So a text is refused before it is encoded only if it would be refused afterwards."""
+    vocabulary, rng = vocabulary_of(real_vocabulary), random.Random(5)
+    texts = texts_of_few_tokens(vocabulary) + [random_text(rng, rng.randrange(1, 60)) for _ in range(300)]
+    for text in filter(None, texts):
+        tokens, _ = exact_tokens(vocabulary, text, PromptParams(parse_special=True))
+        assert least_tokens(vocabulary, text.encode()) <= len(tokens), text
+    bounded = [text for text in texts if least_tokens(vocabulary, text.encode()) > 1]
+    assert bounded or vocabulary.tokenizing.altered is None
