@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.workload import generated_model
+from selectrie.core.types import SelfCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +79,13 @@ class Machine:
         shape: Shape of the random weights.
         threads: Threads of the model.
         python: An interpreter that has `llama_cpp.server`; None to look for one.
+        checks: The self-check of the model, once it was made in this process.
     """
 
     shape: str
     threads: int
     python: Path | None = None
+    checks: list[SelfCheck] = field(default_factory=list)
 
     def path(self) -> Path:
         """Return the model's file, made if it is missing."""

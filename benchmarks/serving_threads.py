@@ -33,9 +33,11 @@ class InThread:
         settings = LlamaOptions(n_ctx=sizes.n_ctx, n_threads=machine.threads)
         model = open_model(machine.path(), settings)
         self.recorder = Recorder(model)
-        self.llm = Engine(model)
+        self.llm = Engine(model, check=next(iter(machine.checks), None))
         self.bare = Bare(machine.path(), n_ctx=sizes.n_ctx, n_threads=machine.threads)
         self.llm.select("x", ["a", "b"])  # the first call reads the weights and checks the model
+        if not machine.checks and self.llm.self_check is not None:
+            machine.checks.append(self.llm.self_check)
 
     def close(self) -> None:
         """Close both."""
