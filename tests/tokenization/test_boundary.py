@@ -17,7 +17,14 @@ from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, make_vocabulary, spell
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.collisions import Collision, collisions
-from selectrie.tokenization.encoding import encode_after, encode_prompt, encode_rests, find_tail, least_tokens, shortened
+from selectrie.tokenization.encoding import (
+    encode_after,
+    encode_prompt,
+    encode_rests,
+    find_tail,
+    least_tokens,
+    shortened,
+)
 from selectrie.tokenization.healing import heal_plan
 from selectrie.tokenization.prompts import exact_tokens
 from selectrie.tokenization.records import PromptText
