@@ -437,3 +437,9 @@ def test_no_text_takes_fewer_tokens_than_its_bytes_say(real_vocabulary):
         assert least_tokens(vocabulary, text.encode()) <= len(tokens), text
     bounded = [text for text in texts if least_tokens(vocabulary, text.encode()) > 1]
     assert bounded or vocabulary.tokenizing.altered is None
+
+
+def test_names_of_control_tokens_count_as_the_longest_tokens():
+    """`<eos>` has five bytes and one token, and no other token of this vocabulary has more than four."""
+    tokens, _ = exact_tokens(make_vocabulary(), "<eos>" * 20, PromptParams(parse_special=True))
+    assert (least_tokens(make_vocabulary(), b"<eos>" * 20), len(tokens)) == (20, 21)
