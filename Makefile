@@ -12,7 +12,7 @@ TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long test-kernels test-xla mutants check bench bench-xla model wheel clean
+.PHONY: demo test test-long test-kernels test-xla mutants check bench bench-xla model model-last wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
@@ -67,7 +67,7 @@ build/guidance: pyproject.toml
 	$@/bin/python -m pip install --disable-pip-version-check --quiet --group bench
 	@touch $@
 
-# Trains the model of src/selectrie/assets anew, in about an hour on two cores; started again, it goes on where it was.
+# Trains the model of src/selectrie/assets anew, in about an hour and a half on two cores; started again, it goes on where it was.
 model: $(VENV)/train-installed
 	$(TRAINING).corpus
 	$(TRAINING).tokenizer
@@ -75,6 +75,17 @@ model: $(VENV)/train-installed
 	$(TRAINING).export
 	$(TRAINING).held_out
 	$(TRAINING).evaluate $(BOOKS)
+	$(TRAINING).decisions
+
+# Only the last courses, from the file of the courses before them (START; tools/embedded_model/README.md says where it is kept).
+model-last: $(VENV)/train-installed
+	$(TRAINING).corpus --last
+	$(TRAINING).tokenizer --start $(START)
+	$(TRAINING).train --last
+	$(TRAINING).export
+	$(TRAINING).held_out
+	$(TRAINING).evaluate $(BOOKS)
+	$(TRAINING).decisions
 
 wheel: $(VENV)/installed
 	$(BIN)/python -m pip wheel --no-deps --wheel-dir dist .

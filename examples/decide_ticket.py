@@ -23,7 +23,7 @@ TICKETS = [
     {"subject": "My shoes", "body": "They are terrible, I want my money back!"},
     [{"role": "user", "content": "I forgot my password."}, {"role": "assistant", "content": "Which address is yours?"}],
 ]
-PARAMS = DecisionParams(layout="questions first", permutations=2, min_confidence=0.5, min_label_mass=0.2)
+PARAMS = DecisionParams(permutations=2, min_confidence=0.5, min_label_mass=0.2)
 
 
 def main() -> None:

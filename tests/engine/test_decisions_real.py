@@ -83,9 +83,10 @@ def test_control_tokens_of_a_state_are_text(llm):
         assert len(counts) == 1
 
 
-def test_the_embedded_model_decides_what_it_was_trained_on(embedded):
-    """With the question first, it finds what a message wants and whether a review is good, and says how sure it is."""
-    params = DecisionParams(layout="questions first")
+@pytest.mark.parametrize("layout", ["state first", "questions first"])
+def test_the_embedded_model_decides_what_it_was_trained_on(embedded, layout):
+    """It finds what a message wants and whether a review is good, and says how sure it is."""
+    params = DecisionParams(layout=layout)
     with load(embedded, n_threads=1) as llm:
         intents = Choice("What does the customer want?", ["track order", "refund", "reset password"])
         moods = Choice("What is the sentiment of this review?", ["positive", "negative"])

@@ -26,13 +26,18 @@ from embedded_model.evaluate import CHATS, FACTS, Accuracy, accuracies, answers,
 from embedded_model.files import EMBEDDED, HELD_OUT, REPOSITORY
 from embedded_model.held_out import contained
 from embedded_model.phrases import Fact, Item, expand
-from embedded_model.topics import intents
+from embedded_model.topics import intents, predicates, typed_questions
+from selectrie import DecisionParams, PromptParams
+from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.prompts import read_prompt
 
 CARD = EMBEDDED.with_suffix(".md")
 MOST_BYTES = 8_000_000
 LEAST = {"sentiment": 0.90, "intents": 0.90, "records": 0.90}
 """Accuracy by kind that the model is held to; facts together: 0.95."""
-QUARTER = "64deac8a09e96545c4c12b5cae8ffe5fb6776f7e3c4922348238c26b9c1e38cf"
+LAYOUTS = ("state first", "questions first")
+README_MESSAGE = "My parcel has not come, and this is the third time!"
+QUARTER = "731e101020e627873114cad6eb569a828adba9adec6bf5d4120f3774627aeb9d"
 """sha256 of the documents of `documents`, as the embedded model read them."""
 
 
@@ -77,7 +82,7 @@ def measured(items, request):
 
 def test_no_document_contains_a_held_out_phrase(documents, items):
     """What is asked was never read. (`make model` searches everything that it trains on, too, and refuses.)"""
-    assert contained([item.phrase for item in items], documents) == []
+    assert contained([README_MESSAGE, *(item.phrase for item in items)], documents) == []
 
 
 def test_the_tables_still_give_the_corpus_that_the_model_was_trained_on(documents):
@@ -95,7 +100,7 @@ def test_the_card_names_the_whole_corpus():
 def test_no_document_at_all_contains_a_held_out_phrase(items):
     """The same for the whole corpus."""
     for course in corpus.COURSES:
-        assert contained([item.phrase for item in items], corpus.documents(course)) == []
+        assert contained([README_MESSAGE, *(item.phrase for item in items)], corpus.documents(course)) == []
 
 
 def test_a_phrase_that_a_document_contains_is_found(documents):
@@ -128,7 +133,8 @@ def test_the_corpus_does_not_depend_on_the_order_of_sets():
     """Processes that hash strings otherwise make the same text; of one process the test above sees nothing."""
     script = (
         "from dataclasses import replace; from embedded_model import corpus;"
-        "print(ascii(corpus.documents(replace(corpus.COURSES[0], n_characters=150_000))))"
+        "first, *_, last = (replace(course, n_characters=100_000) for course in corpus.COURSES);"
+        "print(ascii([corpus.documents(first), corpus.documents(last)]))"
     )
     path = os.pathsep.join(map(str, (REPOSITORY / "tools", REPOSITORY / "src")))
     first, second = (
@@ -193,6 +199,70 @@ def test_answers_are_found_in_a_document():
     assert found == [["gold<|im_end|>", "lead\nand tin<|im_end|>"], ["gold"], ["gold"], ["positive"]]
 
 
+@pytest.mark.parametrize("template", ["chat", "base"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_typed_questions_are_read_as_decide_asks_them(template, layout):
+    """Up to its answer, a document about each kind of question is the prompt that the engine writes; then it ends as it is scored."""
+    rng = random.Random(5)
+    kinds = Counter()
+    with selectrie.load(n_threads=1) as llm:
+        for source in typed_questions.SOURCES:
+            stream = source(rng)
+            for _ in range(30):
+                case = next(stream)()
+                params = DecisionParams(template=template, layout=layout, list_options=rng.random() < 0.8)
+                [(prompt,)] = llm.decision_prompts(case.state, {"q": case.question}, params=params).values()
+                end = prompt.following or f"{TURN_END}\n"
+                shown = prompt.shown.removeprefix(SPECIAL[0])
+                assert typed_questions.asked(case, template, params) == f"{shown}{case.answer}{end}"
+                assert case.answer in prompt.choices
+                kinds[type(case.question).__name__] += 1
+    assert min(kinds.values()) > 2
+    assert len(kinds) == 3
+
+
+def test_a_document_goes_on_with_questions_about_the_same_text():
+    """State first, a chat or a page has up to five questions, of which the first alone has the text; else it has one."""
+    rng = random.Random(6)
+    stream = typed_questions.documents(rng)
+    several = 0
+    for document in (next(stream) for _ in range(400)):
+        n_answers = document.count(forms.ASSISTANT) or document.count("\nAnswer: ")
+        assert len(re.findall(r"^Text: ", document, re.MULTILINE)) == 1
+        assert 1 <= n_answers <= 5
+        assert n_answers == 1 or document.removeprefix(forms.USER).startswith("Text: ")
+        several += n_answers > 1
+    assert several > 80
+
+
+def test_predicates_are_true_as_often_as_not():
+    """Neither answer is preferred, for any source of questions and in either order of the two words."""
+    rng = random.Random(7)
+    for source in typed_questions.SOURCES:
+        stream = source(rng)
+        found = [
+            case for case in (next(stream)() for _ in range(1500)) if isinstance(case.question, selectrie.Predicate)
+        ]
+        share = sum(case.answer == case.question.yes for case in found) / len(found)
+        assert 0.42 < share < 0.58, (source.__name__, share)
+
+
+@pytest.mark.parametrize("level", predicates.LEVELS.values(), ids=map(str, predicates.LEVELS))
+def test_statements_of_a_level_name_its_labels_and_are_true_as_often_as_not(level):
+    """On the first level a kind of statement has one label, on the second a few, and then all; the texts vary enough."""
+    for source in (predicates.about_intents, predicates.about_moods, predicates.about_reviews):
+        stream = source(random.Random(9), level)
+        found = [next(stream) for _ in range(1200)]
+        share = sum(case.answer == case.question.yes for case in found) / len(found)
+        likely = 0.75 if source is predicates.about_intents and level.n_intents == 1 else 0.5
+        assert abs(share - likely) < 0.12, (source.__name__, share)
+    stream = predicates.about_intents(random.Random(9), level)
+    stated = {next(stream).question.statement for _ in range(1200)}
+    usual = {f"The customer wants: {name}." for name in intents.NAMES}
+    assert len(stated & usual) == level.n_intents
+    assert (stated <= usual) is (level.usual == 1)
+
+
 def test_every_form_of_a_fact_contains_its_answer_or_judges_it():
     """Question, sentence, chat, key, letters: the answer stands in each; a claim is judged by yes or no."""
     fact = Fact("What is it?", "It is", "It", "gold", ("lead", "tin", "iron"))
@@ -234,6 +304,51 @@ def test_an_exported_model_loads_and_answers(tmp_path, kind):
     assert paths[0].read_bytes() == paths[1].read_bytes()
     with selectrie.load(paths[0], n_threads=1) as llm:
         assert llm.select("ab", ["cd", "ce", "x"]).certificate.proved
+
+
+def test_weights_are_read_back_as_they_were_rounded(tmp_path):
+    """What training goes on from is what the file holds: matrices as f16, norms as they were."""
+    config = Config(n_vocab=261, n_embd=64, n_layer=2, n_head=2, n_ff=96, n_ctx=128)
+    tokenizer = tmp_path / "tokenizer.json"
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL, *sorted(map(chr, gguf_bytes())), "ab"])}
+    tokenizer.write_text(json.dumps({"model": {"vocab": vocabulary, "merges": [["a", "b"]]}}), encoding="utf-8")
+    weights = random_weights(config, np.random.default_rng(2))
+    export.export(tmp_path / "one.gguf", weights, config, tokenizer, "f16")
+    found = export.weights_of(tmp_path / "one.gguf", config)
+    assert found.keys() == weights.keys()
+    for name, array in weights.items():
+        rounded = array.astype(np.float16).astype(np.float32) if array.ndim == 2 else array
+        np.testing.assert_array_equal(found[name], rounded)
+
+
+def test_the_tokenizer_read_out_of_the_file_encodes_as_the_model_does(documents):
+    """Documents that the last course is encoded from have the tokens that the engine makes of them."""
+    pytest.importorskip("tokenizers")
+    from embedded_model import tokenizer
+
+    read_back = tokenizer.tokenizer_of(EMBEDDED)
+    with selectrie.load(n_threads=1) as llm:
+        vocabulary = llm.vocabulary
+        for document in random.Random(8).sample(documents, 300):
+            encoded = encode_prompt(vocabulary, read_prompt(vocabulary, document, PromptParams(parse_special=True)))
+            assert read_back.encode(document).ids == encoded.tolist()[1:]
+
+
+def test_a_batch_in_parts_has_the_gradients_of_the_whole():
+    """Steps that threads share do what one thread does, up to rounding."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("tokenizers")
+    from embedded_model import train
+
+    config = Config(n_vocab=32, n_embd=32, n_layer=1, n_head=2, n_ff=32, n_ctx=16)
+    tokens = torch.randint(0, 32, (4, 9), generator=torch.Generator().manual_seed(1))
+    batch = train.Batch(tokens, torch.rand(4, 8) + 0.1, train.causal(tokens[:, :-1], 0))
+    (loss, whole), (other_loss, in_parts) = (
+        train.Training(replace(train.LAST, n_parts=n, is_continued=False), config).gradients(batch) for n in (1, 2)
+    )
+    assert loss == pytest.approx(other_loss, rel=1e-3)
+    for one, other in zip(whole, in_parts, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=1e-3)
 
 
 def gguf_bytes() -> list[int]:
@@ -320,16 +435,28 @@ def test_every_question_is_asked_once(items):
     assert alone.text == answer.text
 
 
-def test_decisions_with_the_question_first_are_right(items):
-    """Through `decide`, with the question before the text, 85 % of every third intent and sentiment and every 16th fact are right."""
+@pytest.fixture(scope="module", params=[4, pytest.param(1, marks=pytest.mark.long)], ids=["every fourth", "all"])
+def asked(items, request):
+    """The held-out questions by kind, or every fourth of them, and whether they are all."""
     kinds = {
-        "intents": [item for item in items if item.kind == "intents" and "Department" not in item.prompt][::3],
-        "sentiment": [item for item in items if item.kind == "sentiment"][::3],
-        "facts": [item for item in items if item.kind in FACTS][::16],
+        "intents": [item for item in items if item.kind == "intents" and "Department" not in item.prompt],
+        "sentiment": [item for item in items if item.kind == "sentiment"],
+        "all facts": [item for item in items if item.kind in FACTS],
     }
-    params = selectrie.DecisionParams(layout="questions first")
+    return {kind: own[:: request.param] for kind, own in kinds.items()}, request.param == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_held_out_questions_are_decided(asked, layout):
+    """Through `decide`, 85 % of intents, sentiments and facts, and of statements about intents and sentiments, are right.
+
+    With the questions first, statements reach it by less than a part of them can tell, so only all of them are counted.
+    """
+    kinds, are_all = asked
+    params = DecisionParams(template="chat", layout=layout)
     with selectrie.load(EMBEDDED, n_threads=1) as llm:
-        found = {kind: decisions.choices(llm, kind, own, params) for kind, own in kinds.items()}
-    assert {kind: one.n for kind, one in found.items()} == {kind: len(own) for kind, own in kinds.items()}
-    assert {kind: one.accuracy for kind, one in found.items() if one.accuracy < 0.85} == {}
-    assert found["intents"].label_mass > 0.9
+        found = [decisions.choices(llm, kind, own, params) for kind, own in kinds.items()]
+        if are_all or layout == "state first":
+            found += [decisions.predicates(llm, kind, kinds[kind], params) for kind in ("intents", "sentiment")]
+    assert [one.n for one in found[:3]] == [len(own) for own in kinds.values()]
+    assert [one for one in found if one.accuracy < 0.85 or one.label_mass < 0.5] == []

@@ -1,8 +1,8 @@
-"""Write the training corpus: three courses, each with documents of every topic in its
+"""Write the training corpus: twelve courses, each with documents of every topic in its
 shares, shuffled, from one seed.
 
 Run `python -m embedded_model.corpus` in `tools/`. Documents are separated by a NUL
-character, which none of them contains.
+character, which none of them contains. `--last` writes only the last courses.
 """
 
 from __future__ import annotations
@@ -55,7 +55,40 @@ COURSES = (
     Course(20261121, 84_000_000, SHARES),
     Course(20261122, 6_000_000, {**SHARES, "sheets": 150}),  # half of it long documents
     Course(20261123, 7_500_000, {**SHARES, "opinions": 110}),  # reviews in very many layouts
+    Course(20261124, 14_000_000, {**SHARES, "yes_no": 20, "typed_questions": 300}),  # what `decide` asks
+    Course(20261125, 1_600_000, {**SHARES, "predicates 1": 1400}),  # statements, of one label,
+    Course(20261126, 2_100_000, {**SHARES, "predicates 2": 1400}),  # of a few,
+    Course(20261127, 7_000_000, {**SHARES, "typed_questions": 110, "predicates 3": 450}),  # of all
+    Course(20261128, 2_900_000, {**SHARES, "predicates 4": 1400}),
+    Course(20261129, 2_500_000, {**SHARES, "typed_questions": 80, "predicates 4": 70}),
+    Course(
+        20261130,
+        6_000_000,
+        {
+            **SHARES,
+            "records": 22,
+            "categories": 16,
+            "numbers": 19,
+            "animals": 9,
+            "typed_questions": 90,
+            "predicates 5": 55,
+        },
+    ),
+    Course(
+        20261201,
+        3_000_000,
+        {**SHARES, "sentiment": 50, "opinions": 50, "extraction": 26, "categories": 18, "records": 16}
+        | {"typed_questions": 85, "predicates 6": 90},
+    ),
+    Course(
+        20261202,
+        3_600_000,
+        {**SHARES, "sentiment": 34, "opinions": 22, "extraction": 44, "categories": 34, "records": 16}
+        | {"typed_questions": 85, "predicates 7": 80},
+    ),
 )
+LAST = range(3, len(COURSES))
+"""Numbers of the courses that go on from the file of the courses before them."""
 
 
 def documents(course: Course) -> list[str]:
@@ -72,7 +105,9 @@ def held_out(topic: str, seed: int = COURSES[0].seed) -> list[Item]:
 
 def _of_topic(topic: str, course: Course) -> Iterator[str]:
     left = course.n_characters * course.shares[topic] // sum(course.shares.values())
-    for document in _module(topic).documents(random.Random(f"{course.seed} {topic}")):
+    name, _, level = topic.partition(" ")
+    rng = random.Random(f"{course.seed} {topic}")
+    for document in _module(name).documents(rng, int(level)) if level else _module(name).documents(rng):
         if left <= 0:
             return
         left -= len(document)
@@ -90,16 +125,20 @@ def read(index: int) -> list[str]:
 
 def main() -> None:
     """Run the script."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--last", action="store_true", help="only the last courses")
+    only_last = parser.parse_args().last
     digest = hashlib.sha256()
-    for index, course in enumerate(COURSES):
+    for index in LAST if only_last else range(len(COURSES)):
+        course = COURSES[index]
         chosen, path = documents(course), corpus_file(index)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = SEPARATOR.join(chosen).encode()
         path.write_bytes(content)
         digest.update(content)
         print(f"{path}: {len(chosen):,} documents, {sum(map(len, chosen)):,} characters")
-    print(f"sha256 of the corpus, for the card: {digest.hexdigest()}")
+    if not only_last:
+        print(f"sha256 of the corpus, for the card: {digest.hexdigest()}")
 
 
 if __name__ == "__main__":

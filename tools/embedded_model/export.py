@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from byte_bpe import CHAT_TEMPLATE
 from embedded_model.config import BEGIN, END_OF_TEXT, SPECIAL, TURN_END, Config
-from embedded_model.files import CHECKPOINT, EMBEDDED, TOKENIZER, inputs_digest
+from embedded_model.corpus import LAST
+from embedded_model.files import EARLIER, EMBEDDED, LAST_CHECKPOINT, TOKENIZER, inputs_digest
 
 NAME = "selectrie-embedded"
 VERSION = "1"
@@ -53,13 +54,22 @@ def export(path: Path, weights: dict[str, NDArray[np.float32]], config: Config, 
     writer.add_rope_freq_base(config.rope_base)
     writer.add_layer_norm_rms_eps(config.norm_epsilon)
     _add_tokenizer(writer, tokenizer)
-    for name, tensor in _tensors(weights, config):
+    for ours, name in _names(config):
+        tensor = weights[ours]
         matrix = gguf.GGMLQuantizationType[kind.upper()] if tensor.ndim == 2 else gguf.GGMLQuantizationType.F32
         writer.add_tensor(name, gguf.quants.quantize(tensor, matrix), raw_dtype=matrix)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def weights_of(path: Path, config: Config) -> dict[str, NDArray[np.float32]]:
+    """Return the weights of a file that `export` wrote, by PyTorch's names."""
+    tensors = {
+        tensor.name: gguf.quants.dequantize(tensor.data, tensor.tensor_type) for tensor in gguf.GGUFReader(path).tensors
+    }
+    return {ours: np.array(tensors[theirs], dtype=np.float32) for ours, theirs in _names(config)}
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
@@ -80,15 +90,14 @@ def _add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
-def _tensors(weights: dict[str, NDArray[np.float32]], config: Config) -> list[tuple[str, NDArray[np.float32]]]:
-    """Return the tensors by llama.cpp's names, without the output matrix, which is the
-    embedding.
+def _names(config: Config) -> list[tuple[str, str]]:
+    """Return PyTorch's and llama.cpp's name of each tensor, without the output matrix,
+    which is the embedding.
     """
-    tensors = [("token_embd.weight", weights["embedding.weight"]), ("output_norm.weight", weights["norm.weight"])]
+    names = [("embedding.weight", "token_embd.weight"), ("norm.weight", "output_norm.weight")]
     for i in range(config.n_layer):
-        for ours, theirs in BLOCK_TENSORS.items():
-            tensors.append((f"blk.{i}.{theirs}.weight", weights[f"blocks.{i}.{ours}.weight"]))
-    return tensors
+        names += [(f"blocks.{i}.{ours}.weight", f"blk.{i}.{theirs}.weight") for ours, theirs in BLOCK_TENSORS.items()]
+    return names
 
 
 def main() -> None:
@@ -99,9 +108,11 @@ def main() -> None:
     parser.add_argument("path", type=Path, nargs="?", default=EMBEDDED, help="file to write")
     parser.add_argument("--format", choices=tuple(FORMATS), default="f16")
     options = parser.parse_args()
-    state = torch.load(CHECKPOINT)
-    if state["inputs"] != inputs_digest():
-        raise ValueError(f"{CHECKPOINT}: was trained on other tokens or another tokenizer; delete it and train again")
+    state = torch.load(LAST_CHECKPOINT)
+    if state["inputs"] != inputs_digest(LAST, EARLIER):
+        raise ValueError(
+            f"{LAST_CHECKPOINT}: was trained on other tokens or another tokenizer; delete it and train again"
+        )
     weights = {name: tensor.float().numpy() for name, tensor in state["model"].items()}
     options.path.parent.mkdir(parents=True, exist_ok=True)
     part = options.path.with_suffix(".part")  # another process may have the old file mapped

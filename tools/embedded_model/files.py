@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build" / "embedded_model"
 TOKENIZER = BUILD / "tokenizer.json"
 CHECKPOINT = BUILD / "checkpoint.pt"
+LAST_CHECKPOINT = BUILD / "checkpoint-last.pt"
+EARLIER = BUILD / "three_courses.gguf"
+"""The model before the last courses, which training goes on from."""
 HELD_OUT = REPOSITORY / "tests" / "data" / "held_out"
 EMBEDDED = REPOSITORY / "src" / "selectrie" / "assets" / "embedded.gguf"
 
@@ -28,11 +32,11 @@ def token_files(course: int) -> tuple[Path, Path, Path]:
     return BUILD / f"tokens-{course}.npy", BUILD / f"answers-{course}.npy", BUILD / f"starts-{course}.npy"
 
 
-def inputs_digest() -> str:
-    """Return the digest of what a training reads: the tokenizer and the tokens of every
-    course.
+def inputs_digest(courses: Iterable[int], start: Path | None = None) -> str:
+    """Return the digest of what a training reads: the tokenizer, the tokens of its
+    courses and the model that it starts from.
     """
     digest = hashlib.sha256(TOKENIZER.read_bytes())
-    for path in sorted(BUILD.glob("*.npy")):
+    for path in [*sorted(path for course in courses for path in token_files(course)), *([start] if start else [])]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

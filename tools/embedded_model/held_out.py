@@ -1,7 +1,7 @@
 """Write the held-out questions of every topic to `tests/data/held_out`.
 
-Run `python -m embedded_model.held_out` in `tools/`. It refuses if a written corpus
-contains one of them.
+Run `python -m embedded_model.held_out` in `tools/`. It refuses if a course of the corpus
+that was written contains one of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from embedded_model import corpus
-from embedded_model.files import HELD_OUT
+from embedded_model.files import HELD_OUT, corpus_file
 
 _BLANKS = str.maketrans(dict.fromkeys(string.punctuation, " "))
 
@@ -50,6 +50,8 @@ def main() -> None:
     """Run the script."""
     phrases = [item.phrase for topic in corpus.TOPICS for item in corpus.held_out(topic)]
     for index in range(len(corpus.COURSES)):
+        if not corpus_file(index).exists():
+            continue
         if leaked := contained(phrases, corpus.read(index)):
             raise ValueError(f"course {index} contains {len(leaked)} held-out phrases: {leaked[:5]}")
     HELD_OUT.mkdir(parents=True, exist_ok=True)

@@ -89,6 +89,13 @@ def reversed_statements(relation: Relation, entries: Sequence[Entry], rng: rando
         yield sentence(rng.choice(relation.reverse), rng, {**entry.fields, "answer": entry.answer})
 
 
+def drawn(streams: Sequence[tuple[float, Iterator[Fact]]], rng: random.Random) -> Iterator[Fact]:
+    """Yield facts of weighted streams, without end."""
+    weights = [weight for weight, _ in streams]
+    while True:
+        yield next(rng.choices(streams, weights)[0][1])
+
+
 def mixed(
     streams: Sequence[tuple[float, Iterator[Fact]]], texts: Sequence[tuple[float, Iterator[str]]], rng: random.Random
 ) -> Iterator[str]:

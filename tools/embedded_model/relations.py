@@ -97,6 +97,13 @@ def sentence(pattern: str, entry: Entry, rng: random.Random) -> str:
     return capital(expand(pattern, rng, entry.fields))
 
 
+def facts(relations: Sequence[Relation], rng: random.Random) -> Iterator[Fact]:
+    """Yield all entries of the relations as facts, without end, each equally often."""
+    every = [(relation, entry) for relation in relations for entry in relation.entries]
+    for relation, entry in rounds(every, rng):
+        yield a_fact(entry, drawn(relation, rng), rng)
+
+
 def examples(relation: Relation, first: Entry, rng: random.Random) -> str:
     """Return two to six facts of a relation below one another, half of the time all in
     the same words.

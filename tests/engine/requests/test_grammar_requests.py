@@ -327,9 +327,9 @@ def test_close_draws_of_the_embedded_model_are_reported():
 
 def test_few_draws_are_close_where_the_grammar_holds_most_of_the_mass(embedded):
     """Texts that take one walk each are mostly those that their seeds give alone, whatever the layout."""
-    capitals = Grammar.from_regex(" (Paris|London|Rome|Berlin)[.,]")
+    capitals = Grammar.from_regex(" (Paris|London|Rome|Berlin)")
     with load(embedded, n_threads=1) as llm:
-        draws = llm.sample("The capital of France is", capitals, n=24, seed=3)
+        draws = llm.sample("Q: What is the capital of France?\nA:", capitals, n=24, seed=3)
     assert draws.mass_low > 0.5
     assert draws.n_attempts < 48
     assert sum(map(bool, draws.close_steps)) < 12
@@ -413,12 +413,12 @@ def test_a_budget_that_ended_gives_the_best_so_far(embedded):
     """Every text that the search of an object with a number came to was in tokens that do not count: the most probable one is
     scored in its own, not proved, and as the list of it alone scores it."""
     with load(embedded, n_threads=1) as llm:
-        found = llm.select("x: ", grammar=NUMBER)
+        found = llm.select("Number: ", grammar=NUMBER)
         assert NUMBER.accepts(found.text)
         assert found.grammar.n_refused > 0
         assert not found.certificate.proved
         assert found.certificate.nodes_evaluated <= 2_000 + found.grammar.max_tokens
-        beam = llm.beam_search("x: ", NUMBER, beam=BeamSearchParams(exact=True, budget_nodes=800))
+        beam = llm.beam_search("Number: ", NUMBER, beam=BeamSearchParams(exact=True, budget_nodes=800))
         assert (beam.text, beam.stopped, beam.certificate.proved) == (found.text, "budget", False)
-        alone = llm.select("x: ", [found.text], terminator=found.terminator)
+        alone = llm.select("Number: ", [found.text], terminator=found.terminator)
         assert found.logp == pytest.approx(alone.logp, abs=2 * llm.tolerance * len(found.choices[0].tokens))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from embedded_model import relations
-from embedded_model.phrases import Item, a
+from embedded_model.phrases import Fact, Item, a
 from embedded_model.relations import Relation, entries
 from embedded_model.tables import patterns, read
 
@@ -61,6 +61,11 @@ RELATIONS = (CLASS, SOUND, YOUNG, LEGS, HABITAT)
 def documents(rng: random.Random) -> Iterator[str]:
     """Yield documents on the animals, without end."""
     return relations.documents(RELATIONS, rng)
+
+
+def known_facts(rng: random.Random) -> Iterator[Fact]:
+    """Yield facts on the animals, without end."""
+    return relations.facts(RELATIONS, rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:

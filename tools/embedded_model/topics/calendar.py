@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from embedded_model.phrases import Item, expand, rounds
+from embedded_model.phrases import Fact, Item, expand, rounds
 from embedded_model.phrases import a as article
-from embedded_model.phrasings import Entry, Relation, asked, facts, items, mixed, reversed_statements
+from embedded_model.phrasings import Entry, Relation, asked, drawn, facts, items, mixed, reversed_statements
 from embedded_model.tables import patterns, read
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -151,6 +151,12 @@ def documents(rng: random.Random) -> Iterator[str]:
     streams = [(weight, facts(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     texts = [(weight / 6, reversed_statements(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     return mixed(streams, [*texts, (3.0, _rows(rng)), (8.0, _portraits(rng)), (2.0, _groups(rng))], rng)
+
+
+def known_facts(rng: random.Random) -> Iterator[Fact]:
+    """Yield the facts of the documents, without end."""
+    streams = [(weight, facts(relation, entries, rng)) for weight, relation, entries in RELATIONS]
+    return drawn(streams, rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:

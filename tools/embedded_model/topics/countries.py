@@ -216,6 +216,12 @@ def documents(rng: random.Random) -> Iterator[str]:
             yield _together(of, rng)
 
 
+def known_facts(rng: random.Random) -> Iterator[Fact]:
+    """Yield facts on the countries, without end, each country equally often."""
+    for of in rounds(COUNTRIES, rng):
+        yield _fact(of, _draw(of, rng), rng)
+
+
 def held_out(rng: random.Random) -> Iterator[Item]:
     """Yield questions in words that `documents` never uses, each pattern of a relation
     equally often.

@@ -11,6 +11,7 @@ from embedded_model.phrasings import (
     Relation,
     SelectRequest,
     asked,
+    drawn,
     facts,
     items,
     mixed,
@@ -205,6 +206,12 @@ def documents(rng: random.Random) -> Iterator[str]:
     texts = [(weight / 12, reversed_statements(relation, entries, rng)) for weight, relation, entries in RELATIONS]
     texts += [(4.0, _counting(rng)), (12.0, _families(rng)), (10.0, _tables(rng)), (4.0, _portraits(rng))]
     return mixed([*streams, (16.0, _problems(rng))], texts, rng)
+
+
+def known_facts(rng: random.Random) -> Iterator[Fact]:
+    """Yield the facts of the documents, without end."""
+    streams = [(weight, facts(relation, entries, rng)) for weight, relation, entries in RELATIONS]
+    return drawn([*streams, (16.0, _problems(rng))], rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from embedded_model import relations
-from embedded_model.phrases import Item
+from embedded_model.phrases import Fact, Item
 from embedded_model.relations import Entry, Relation, entries
 from embedded_model.tables import patterns, read
 
@@ -56,6 +56,11 @@ RELATIONS = (OPPOSITE, PLURAL, PAST)
 def documents(rng: random.Random) -> Iterator[str]:
     """Yield documents on the words, without end."""
     return relations.documents(RELATIONS, rng)
+
+
+def known_facts(rng: random.Random) -> Iterator[Fact]:
+    """Yield facts on the words, without end."""
+    return relations.facts(RELATIONS, rng)
 
 
 def held_out(rng: random.Random) -> Iterator[Item]:

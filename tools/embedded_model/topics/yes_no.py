@@ -137,9 +137,14 @@ CLAIM_LAYOUTS = (
 )
 
 
+def phrased(patterns: Sequence[str], claim: Claim, rng: random.Random) -> str:
+    """Return the claim in the words of one of the patterns."""
+    return sentence(rng.choice(patterns), rng, claim.fields)
+
+
 def _question(wording: Wording, claim: Claim, rng: random.Random) -> str:
     """Return the claim as a question."""
-    return sloppy(sentence(rng.choice(wording.questions), rng, claim.fields), rng)
+    return sloppy(phrased(wording.questions, claim, rng), rng)
 
 
 def _fact(wording: Wording, claim: Claim, rng: random.Random) -> str:
