@@ -42,8 +42,7 @@ async def drawn(
     engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
 ) -> Generation:
     """Return the generation that a request asks for."""
-    _check_tokens(engine.vocabulary, request.stopping.stop_tokens, "stop_token_ids")
-    _check_tokens(engine.vocabulary, tuple(request.sampling.logit_bias), "logit_bias")
+    _check_tokens(engine.vocabulary, request)
     try:
         return await engine.agenerate(prompts, prompting=prompting, **request.arguments())
     except PromptTooLongError as error:
@@ -56,8 +55,7 @@ async def streamed(
     engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
 ) -> AsyncGenerator[Stream, None]:
     """Yield the stream that a request asks for; its work ends with the block."""
-    _check_tokens(engine.vocabulary, request.stopping.stop_tokens, "stop_token_ids")
-    _check_tokens(engine.vocabulary, tuple(request.sampling.logit_bias), "logit_bias")
+    _check_tokens(engine.vocabulary, request)
 
     def begun(wanted: GenerationRequest) -> Stream:
         return engine.stream(prompts, prompting=prompting, **wanted.arguments())
@@ -73,8 +71,13 @@ async def streamed(
         yield stream
 
 
-def _check_tokens(vocabulary: Vocabulary, tokens: Sequence[int], field: str) -> None:
-    """Raise `HttpError` under the name of the field for a token that does not exist."""
+def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:
+    """Raise `HttpError` for a token that does not exist, with the field it is in."""
+    _check_field(vocabulary, request.stopping.stop_tokens, "stop_token_ids")
+    _check_field(vocabulary, tuple(request.sampling.logit_bias), "logit_bias")
+
+
+def _check_field(vocabulary: Vocabulary, tokens: Sequence[int], field: str) -> None:
     try:
         vocabulary.check_tokens(tokens)
     except TokenRangeError as error:

@@ -6,6 +6,7 @@ Hugging Face.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -52,8 +53,7 @@ async def tokenize(request: Request) -> Response:
         if asked.wants_texts:
             answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
     exchange.tokens = len(tokens)
-    warnings = unknown_fields(exchange.body, asked.known)
-    return json_response(answer | ({"warnings": warnings} if warnings else {}))
+    return _response(answer, unknown_fields(exchange.body, asked.known))
 
 
 @router.post("/detokenize", openapi_extra=body_of("detokenize"))
@@ -68,8 +68,11 @@ async def detokenize(request: Request) -> Response:
         except TokenRangeError as error:
             raise HttpError(400, error.code, str(error), "tokens") from error
     exchange.tokens = len(tokens)
-    warnings = unknown_fields(exchange.body, TOKENS_FIELDS)
-    return json_response(answer | ({"warnings": warnings} if warnings else {}))
+    return _response(answer, unknown_fields(exchange.body, TOKENS_FIELDS))
+
+
+def _response(answer: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+    return json_response({**answer, **({"warnings": list(warnings)} if warnings else {})})
 
 
 def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:
