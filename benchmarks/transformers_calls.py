@@ -89,9 +89,12 @@ class Plain:
     def _forward(self, tokens: IntArray) -> None:
         import torch
 
+        from selectrie.backends.transformers.module import cache_argument
+
         with torch.inference_mode():
             ids = torch.from_numpy(tokens.astype(np.int64))[None]
-            self.module(input_ids=ids, past_key_values=self.cache, use_cache=True, logits_to_keep=N_WANTED)
+            given = {cache_argument(self.module): self.cache}
+            self.module(input_ids=ids, use_cache=True, logits_to_keep=N_WANTED, **given)
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ import selectrie
 from selectrie.backends.transformers import TransformersOptions, module, open_model
 from selectrie.backends.transformers.cells import cells_for
 from selectrie.backends.transformers.memory import memory_needs
+from selectrie.backends.transformers.module import cache_argument, cache_in
 from selectrie.backends.transformers_entry import TRANSFORMERS
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
@@ -62,7 +63,7 @@ def _unprobed(request, monkeypatch):
 def computed(tiny, tokens=BEFORE):
     """What the model itself remembers of these tokens."""
     with torch.no_grad():
-        return tiny(input_ids=torch.tensor([list(tokens)]), use_cache=True).past_key_values
+        return cache_in(tiny(input_ids=torch.tensor([list(tokens)]), use_cache=True))
 
 
 def learned(tiny, n_tokens, seed=0):
@@ -76,12 +77,12 @@ def learned(tiny, n_tokens, seed=0):
 def own_logp(tiny, prefix, path):
     """float64[n, V]: the log-probabilities of the model's own forward on a copy of the prefix."""
     cache = copy.deepcopy(prefix) if isinstance(prefix, DynamicCache) else DynamicCache(prefix)
-    given = {}
+    given = {cache_argument(tiny): cache}
     if "position_ids" in inspect.signature(tiny.forward).parameters:
         n_before = cache.get_seq_length()
         given["position_ids"] = torch.arange(n_before, n_before + len(path))[None]
     with torch.no_grad():
-        logits = tiny(input_ids=torch.tensor([list(path)]), past_key_values=cache, **given).logits[0]
+        logits = tiny(input_ids=torch.tensor([list(path)]), **given).logits[0]
     return torch.log_softmax(logits.double(), -1).numpy()
 
 
@@ -251,7 +252,7 @@ def test_every_form_of_a_prefix_is_the_same_prefix():
     pairs = [(layer.keys, layer.values) for layer in cache.layers]
     static = StaticCache(config=tiny.config, max_cache_len=64)
     with torch.no_grad():
-        tiny(input_ids=torch.tensor([list(BEFORE)]), past_key_values=static, use_cache=True)
+        tiny(input_ids=torch.tensor([list(BEFORE)]), use_cache=True, **{cache_argument(tiny): static})
     for layer, pair in zip(static.layers, pairs, strict=True):
         layer.keys[:, :, : len(BEFORE)], layer.values[:, :, : len(BEFORE)] = pair  # its own sums are in another order
     with torch.inference_mode():
@@ -272,7 +273,7 @@ def test_a_prefix_beyond_the_window_may_be_whole_or_cut():
     cut = computed(tiny)
     whole = DynamicCache()
     with torch.no_grad():
-        tiny(input_ids=torch.tensor([list(BEFORE)]), past_key_values=whole, use_cache=True)
+        tiny(input_ids=torch.tensor([list(BEFORE)]), use_cache=True, **{cache_argument(tiny): whole})
     assert (cut.layers[0].keys.shape[2], whole.layers[0].keys.shape[2]) == (WINDOW - 1, len(BEFORE))
     rows = []
     for prefix in (cut, whole):

@@ -13,6 +13,7 @@ for _name in ("torch", "transformers"):
 import torch
 
 from selectrie.backends.transformers import attention, module, probe
+from selectrie.backends.transformers.module import cache_in
 from selectrie.backends.transformers.prefix import Prefix
 from selectrie.core.model import chain
 from selectrie.core.types import ROOT
@@ -223,14 +224,17 @@ def test_numbers_that_overflow_are_not_taken_for_damaged_weights():
 
 
 def test_every_architecture_of_the_sweep_is_led_by_the_expected_route():
-    """Most call our function; Falcon and GPT-J take masks, Bloom and MPT a bias, the others are branched by copies."""
+    """Most call our function; Falcon takes masks, Bloom and MPT a bias, the others are branched by copies.
+
+    GPT-J takes masks up to Transformers 5.23, and calls our function from 5.24 on.
+    """
     routes = {}
     for name in ARCHITECTURES:
         with opened(make_module(name)) as model:
             routes.setdefault(model._prepared.route, set()).add(name)
     states = {"mamba", "mamba2", "rwkv", "jamba", "qwen3_5_text", "lfm2", "falcon_h1"}
     assert routes.pop(module.Route.STATES) == states
-    assert routes.pop(module.Route.MASK) == {"falcon", "gptj"}
+    assert routes.pop(module.Route.MASK) - {"gptj"} == {"falcon"}
     assert routes.pop(module.Route.ALIBI) == {"bloom", "mpt"}
     assert set(routes) == {module.Route.FUNCTION}
 
@@ -241,7 +245,7 @@ def test_every_architecture_of_the_sweep_is_led_by_the_expected_route():
 def remembered(tiny):
     """What the model itself remembers of 20 tokens."""
     with torch.no_grad():
-        return tiny(input_ids=torch.arange(5, 25)[None], use_cache=True).past_key_values
+        return cache_in(tiny(input_ids=torch.arange(5, 25)[None], use_cache=True))
 
 
 @pytest.mark.parametrize(("name", "changes"), [("mistral", {"num_hidden_layers": 1}), ("bloom", {})])

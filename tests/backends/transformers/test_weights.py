@@ -20,6 +20,7 @@ from selectrie.backends.table import backend_of
 from selectrie.backends.transformers import TransformersOptions, open_model
 from selectrie.backends.transformers.checkpoint import digest, read_checkpoint
 from selectrie.backends.transformers.memory import memory_needed, memory_needs
+from selectrie.backends.transformers.module import cache_argument, cache_in
 from selectrie.backends.transformers.states import bytes_of
 from selectrie.backends.transformers.weights import name_of_folder
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
@@ -541,10 +542,9 @@ def test_memory_is_what_tensors_take(tmp_path, architecture, precision, is_middl
             state = None
             for position in range(2):
                 ids = torch.tensor([[position]])
-                result = module(
-                    input_ids=ids, use_cache=True, **({} if state is None else {model._prepared._cache_name: state})
-                )
-                state = getattr(result, model._prepared._cache_name)
+                given = {} if state is None else {cache_argument(module): state}
+                result = module(input_ids=ids, use_cache=True, **given)
+                state = cache_in(result)
             assert needs.contexts >= model.limits.sequences * bytes_of(state)
             measured = needs.contexts
         else:

@@ -19,6 +19,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import selectrie
 from selectrie.backends.table import backend_named
+from selectrie.backends.transformers.module import cache_argument, cache_in
 from selectrie.backends.xla import XlaOptions, open_model, open_module, opening
 from selectrie.core.types import ROOT, BatchSizes
 from selectrie.errors import ModelFileError, OptionError, UnknownOptionError, UnsupportedModelError
@@ -119,12 +120,10 @@ def test_a_module_that_looks_at_its_numbers_is_refused():
 class Headless(LlamaForCausalLM):
     """A Llama that multiplies by the weights of its head, without calling it."""
 
-    def forward(self, input_ids=None, position_ids=None, past_key_values=None, use_cache=None, **given):
-        found = self.model(
-            input_ids=input_ids, position_ids=position_ids, past_key_values=past_key_values, use_cache=use_cache
-        )
+    def forward(self, input_ids=None, position_ids=None, use_cache=None, **given):
+        found = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=use_cache, **given)
         logits = torch.nn.functional.linear(found.last_hidden_state, self.lm_head.weight)
-        return CausalLMOutputWithPast(logits=logits, past_key_values=found.past_key_values)
+        return CausalLMOutputWithPast(logits, **{cache_argument(self.model): cache_in(found)})
 
 
 def test_a_module_that_does_not_call_its_head_is_refused():

@@ -14,7 +14,7 @@ from selectrie.backends.transformers import checkpoint
 from selectrie.backends.transformers.cells import cells_for
 from selectrie.backends.transformers.checkpoint import Checkpoint
 from selectrie.backends.transformers.model import nodes_and_rows
-from selectrie.backends.transformers.module import caches_in, may_have_cells
+from selectrie.backends.transformers.module import cache_in, may_have_cells
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.positions import max_positions_of
 from selectrie.backends.transformers.prefix import length_of
@@ -145,7 +145,7 @@ def _shapes(module: Any, dtype: torch.dtype) -> _Shapes:
             for n_tokens in (2, 4):
                 ids = torch.zeros((1, n_tokens), dtype=torch.long, device="meta")
                 result = module(input_ids=ids, use_cache=True)
-                cache = getattr(result, caches_in(result)[0])
+                cache = cache_in(result)
                 sizes.append(bytes_of(cache))
                 n_vocabulary = int(result.logits.shape[-1])
     except Exception:  # noqa: BLE001 - a model's own code may raise anything without data

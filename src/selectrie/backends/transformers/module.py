@@ -32,8 +32,12 @@ from selectrie.errors import DecodeError, ModelError, SelectrieError, Unsupporte
 
 logger = logging.getLogger(__name__)
 
-_CACHES = ("past_key_values", "cache_params", "state")
-"""The possible names of the cache, among a model's arguments and in its output."""
+_CACHES = ("cache", "past_key_values", "cache_params", "state")
+"""The possible names of the cache, among a model's arguments and in its output.
+
+Transformers 5.24 renamed the second and the third to the first. A model whose code
+comes with its weights may still take one of the old names and return the new one.
+"""
 _ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
 """Models that ignore the state they are given if they evaluate several tokens at once.
 
@@ -93,7 +97,6 @@ class PreparedModule:
     runs_below_states: bool = True
     max_positions: int | None = None
     cache_windows: list[int | None] = field(default_factory=list)
-    _cache_name: str = _CACHES[0]
     _n_users: int = 0
     _stored: list[tuple[Tensor, Tensor] | None] = field(default_factory=list)
     _hooks: list[Any] = field(default_factory=list)
@@ -107,6 +110,7 @@ class PreparedModule:
     def __post_init__(self) -> None:
         self.config = self.module.config.get_text_config()
         self._arguments = frozenset(inspect.signature(self.module.forward).parameters)
+        self._cache_argument = cache_argument(self.module)
         self.n_layers = int(self.config.num_hidden_layers)
 
     # What it is
@@ -191,7 +195,7 @@ class PreparedModule:
             The logits, [M, V].
         """
         mask = call.bias(self.dtype, self.device) if self.route is Route.MASK else None
-        result = self._forward(call, ids, positions, outputs, past_key_values=cache, attention_mask=mask)
+        result = self._forward(call, ids, positions, outputs, cache, attention_mask=mask)
         expected = call.n_stored if self.route is Route.FUNCTION else 0
         if not call.n_stored or call.n_attended < expected:
             raise DecodeError(
@@ -215,9 +219,8 @@ class PreparedModule:
         Returns:
             The logits, [M, V], and the state after the run.
         """
-        given = {} if state is None else {self._cache_name: state}
-        result = self._forward(call, ids, positions, outputs, **given)
-        return self._logits(result, outputs), getattr(result, self._cache_name)
+        result = self._forward(call, ids, positions, outputs, state)
+        return self._logits(result, outputs), cache_in(result)
 
     def forward_plain(self, ids: Tensor, cache: Any = None) -> Tensor:
         """Evaluate texts by the model's own attention.
@@ -232,7 +235,7 @@ class PreparedModule:
         """
         given: dict[str, Any] = {"use_cache": False}
         if cache is not None:
-            given = {"use_cache": True, "past_key_values": cache}
+            given = {"use_cache": True, self._cache_argument: cache}
             if "position_ids" in self._arguments:
                 at = torch.arange(ids.shape[1], device=self.device) + cache.get_seq_length()
                 given["position_ids"] = at.expand(len(ids), -1)
@@ -240,7 +243,11 @@ class PreparedModule:
             logits: Tensor = self.module(input_ids=ids.to(self.device), **given).logits
             return logits
 
-    def _forward(self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, **given: Any) -> Any:
+    def _forward(
+        self, call: ModuleCall, ids: Tensor, positions: Tensor, outputs: Tensor, cache: Any, **given: Any
+    ) -> Any:
+        if cache is not None:
+            given[self._cache_argument] = cache
         if "position_ids" in self._arguments:
             given["position_ids"] = positions[None]
         if "logits_to_keep" in self._arguments:
@@ -399,12 +406,10 @@ class PreparedModule:
                 self.name, f"cannot be called with token ids alone ({type(error).__name__}: {error})"
             ) from error
         self.n_vocabulary = int(result.logits.shape[-1])
-        names = caches_in(result)
-        if not names:
+        cache = cache_in(result)
+        if cache is None:
             raise UnsupportedModelError(self.name, "returns no cache, so its contexts cannot be kept")
-        self._cache_name = names[0]
         self.max_positions = max_positions_of(self.config)
-        cache = getattr(result, names[0])
         layers: list[Any] = getattr(cache, "layers", None) or []
         self.cache_windows = [getattr(layer, "sliding_window", None) for layer in layers]
         self.cache_windows += [None] * (self.n_layers - len(layers))
@@ -563,9 +568,16 @@ def _require_supported(module: Any, name: str) -> None:
         raise UnsupportedModelError(name, "has weights that are not in memory (meta device); load all of it")
 
 
-def caches_in(result: Any) -> list[str]:
-    """Return the names under which a model's output has a cache; [] if it has none."""
-    return [name for name in _CACHES if getattr(result, name, None) is not None]
+def cache_argument(module: Any) -> str:
+    """Return the name of the argument by which a model takes its cache."""
+    arguments = inspect.signature(module.forward).parameters
+    return next((name for name in _CACHES if name in arguments), "past_key_values")
+
+
+def cache_in(result: Any) -> Any:
+    """Return the cache in a model's output, or None."""
+    found = (getattr(result, name, None) for name in _CACHES)
+    return next((cache for cache in found if cache is not None), None)
 
 
 def may_have_cells(module: Any, cache: Any) -> bool:
