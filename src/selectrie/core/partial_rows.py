@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from selectrie.core.reads import Indices, Reads
-from selectrie.core.rows import Rows
+from selectrie.core.rows import KnownRows, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import UnreadRowError
 
@@ -22,7 +22,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class PartialRows:
+class PartialRows(KnownRows):
     """The values of n rows that a `Reads` names, and nothing else.
 
     Reading any other value raises `UnreadRowError`. The values have the bits of the

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -69,6 +70,26 @@ class Rows(Protocol):
         """Return the log of the summed probability of all tokens except `token_ids`."""
         ...
 
+    def log_mass_bounds(self, i: int, token_ids: ArrayLike) -> tuple[float, float]:
+        """Return a lower and an upper bound on `log_mass`.
+
+        They are equal, and the value of `log_mass`, unless some of the tokens were not
+        read. `log_mass` then raises `UnreadRowError`.
+        """
+        ...
+
+    def log_rest_bounds(self, i: int, token_ids: ArrayLike) -> tuple[float, float]:
+        """Return a lower and an upper bound on `log_rest`, as `log_mass_bounds`."""
+        ...
+
+    def unseen_max(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> float:
+        """Return an upper bound on the log-probability of what `top` did not return.
+
+        Of the allowed tokens, none that `top(i, k, allowed)` leaves out is more
+        probable. The bound is -inf if it leaves out none.
+        """
+        ...
+
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
         """Return the k most probable tokens after wanted node i.
 
@@ -115,7 +136,32 @@ class Rows(Protocol):
         ...
 
 
-class DenseRows:
+class KnownRows(ABC):
+    """The methods of rows of which every value that can be read is known."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def log_mass(self, i: int, token_ids: ArrayLike) -> float: ...
+
+    @abstractmethod
+    def log_rest(self, i: int, token_ids: ArrayLike) -> float: ...
+
+    @abstractmethod
+    def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]: ...
+
+    def log_mass_bounds(self, i: int, token_ids: ArrayLike) -> tuple[float, float]:
+        return (self.log_mass(i, token_ids),) * 2
+
+    def log_rest_bounds(self, i: int, token_ids: ArrayLike) -> tuple[float, float]:
+        return (self.log_rest(i, token_ids),) * 2
+
+    def unseen_max(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> float:
+        logp = self.top(i, k, allowed)[1]
+        return float(logp[-1]) if len(logp) == k else -np.inf
+
+
+class DenseRows(KnownRows):
     """Rows whose logits are in the host's memory.
 
     The n x V matrix of log-probabilities is never built. The normaliser of a row is

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from selectrie.core import numerics
 from selectrie.core.partial_rows import PartialRows
 from selectrie.core.reads import Reads, TokenSet, TopTokens
-from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.rows import DenseRows, KnownRows, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
 
@@ -50,7 +50,7 @@ def rows_of(logits: torch.Tensor, index: ArrayLike | None = None) -> Rows:
 
 
 @final
-class TorchRows:
+class TorchRows(KnownRows):
     """Rows whose logits are a tensor, [M, V], on any device with float64.
 
     Normalisers are log-sum-exps in float64. They are computed on the device when they
