@@ -100,7 +100,7 @@ def main(folder: Path, points: list[str]) -> None:
 def measure(n_rows: int, folder: Path, suffix: str) -> None:
     """Print rows a second of reader, log and writer, in time and in processor time, and the peak of the process's memory.
 
-    The disk decides between the two: the log is synchronised after every unit.
+    What the disk takes is the difference of the two.
     """
     table = write_table(folder / f"table{n_rows}.csv", n_rows)
     began, began_cpu = time.perf_counter(), time.process_time()

@@ -118,7 +118,7 @@ def run(table: Path, out: Path, work: Work = one_after_another, *, window: int =
         missing = log.recover(plan_of(run_json), units_of(table), lambda unit, values: None)
         for unit, values in work(missing):
             log.add(unit, values)
-        log.check_held()
+        log.finish()
         with writing(out.parent), replaced(out) as file:
             for unit, values in log.in_order(units_of(table)):
                 for line, value in zip(unit.lines, values.values, strict=True):

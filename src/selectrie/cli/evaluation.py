@@ -152,8 +152,8 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     r"""Score data files.
 
     Every item is measured once, whatever the metrics; what items share is evaluated
-    once. With --out each finished unit is on the disk before the next one begins, and a
-    run that was killed goes on where it was.
+    once. With --out each finished unit is logged before the next one begins, and a run
+    that was killed goes on where it was.
 
     \b
     selectrie eval hellaswag.jsonl arc_easy.jsonl -m model.gguf --out runs/q8

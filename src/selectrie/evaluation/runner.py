@@ -107,7 +107,7 @@ def run(
         records = [record for done in finished.values() for record in done.records]
         rows = (counter.progress.rows_evaluated, counter.progress.rows_naive)
         evaluation = Evaluation(results_of(own, records), *rows, run_json["signature"])
-        log.check_held()
+        log.finish()
         with writing(out):
             _write_results(out, evaluation)
     return evaluation if own == tuple(tasks) else replace(evaluation, tasks=results_of(tasks, records))

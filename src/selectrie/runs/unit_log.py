@@ -1,9 +1,14 @@
-"""The log of a run: one line for each unit, on the disk before the next unit begins.
+"""The log of a run: one line for each unit, written before the next unit begins.
 
 A process may be killed at any byte. Lines up to the first one that is incomplete or
 damaged count; the rest is cut off, and its units are worked on again. A complete line
 that does not belong to the plan raises an error, because it comes from another run or
 from an editor. One process at a time holds a log.
+
+The system has a line as soon as it is written, so a process that is killed loses none.
+A machine that loses power loses what the disk does not have yet. A line is put on the
+disk (`fsync`) if the last such call ended `SYNC_S` ago. So lines that come faster share
+a call, and those of slow units are on the disk before the next unit begins.
 
 Neither the units nor the lines are held in memory: a log and the units, which come in
 their order, are read side by side. Units may be finished in another order. If they are
@@ -14,10 +19,13 @@ from __future__ import annotations
 
 import fcntl
 import io
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,6 +35,8 @@ from selectrie.options import at_least
 from selectrie.runs.files import writing
 from selectrie.runs.log_lines import LineFormat, LogLine, TornLineError, ValuesT
 
+SYNC_S = 1.0
+"""Seconds after the log was put on the disk within which further lines are not."""
 _LONGEST_LINE = 64 << 20
 """Maximum line length in bytes; no unit needs more."""
 
@@ -68,6 +78,10 @@ class Log(Generic[UnitT, ValuesT]):
         """Units that were handed out and are not logged."""
         self._n_read = 0
         """Number of units that were taken from the caller's."""
+        self._is_synced = False
+        """Whether the disk has all lines. An earlier process may have left some."""
+        self._sync_due = -math.inf
+        """Time from which the next line is put on the disk, by `monotonic`."""
         with writing(path.parent):
             check_plain(path)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
@@ -86,9 +100,9 @@ class Log(Generic[UnitT, ValuesT]):
         except OSError as error:
             expected = f"a folder on a file system with locks ({error.strerror}), for two runs could write it at once"
             raise OptionError("out", folder, expected) from error
-        self.check_held()
+        self._check_held()
 
-    def check_held(self) -> None:
+    def _check_held(self) -> None:
         """Raise `OptionError` if the folder's log is no longer the file that is locked.
 
         Another run may have begun in the folder.
@@ -107,7 +121,22 @@ class Log(Generic[UnitT, ValuesT]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        """Put the log on the disk and close it. An error of the block comes first."""
+        try:
+            if error is None:
+                self._sync()
+            else:
+                with suppress(OptionError):
+                    self._sync()
+        finally:
+            os.close(self._file)
+
+    def _sync(self) -> None:
+        """Put every line on the disk. Raises `OptionError` if the disk fails."""
+        if not self._is_synced:
+            with writing(self._path.parent):
+                os.fsync(self._file)
+            self._is_synced, self._sync_due = True, monotonic() + SYNC_S
 
     def is_empty(self) -> bool:
         """Return whether the log has no bytes."""
@@ -158,7 +187,8 @@ class Log(Generic[UnitT, ValuesT]):
         with writing(self._path.parent):
             if end < os.fstat(self._file).st_size:
                 os.ftruncate(self._file, end)
-                os.fsync(self._file)
+                self._is_synced = False
+                self._sync()
         return chain(held.values(), self._handed_out(source))
 
     def _taken(self, unit: UnitT) -> int:
@@ -206,7 +236,11 @@ class Log(Generic[UnitT, ValuesT]):
         return InputFileError(str(self._path), f"not a line of this run: {reason}; {remedy}", line=line)
 
     def add(self, unit: UnitT, values: ValuesT) -> None:
-        """Append the line of a unit; it is on the disk when this returns.
+        """Append the line of a unit.
+
+        When this returns, the line outlives the process. It also outlives a loss of
+        power if the log was last put on the disk `SYNC_S` ago or earlier; otherwise it
+        does after the next line that is, `finish` or the end of the block.
 
         The unit is one that `recover` handed out and that has not been added. It is
         within the window.
@@ -216,12 +250,23 @@ class Log(Generic[UnitT, ValuesT]):
         if self._is_beyond(unit.number):
             raise InternalError(f"unit {unit.number} was finished while unit {self._first()} is not logged")
         data = (LogLine(self._plan, unit.number, values).to_json(self._lines) + "\n").encode()
-        self.check_held()
+        self._check_held()
         with writing(self._path.parent):
             while data:
+                self._is_synced = False
                 data = data[os.write(self._file, data) :]
-            os.fsync(self._file)
+        if monotonic() >= self._sync_due:
+            self._sync()
         self._open.remove(unit.number)
+
+    def finish(self) -> None:
+        """Put every line on the disk; the results may be written then.
+
+        Raises `OptionError` if another run has begun in the folder, and if the disk
+        fails.
+        """
+        self._check_held()
+        self._sync()
 
     def in_order(self, units: Iterable[UnitT]) -> Iterator[tuple[UnitT, ValuesT]]:
         """Yield every unit with the values of its line, in the order of the units.

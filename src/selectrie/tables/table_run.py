@@ -234,7 +234,7 @@ def run_table(
         for unit, values in (work or decided_by(llm))(plan, missing):
             log.add(unit, values)
             count(unit, values)
-        log.check_held()
+        log.finish()
         with writing(plan.out.parent):
             _remove_temporary(plan.out)
             _write(plan, log.in_order(plan.units()))
