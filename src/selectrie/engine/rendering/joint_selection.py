@@ -25,10 +25,11 @@ from selectrie.engine.rendering.product_search import (
     check_fits,
     paths_of_product,
 )
-from selectrie.engine.requests import selection as selections
+from selectrie.engine.requests import choice_scores
+from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.constrained_prompt import may_alter
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
-from selectrie.engine.requests.selection import PreparedSelect, SearchReport
+from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import ChoiceError, InternalError
@@ -278,7 +279,7 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
     handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
     evaluation = handle.result()
-    scored = selections.score(prepared, evaluation, None)
+    scored = choice_scores.score(prepared, evaluation, None)
     offset, kth = _offset(prepared, scored, searched), _kth(scored.scores, k)
     certificate = _certificate(searched, kth, offset)
     search.cost += handle.cost
@@ -290,8 +291,8 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     scored, report = rescore_near_ties(session, EvaluatedSelect(prepared, evaluation, None, report), scored)
     if not search.is_apart(k):  # an open text may be as near
         report = replace(report, certificate=replace(report.certificate, rescored=False))
-    signature = selections.signature(prepared, session)
-    selection = selections.selection(prepared, evaluation, scored, report, signature)
+    signature = choice_scores.signature(prepared, session)
+    selection = choice_scores.selection(prepared, evaluation, scored, report, signature)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset
 
@@ -301,7 +302,7 @@ def _kth(scores: FloatArray, k: int) -> float:
     return float(np.sort(scores)[len(scores) - k]) if len(scores) >= k else -np.inf
 
 
-def _offset(prepared: PreparedSelect, scored: selections.ChoiceScores, searched: _Searched) -> float:
+def _offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, searched: _Searched) -> float:
     """Return the number by which log-probabilities of the search exceed the scores.
 
     The two differ by the log-probability of the healed bytes, and of tokens between the

@@ -21,7 +21,7 @@ from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.task import Task
 from selectrie.decoding.trie.exhaustive import ScoreTask
-from selectrie.engine.requests import selection
+from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.canonical_memory import (
     evaluate_apart,
     evaluate_chunks,
@@ -29,7 +29,8 @@ from selectrie.engine.requests.canonical_memory import (
     new_memory,
     whole_chunks,
 )
-from selectrie.engine.requests.selection import ChoiceScores, PreparedSelect, SearchReport
+from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
+from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Scheduler
@@ -127,7 +128,7 @@ def _rescored(
         baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(values[1:]), axis=0))
     scored = replace(scored, logp=_replaced(scored.logp, prepared, finalists, values[0]))
     scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
-    return selection.rescore(prepared, evaluated.evaluation, scored, baseline)
+    return choice_scores.rescore(prepared, evaluated.evaluation, scored, baseline)
 
 
 def _replaced(values: FloatArray, prepared: PreparedSelect, choices: IntArray, new: FloatArray) -> FloatArray:

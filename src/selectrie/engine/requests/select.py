@@ -18,11 +18,12 @@ from selectrie.core.types import FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
-from selectrie.engine.requests import selection
+from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.baselines import Baseline
+from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
 from selectrie.engine.requests.select_together import Signatures, decided_together
-from selectrie.engine.requests.selection import Choices, PreparedSelect, SearchReport, SelectRequest
+from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.model_thread import Handle
@@ -168,14 +169,14 @@ def _prepare(
 def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> FloatArray | None:
     if not handles:
         return None
-    return scoring.mean_joint([selection.joints(prepared, handle.result()) for handle in handles])
+    return scoring.mean_joint([choice_scores.joints(prepared, handle.result()) for handle in handles])
 
 
 def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:
     prepared = evaluated.prepared
-    scored = selection.score(prepared, evaluated.evaluation, evaluated.baseline)
+    scored = choice_scores.score(prepared, evaluated.evaluation, evaluated.baseline)
     scored, report = rescore_near_ties(session, evaluated, scored)
-    return selection.selection(prepared, evaluated.evaluation, scored, report, signatures.of(prepared))
+    return choice_scores.selection(prepared, evaluated.evaluation, scored, report, signatures.of(prepared))
 
 
 def _best_first(session: Session, prepared: PreparedSelect, baseline: FloatArray | None) -> BestFirst:
@@ -220,7 +221,7 @@ def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]
     batch = [one for one in evaluated if one.prepared.rule.name == "batch"]
     if not batch:
         return evaluated
-    mean = scoring.mean_joint([selection.conditional_joints(one.prepared, one.evaluation) for one in batch])
+    mean = scoring.mean_joint([choice_scores.conditional_joints(one.prepared, one.evaluation) for one in batch])
     return [replace(one, baseline=mean) for one in evaluated]
 
 
@@ -235,7 +236,7 @@ class PreparedScore:
         prepared = self.select
         handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs, prepared.plan))
         evaluation = handle.result()
-        scored = selection.score(prepared, evaluation, None)
+        scored = choice_scores.score(prepared, evaluation, None)
         first = int(prepared.encoded.first_scored[0])
         tokens = prepared.trie.token[1 + first :]
         return TextScore(
@@ -247,7 +248,7 @@ class PreparedScore:
             log_heal=scored.log_heal,
             heal_gap=scored.heal_gap,
             cost=replace(handle.cost, rows_naive=prepared.rows_naive),
-            signature=selection.signature(prepared, session),
+            signature=choice_scores.signature(prepared, session),
             notes=prepared.notes,
         )
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from selectrie.decoding import scoring
-from selectrie.engine.requests import selection
+from selectrie.engine.requests import choice_scores
+from selectrie.engine.requests.choice_scores import ChoiceScores
 from selectrie.engine.requests.near_ties import EvaluatedSelect
-from selectrie.engine.requests.selection import ChoiceScores, PreparedSelect
+from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.results import Certificate, Selection, Signature
 
@@ -37,11 +38,11 @@ class Signatures:
         """Return the signature of a request."""
         encoded = prepared.encoded
         if prepared.custom is not None:
-            return selection.signature(prepared, self._session)
+            return choice_scores.signature(prepared, self._session)
         premises = tuple(one.tobytes() for one in prepared.premises)
         key = (prepared.rule.name, premises, prepared.terminator, encoded.following_bytes, encoded.boundary)
         if key not in self._made:
-            self._made[key] = selection.signature(prepared, self._session)
+            self._made[key] = choice_scores.signature(prepared, self._session)
         return self._made[key]
 
 
@@ -93,7 +94,7 @@ def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatur
                 if certificate not in certificates:
                     certificates[certificate] = replace(certificate, rescored=True)
                 report = replace(report, certificate=certificates[certificate])
-            made[index] = selection.selection(
+            made[index] = choice_scores.selection(
                 one.prepared, one.evaluation, scored[row], report, signatures.of(one.prepared), decision=decisions[row]
             )
     return made

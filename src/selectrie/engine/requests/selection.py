@@ -1,4 +1,4 @@
-"""Prepares a selection, and turns the rows that were read into a `Selection`.
+"""Prepares a selection: checks and tokenizes a request.
 
 No model is called here.
 """
@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray, Limits
+from selectrie.core.types import FloatArray, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
-from selectrie.engine.requests.session import Session
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, InternalError, OptionError, PromptTooLongError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptTooLongError
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
@@ -30,7 +28,7 @@ from selectrie.options import (
     one_of,
     record,
 )
-from selectrie.results import Certificate, ChoiceScore, ChoiceTable, Selection, Signature, TokenScore
+from selectrie.results import ChoiceScore
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.healing import HealPlan, heal_plan
@@ -442,201 +440,3 @@ def _method(prepared: PreparedSelect, limits: Limits) -> str:
     if search.method == "best_first" and not bounded:
         raise OptionError("method", search.method, "'exhaustive' or 'auto': this rule has no bound to search by")
     return "best_first" if bounded else "exhaustive"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ChoiceScores:
-    """Log-probabilities and scores of C choices.
-
-    A choice is finished if its joint is known.
-
-    Attributes:
-        logp: float64[C], joint log-probability; NaN where not finished.
-        upper: float64[C], upper bound of `logp`, equal to it where finished.
-        terminator: float64[C], log-probability of the terminator; NaN where not
-            finished.
-        local: float64[C], log-probability under masked step-by-step choice; NaN where
-            not evaluated.
-        scores: float64[C], score by the rule; NaN where not finished.
-        score_upper: float64[C], upper bound of `scores`, equal to it where finished.
-        greedy_path: The path that masked greedy decoding picks.
-        coverage: Probability of the finished paths together.
-        log_heal: Log-probability of the healed bytes.
-        heal_gap: Bound on the error of `log_heal`, in nats; 0 if it is exact.
-    """
-
-    logp: FloatArray
-    upper: FloatArray
-    terminator: FloatArray
-    local: FloatArray
-    scores: FloatArray
-    score_upper: FloatArray
-    greedy_path: int
-    coverage: float
-    log_heal: float
-    heal_gap: float
-
-
-def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
-    """Return each choice's joint after the context of `evaluation`, float64[C].
-
-    `log_heal`, the log-probability of the healed bytes, is subtracted.
-    """
-    paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
-    return paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)[0]
-
-
-def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> FloatArray:
-    """Return each choice's joint after its prompt, float64[C].
-
-    It is conditional on the text beginning with the healed bytes, as in `ChoiceScore`.
-    """
-    return joints(prepared, evaluation, prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
-
-
-def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> ChoiceScores:
-    """Return the log-probabilities and scores of all choices."""
-    log_heal, gap = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)
-    paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
-    logp, upper = paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)
-    path_of = prepared.trie.path_of
-    scored = ChoiceScores(
-        logp=logp,
-        upper=upper,
-        terminator=paths.logp_terminator[path_of],
-        local=paths.logp_local[path_of],
-        scores=logp,
-        score_upper=upper,
-        greedy_path=int(paths.greedy_path),
-        coverage=scoring.coverage_of(paths.logp),
-        log_heal=log_heal,
-        heal_gap=gap,
-    )
-    return rescore(prepared, evaluation, scored, baseline)
-
-
-def rescore(
-    prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, scored: ChoiceScores, baseline: FloatArray | None
-) -> ChoiceScores:
-    """Return `scored` with scores computed anew from its `logp` and `upper`."""
-
-    def by_rule(logp: FloatArray) -> FloatArray:
-        return scoring.score_choices(
-            prepared.rule, logp, prepared.lengths, baseline=baseline, log_prior=prepared.log_prior
-        )
-
-    if prepared.custom is None:
-        # Every rule increases with logp, so a bound on one gives a bound on the other.
-        return replace(scored, scores=by_rule(scored.logp), score_upper=by_rule(scored.upper))
-    blank = np.full(len(prepared.texts), np.nan)
-    table = _table(prepared, evaluation, replace(scored, scores=scored.logp), (blank, blank, blank))
-    scores = scoring.score_by(prepared.custom, table, prepared.log_prior)
-    return replace(scored, scores=scores, score_upper=scores)
-
-
-def _table(
-    prepared: PreparedSelect,
-    evaluation: scoring.TrieEvaluation,
-    scored: ChoiceScores,
-    probability: tuple[FloatArray, FloatArray, FloatArray],
-) -> ChoiceTable:
-    return ChoiceTable(
-        texts=prepared.texts,
-        trie=prepared.trie,
-        edge_logp=evaluation.edge_logp,
-        pieces=prepared.vocabulary.pieces,
-        logp=scored.logp,
-        logp_upper=scored.upper,
-        logp_terminator=scored.terminator,
-        score=scored.scores,
-        probability=probability[0],
-        probability_low=probability[1],
-        probability_high=probability[2],
-        logp_local=scored.local,
-        boundary_shift=prepared.encoded.boundary_shift,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class SearchReport:
-    """The certificate and the cost of an evaluation.
-
-    Attributes:
-        certificate: What the evaluation proves.
-        cost: The model work that it took.
-        log_open: Log of a bound on the summed exp(score) of all paths without a score.
-    """
-
-    certificate: Certificate
-    cost: Cost
-    log_open: float = -np.inf
-
-
-def selection(
-    prepared: PreparedSelect,
-    evaluation: scoring.TrieEvaluation,
-    scored: ChoiceScores,
-    report: SearchReport,
-    signature: Signature,
-    *,
-    decision: scoring.Posterior | None = None,
-) -> Selection:
-    """Return the `Selection` of a request that was scored.
-
-    `decision` is what the scores decide, if that is known.
-    """
-    path_of = prepared.trie.path_of
-    if decision is None:
-        decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
-    table = _table(
-        prepared,
-        evaluation,
-        scored,
-        (decision.probability, decision.probability_low, decision.probability_high),
-    )
-    on_greedy = np.flatnonzero(path_of == scored.greedy_path)
-    if scored.greedy_path == NO_PATH or not len(on_greedy):
-        raise InternalError("the path of masked greedy decoding was not evaluated")
-    return Selection(
-        index=decision.winner,
-        margin=decision.margin,
-        is_tie=decision.is_tie,
-        coverage=scored.coverage,
-        top_tokens=TokenScore.along(prepared.vocabulary, evaluation.top_ids, evaluation.top_logp),
-        greedy_index=int(on_greedy[0]),
-        choices=table,
-        rule=rule_name(prepared),
-        terminator=prepared.terminator,
-        healed=prepared.encoded.healed,
-        log_heal=scored.log_heal,
-        heal_gap=scored.heal_gap,
-        certificate=report.certificate,
-        cost=report.cost,
-        signature=signature,
-        notes=prepared.notes,
-        values=prepared.values,
-    )
-
-
-def rule_name(prepared: PreparedSelect) -> str:
-    """Return the name of the rule; for a callable, its qualified name."""
-    if prepared.custom is None:
-        return prepared.rule.name
-    return str(getattr(prepared.custom, "__qualname__", type(prepared.custom).__qualname__))
-
-
-def signature(prepared: PreparedSelect, session: Session) -> Signature:
-    """Return the signature of the scores of a request."""
-    return Signature.of(
-        session.model.identity,
-        session.check,
-        rule=rule_name(prepared),
-        premise="" if not prepared.premises else _digest(prepared.premises),
-        terminator=prepared.terminator,
-        following_bytes=prepared.encoded.following_bytes,
-        boundary=prepared.encoded.boundary,
-    )
-
-
-def _digest(contexts: Sequence[IntArray]) -> str:
-    return "blake2b:" + blake2b(b"|".join(c.tobytes() for c in contexts), digest_size=8).hexdigest()
