@@ -65,6 +65,12 @@ class Wire:
         body, self._data = self._data[:n], self._data[n:]
         return int(first.split()[1]), headers, body
 
+    def rest(self) -> bytes:
+        """Everything up to the end of the connection."""
+        while data := self.more():
+            self._data += data
+        return self._data
+
     def _read(self) -> None:
         data = self.more()
         assert data, f"the connection was closed after {self._data!r}"
@@ -167,7 +173,6 @@ def test_a_client_that_asks_first_sends_no_body_in_vain(llm):
         b"POST /v1/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
         b"POST /v1/decisions HTTP/1.1\r\nhost: x\r\ncontent-length: " + b"9" * 5_000 + b"\r\n\r\n",
         b"GET /health HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nhost: x\r\nlong: " + b"x" * 100_000,
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"POST /v1/decisions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ],
@@ -181,6 +186,55 @@ def test_what_is_not_http(llm, data):
         assert (status, in_shape(body), headers["connection"]) == (400, "bad_http", "close")
         assert headers["x-request-id"]
         assert wire.more() == b""
+
+
+@pytest.mark.parametrize(
+    "lengths", ["content-length: 4\r\ntransfer-encoding", "transfer-encoding"], ids=["first", "last"]
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_a_request_with_two_lengths_is_refused(llm, method, lengths):
+    """Neither header decides where the body ends, and what a proxy may take for a second request is not answered."""
+    last = "" if "length" in lengths else "content-length: 4\r\n"
+    head = f"{method} /v1/decisions HTTP/1.1\r\nhost: x\r\n{lengths}: chunked\r\n{last}\r\n"
+    with running(app(llm)) as url, connected(url) as wire:
+        wire.send(head.encode() + b"0\r\n\r\n" + request("/health", b"", method="GET"))
+        found = wire.rest()
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert b"connection: close\r\n" in found.lower()
+    _, _, body = found.partition(b"\r\n\r\n")
+    assert (body == b"") if method == "HEAD" else (in_shape(body) == "bad_http")
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["cut", "whole"])
+@pytest.mark.parametrize("size", [66_000, 4_000_000])
+def test_headers_that_are_too_large(llm, is_whole, size):
+    """431 in OpenAI's shape, which also a client sees that still sends."""
+    with running(app(llm)) as url, connected(url) as wire:
+        wire.send(b"GET /health HTTP/1.1\r\nhost: x\r\nlong: " + b"x" * size + b"\r\n\r\n" * is_whole)
+        status, headers, body = wire.response()
+        assert (status, in_shape(body), headers["connection"]) == (431, "headers_too_large", "close")
+        assert wire.more() == b""
+
+
+def test_long_headers_and_chunks_are_none_of_these(llm):
+    """64 KiB of headers are taken; an endless line between chunks is no header, and so is not HTTP."""
+    with running(app(llm)) as url:
+        with connected(url) as wire:
+            wire.send(b"GET /health HTTP/1.1\r\nhost: x\r\nlong: " + b"x" * 65_000 + b"\r\n\r\n")
+            assert wire.response()[0] == 200
+        with connected(url) as wire:
+            wire.send(request(body=b"", transfer_encoding="chunked", content_length="") + b"5;" + b"x" * 70_000)
+            status, _, body = wire.response()
+            assert (status, in_shape(body)) == (400, "bad_http")
+
+
+def test_a_refused_connection_does_not_hold_up_the_end():
+    """When the server ends, it waits for responses, and not for what a refused client still sends."""
+    closed = []
+    refused = SimpleNamespace(_is_refused=True, transport=SimpleNamespace(close=lambda: closed.append(1)))
+    HttpProtocol.shutdown(refused)
+    assert closed
 
 
 def test_upgrades_are_ignored(llm):

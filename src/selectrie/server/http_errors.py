@@ -37,6 +37,7 @@ _TYPES = {
     413: "invalid_request_error",
     415: "invalid_request_error",
     429: "rate_limit_error",
+    431: "invalid_request_error",
 }
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MAX_MESSAGE = 2_000

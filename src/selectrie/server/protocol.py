@@ -1,7 +1,7 @@
 """Connections: uvicorn's protocol of HTTP/1.1 with limits of time.
 
 uvicorn limits the time between requests, and the gate that of a body that is wanted.
-What they leave open is closed here: headers that never end, bodies that nobody reads,
+What they leave open is closed here: headers that never end, bodies that are not read,
 and clients that do not take their response. Errors of HTTP itself have the shape of all
 other errors.
 """
@@ -15,8 +15,12 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from selectrie.errors import MAX_QUOTED, clip
 from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.http_errors import HttpError, headers_of
+
+MAX_HEAD_BYTES = 1 << 16
+"""Maximum size of a request line and its headers, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,57 @@ class ConnectionLimits:
     stall_s: float = 60.0
 
 
+class _Connection(h11.Connection):
+    """h11's connection of a server, which refuses two more kinds of requests.
+
+    h11 reads a body by `Transfer-Encoding` if there is a `Content-Length` too. A proxy
+    that goes by the other header takes a part of that body for a second request, so
+    both together are refused (RFC 9112, 6.3). h11 limits the head of a request only
+    while it is incomplete, and here a whole one is limited too.
+
+    Attributes:
+        refusal: The error that answers the client's last one.
+        is_head: Whether the last request is one whose response has no body.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, MAX_HEAD_BYTES)
+        self.refusal = HttpError(400, "bad_http", "expected HTTP/1.1")
+        self.is_head = False
+
+    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        """Return the next event of the client.
+
+        Raises:
+            h11.RemoteProtocolError: For what is not HTTP, or is refused. `refusal` has
+                the response.
+        """
+        begins_request = self.their_state is h11.IDLE
+        try:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                self.is_head = event.method == b"HEAD"
+                _check_head(event)
+        except h11.RemoteProtocolError as error:
+            if begins_request and error.error_status_hint == 431:
+                message = f"request line and headers are larger than {MAX_HEAD_BYTES} bytes: send fewer or shorter ones"
+                self.refusal = HttpError(431, "headers_too_large", message)
+            else:
+                reason = clip(str(error), MAX_QUOTED)
+                self.refusal = HttpError(400, "bad_http", f"not a request of HTTP/1.1: {reason}")
+            raise
+        return event
+
+
+def _check_head(request: h11.Request) -> None:
+    """Raise h11's error for a request that is too large, or says two lengths."""
+    size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+    if size > MAX_HEAD_BYTES:
+        raise h11.RemoteProtocolError("Headers too large", error_status_hint=431)
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
+        raise h11.RemoteProtocolError("it has both Content-Length and Transfer-Encoding")
+
+
 class HttpProtocol(H11Protocol):
     """One connection.
 
@@ -47,7 +102,9 @@ class HttpProtocol(H11Protocol):
 
     def __init__(self, *, limits: ConnectionLimits, **named: Any) -> None:
         super().__init__(**named)
+        self.conn: _Connection = _Connection()
         self._limits = limits
+        self._is_refused = False
         self._awaited: tuple[str, object] | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -56,7 +113,7 @@ class HttpProtocol(H11Protocol):
     def has_unsent(self) -> bool:
         """Return whether a response was not sent to its end."""
         cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
-        is_answering = cycle is not None and not cycle.response_complete
+        is_answering = cycle is not None and not (cycle.response_complete or cycle.disconnected)
         return is_answering or self.transport.get_write_buffer_size() > 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -72,6 +129,8 @@ class HttpProtocol(H11Protocol):
                 timer.cancel()
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         super().data_received(data)
         self._watch()
 
@@ -89,8 +148,16 @@ class HttpProtocol(H11Protocol):
             self._writing.cancel()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, and close the connection."""
-        self._refuse(HttpError(400, "bad_http", f"{msg.rstrip('.').lower()}: expected HTTP/1.1"))
+        """Answer what is not HTTP, or is refused, and close the connection."""
+        del msg  # the connection knows more
+        self._refuse(self.conn.refusal)
+
+    def shutdown(self) -> None:
+        """Close the connection when no response is due."""
+        if self._is_refused:
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def _watch(self) -> None:
         """Limit the time of what the connection now waits for.
@@ -113,6 +180,8 @@ class HttpProtocol(H11Protocol):
         """Return "headers" or "rest", and the request before; None for neither."""
         if self.transport.is_closing():
             return None
+        if self._is_refused:
+            return ("rest", self.cycle)
         if self.conn.their_state is h11.IDLE:
             return None if self.timeout_keep_alive_task is not None else ("headers", self.cycle)
         is_rest = self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
@@ -140,10 +209,26 @@ class HttpProtocol(H11Protocol):
             self._watch_writing()
 
     def _refuse(self, error: HttpError) -> None:
-        """Answer with an error, if no response has begun, and close the connection."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = error.encoded()
-            headers = [*headers_of(error, body), *Exchange(id_of(""), "other").headers(), (b"connection", b"close")]
-            for event in (h11.Response(status_code=error.status, headers=headers), h11.Data(body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        """Answer with an error, if no response has begun, and end the connection.
+
+        What the client still sends is read and dropped until it closes, or for the time
+        of a rest: a connection that is closed over unread bytes is reset.
+        """
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE) or self._is_refused:
+            self.transport.close()
+            return
+        self._is_refused = True
+        if self.cycle is not None:  # the application must not answer too
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        body = error.encoded()
+        headers = [*headers_of(error, body), *Exchange(id_of(""), "other").headers(), (b"connection", b"close")]
+        content = h11.Data(b"" if self.conn.is_head else body)
+        for event in (h11.Response(status_code=error.status, headers=headers), content, h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self._watch()
+        else:
+            self.transport.close()
