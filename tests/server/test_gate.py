@@ -326,6 +326,10 @@ def test_the_queue_counts_open_requests(monkeypatch):
             await held.begun.acquire()
         refused = await asked(application, "POST", PATH, data=b"never read", stall=True)
         assert (refused.status, refused.error["code"], refused.headers["retry-after"]) == (429, "queue_full", "1")
+        assert refused.error["message"] == (
+            "3 requests wait or are worked on, and no more are taken: "
+            "send fewer at once, or start the server with a larger --max-requests"
+        )
         assert (await asked(application, "GET", "/health")).status == 200
         held.go.set()
         assert [(await one).status for one in waiting] == [200] * 3

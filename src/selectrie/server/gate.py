@@ -113,7 +113,11 @@ class Gate:
         if path in WORK:
             self._check_body(headers)
         if self._state.n_open >= options.max_requests:
-            raise busy(f"{options.max_requests} requests wait already", status=429, code="queue_full")
+            message = (
+                f"{options.max_requests} requests wait or are worked on, and no more are taken: "
+                "send fewer at once, or start the server with a larger --max-requests"
+            )
+            raise busy(message, status=429, code="queue_full")
 
     def _check_body(self, headers: dict[bytes, str]) -> None:
         """Raise `HttpError` for a body that would not be read."""
