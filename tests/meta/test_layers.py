@@ -152,7 +152,7 @@ THIRD_PARTY = {
     "typer": frozenset({"cli"}),
     "llama_cpp": frozenset({"backends"}),
     "llguidance": frozenset({"grammar"}),
-    "jinja2": frozenset({"backends.chat", "evaluation"}),
+    "jinja2": frozenset({"backends.chat", "evaluation", "server.api_page"}),
     "safetensors": frozenset({"backends.transformers"}),
     "tokenizers": frozenset({"backends.transformers"}),
     "torch": frozenset({"backends.transformers", "backends.xla"}),

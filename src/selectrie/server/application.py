@@ -89,7 +89,8 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
 
 
 def _routes() -> FastAPI:
-    made = FastAPI(title="selectrie", version=__version__, redoc_url=None, redirect_slashes=False)
+    made = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    made.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
     made.include_router(decisions.router)
     made.include_router(chat.router)
     made.include_router(completions.router)
@@ -100,6 +101,13 @@ def _routes() -> FastAPI:
     made.add_exception_handler(HttpError, _any)
     made.add_exception_handler(SelectrieError, _any)
     return made
+
+
+async def _docs(request: Request) -> Response:
+    """Show OpenAPI's description of the endpoints."""
+    from selectrie.server.api_page import HEADERS, api_page
+
+    return Response(api_page(request.app.openapi()), headers=HEADERS, media_type="text/html")
 
 
 async def _http(request: Request, error: Exception) -> Response:
