@@ -33,6 +33,11 @@ def logsumexp(x: FloatArray) -> float:
     return peak + float(np.log(np.exp(x - peak).sum()))
 
 
+def logdiffexp(a: float, b: float) -> float:
+    """Return log(exp(a) - exp(b)); -inf unless a > b."""
+    return a + float(np.log(-np.expm1(b - a))) if a > b else -np.inf
+
+
 def logsumexp_rows(matrix: LogitArray, index: NDArray[np.int64]) -> FloatArray:
     """Return the float64[n] log-sum-exp of the rows `index` of float32[M, V].
 

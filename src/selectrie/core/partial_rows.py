@@ -89,7 +89,7 @@ class PartialRows(KnownRows):
         rows, ids = np.broadcast_arrays(self._index[np.asarray(i, dtype=np.int64)], np.asarray(token_ids))
         tables = self._known()
         result: FloatArray = np.empty(rows.shape, dtype=np.float64)
-        wanted = _pair(rows, ids)
+        wanted = pair_keys(rows, ids)
         at = np.minimum(np.searchsorted(tables.pairs, wanted), max(0, len(tables.pairs) - 1))
         is_known = tables.pairs[at] == wanted if len(tables.pairs) else np.zeros(rows.shape, dtype=np.bool_)
         result[is_known] = self._logp[tables.order[at[is_known]]]
@@ -208,7 +208,7 @@ class _Tables:
         rests: Sequence[float],
         tops: Sequence[tuple[IntArray, FloatArray]],
     ) -> _Tables:
-        pairs = _pair(reads.owner, reads.ids)
+        pairs = pair_keys(reads.owner, reads.ids)
         order = np.argsort(pairs, kind="stable")
         longest: dict[tuple[int, bytes], tuple[float, tuple[IntArray, FloatArray]]] = {}
         for one, values in zip(reads.tops, tops, strict=True):
@@ -227,9 +227,9 @@ class _Tables:
         )
 
 
-def _pair(rows: Indices, ids: NDArray[np.integer]) -> Indices:
+def pair_keys(rows: Indices | np.int64, ids: NDArray[np.integer]) -> Indices:
     """Return one number for each pair of row and token, ordered by row, then token."""
-    return (rows.astype(np.int64) << 32) | ids.astype(np.int64)
+    return np.asarray((rows.astype(np.int64) << 32) | ids.astype(np.int64))
 
 
 def _set_key(allowed: BoolArray | IntArray | None) -> bytes:
