@@ -23,8 +23,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from selectrie.core.types import FloatArray, IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
+from selectrie.errors import OptionError, TokenRangeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,30 @@ class PartialRow:
     logp: FloatArray
     log_rest: tuple[float, float]
     rest_max: float
+
+
+def check_queries(queries: Sequence[RowQuery], limits: PathLimits, n_tokens: int) -> None:
+    """Raise unless every query keeps to the limits of a model of `n_tokens` tokens.
+
+    Raises:
+        OptionError: If a path is empty or too long, or more tokens are asked for than
+            may be, or one of them twice.
+        TokenRangeError: If a token does not exist.
+    """
+    for query in queries:
+        for name, value, least, most in (
+            ("path", len(query.path), 1, limits.path_tokens),
+            ("named", len(query.named), 0, limits.named_ids),
+            ("top", query.top, 0, limits.top_ids),
+        ):
+            if not least <= value <= most:
+                raise OptionError(name, value, f"from {least} to {most} tokens")
+        if len(np.unique(query.named)) < len(query.named):
+            raise OptionError("named", query.named.tolist(), "distinct tokens")
+        for ids in (query.path, query.named):
+            wrong = np.flatnonzero((ids < 0) | (ids >= n_tokens))
+            if len(wrong):
+                raise TokenRangeError(int(ids[wrong[0]]), n_tokens)
 
 
 class Cancellation:

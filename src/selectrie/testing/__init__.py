@@ -4,7 +4,8 @@ These serve tests of selectrie and of code built on it. Neither pytest nor hypot
 needed. `HashModel` and `TableModel` satisfy the model port with numbers that are known
 in advance. The oracles are simple, slow versions of algorithms of the library.
 `check_model` makes random calls to any model, and compares the rows with those of each
-path evaluated alone.
+path evaluated alone. `PathsOf` makes any model one that is asked for rows by their
+token path, and `check_path_model` checks such models.
 """
 
 from selectrie.testing.fakes import FakeModel, HashModel, TableModel
@@ -18,6 +19,8 @@ from selectrie.testing.oracles import (
     naive_unless_continued,
     score_paths_alone,
 )
+from selectrie.testing.path_laws import PathModelReport, check_path_model
+from selectrie.testing.paths_of import PathsOf
 from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES, make_vocabulary, numbered_vocabulary, spell
 
 __all__ = [
@@ -28,8 +31,11 @@ __all__ = [
     "LawBroken",
     "ModelReport",
     "NestedTrie",
+    "PathModelReport",
+    "PathsOf",
     "TableModel",
     "check_model",
+    "check_path_model",
     "enumerate_table",
     "make_vocabulary",
     "naive_joint",
