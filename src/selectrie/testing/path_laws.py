@@ -103,8 +103,8 @@ class _Check:
         path = [self._start, *(int(token) for token in self._rng.choice(self._tokens, size=n))]
         n_named = int(self._rng.integers(min(limits.named_ids, self._n_tokens, 20) + 1))
         named = self._rng.choice(self._n_tokens, size=n_named, replace=False)
-        top = int(self._rng.choice([0, 1, self._rng.integers(min(limits.top_ids, self._n_tokens) + 1)]))
-        return RowQuery(_ids(path[: self._longest]), _ids(named), min(top, limits.top_ids))
+        top = int(self._rng.integers(2)) * int(self._rng.integers(min(limits.top_ids, self._n_tokens) + 1))
+        return RowQuery(_ids(path[: self._longest]), _ids(named), top)
 
     def _several(self) -> None:
         """Ask several queries at once, and compare each row with it asked alone."""
