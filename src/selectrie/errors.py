@@ -30,7 +30,8 @@ SelectrieError
 │   ├── CapacityError           one call or one task does not fit
 │   │   └── MemoryBudgetError       a model exceeds the budget of a pool
 │   ├── DecodeError             the back end failed; the tree is unchanged
-│   │   └── DecodeInterrupted   the decode was interrupted
+│   │   ├── DecodeInterrupted   the decode was interrupted
+│   │   └── ServerError             a server failed, or its answer cannot be right
 │   └── NonFiniteLogitsError    NaN or +inf from the model
 ├── CancelledError          the task was cancelled: exit 130
 └── InternalError           a bug in selectrie: exit 70, HTTP 500
@@ -478,6 +479,21 @@ class DecodeInterrupted(DecodeError):
     """The decode was interrupted."""
 
     code = "decode_interrupted"
+
+
+class ServerError(DecodeError):
+    """A server that evaluates a model failed, or its answer cannot be right.
+
+    Attributes:
+        url: The address that was asked, without a key.
+        status: Status of the answer; None if there was none, or if it was 200.
+    """
+
+    code = "server"
+
+    def __init__(self, url: str, reason: str, *, status: int | None = None) -> None:
+        self.url, self.status = url, status
+        super().__init__(f"{clip(url, 200)}: {reason}")
 
 
 class NonFiniteLogitsError(ModelError):

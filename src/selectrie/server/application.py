@@ -22,7 +22,7 @@ from selectrie.server.gate import AsgiApp, Gate
 from selectrie.server.http_errors import HttpError, error_of
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
-from selectrie.server.routes import chat, completions, decisions, service, tokenizer
+from selectrie.server.routes import chat, completions, decisions, service, tokenizer, vocabulary
 from selectrie.server.state import ServerState
 from selectrie.version import __version__
 
@@ -95,6 +95,7 @@ def _routes() -> FastAPI:
     made.include_router(chat.router)
     made.include_router(completions.router)
     made.include_router(tokenizer.router)
+    made.include_router(vocabulary.router)
     made.include_router(service.router)
     made.add_exception_handler(HTTPException, _http)
     made.add_exception_handler(Exception, _any)

@@ -40,6 +40,7 @@ WORK = frozenset(
         "/v1/chat/completions",
         "/tokenize",
         "/detokenize",
+        "/v1/vocabulary/encode",
     }
 )
 """Paths that take a body of JSON, and count as open requests."""
@@ -50,7 +51,7 @@ CLIENT_LEFT = 499
 _KIND = b"content-type"
 _MAX_DIGITS = 20
 """Number of digits of a length that are read; any so long is too large."""
-READS = frozenset({"/tokenizer_info"})
+READS = frozenset({"/tokenizer_info", "/v1/vocabulary"})
 """Paths without a body that may load a model, and count as open requests too."""
 _MODELS = "/v1/models"
 _OTHER = frozenset({_MODELS, "/metrics", "/docs", "/openapi.json"})

@@ -127,6 +127,14 @@ _BODIES: dict[str, dict[str, Any]] = {
             "chat_template_kwargs": {"type": "object"},
         },
     },
+    "encode": {
+        "required": ["texts"],
+        "properties": {
+            **_MODEL,
+            "texts": {"type": "array", "minItems": 1, "items": {**_TEXT, "format": "byte"}},
+            "form": {"type": "string", "enum": ["begin", "inside", "normalize"]},
+        },
+    },
     "detokenize": {
         "required": ["tokens"],
         "properties": {**_MODEL, "tokens": {"type": "array", "items": {"type": "integer", "minimum": 0}}},

@@ -8,7 +8,7 @@ origin was lost, mixed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,6 @@ from jinja2 import TemplateError
 from selectrie.backends.chat.environment import ChatEnvironment, usual_environment
 from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
-from selectrie.core.vocabulary import ChatTemplate
 from selectrie.errors import PromptError
 
 MAX_TIME_FORMAT = 1_000
@@ -26,28 +25,44 @@ MAX_TIME_FORMAT = 1_000
 
 Each of its characters may become 256.
 """
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Keys under which a message may have its reasoning. The first one present counts."""
 MAX_SHOWN_LENGTH = 300
 """Maximum number of characters of a template's own error that a message shows."""
 
 
-def chat_template(source: str, special_tokens: Mapping[str, object], *, absent: Sequence[str] = ()) -> ChatTemplate:
-    """Return the `ChatTemplate` with this source, compiled on first use.
+@dataclass(frozen=True, slots=True)
+class JinjaTemplate:
+    """A chat template by its source; it satisfies `ChatTemplate`.
 
     It renders as Transformers does. If messages or arguments contain `TrackedText`, the
     result is `TrackedText` too, and untracked text in them counts as mixed. Whatever
     the template does, rendering stays within the limits of `meter` and ends in a text
-    or a `PromptError`.
+    or a `PromptError`. It is compiled on first use.
 
-    Args:
+    Attributes:
         source: The source of the template.
         special_tokens: Spellings of special tokens, or lists of them, by the names
             under which the template reads them, such as "bos_token".
         absent: Names of arguments that are None unless they are given.
+        aliases_reasoning: Whether the template finds the reasoning of a message under
+            every usual key.
     """
-    plain, tracking = (_Renderer(source, special_tokens, tuple(absent), tracks=tracks) for tracks in (False, True))
 
-    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-        values = [dict(message) for message in messages]
+    source: str
+    special_tokens: Mapping[str, object]
+    absent: tuple[str, ...] = ()
+    aliases_reasoning: bool = False
+    _renderers: tuple[_Renderer, _Renderer] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        made = (_Renderer(self.source, self.special_tokens, self.absent, tracks=tracks) for tracks in (False, True))
+        object.__setattr__(self, "_renderers", tuple(made))
+
+    def __call__(self, messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
+        """Return the text of a chat."""
+        plain, tracking = self._renderers
+        values = [dict(_aliased(message) if self.aliases_reasoning else message) for message in messages]
         try:
             tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
             return (tracking if tracks else plain).rendered(values, template_args)
@@ -64,7 +79,16 @@ def chat_template(source: str, special_tokens: Mapping[str, object], *, absent: 
             reason = f"{type(error).__name__}: {_shown(error)}".removesuffix(": ")
             raise PromptError(f"the model's chat template cannot be rendered: {reason}") from error
 
-    return render
+
+def chat_template(
+    source: str,
+    special_tokens: Mapping[str, object],
+    *,
+    absent: Sequence[str] = (),
+    aliases_reasoning: bool = False,
+) -> JinjaTemplate:
+    """Return the `JinjaTemplate` with this source."""
+    return JinjaTemplate(source, special_tokens, tuple(absent), aliases_reasoning)
 
 
 @dataclass
@@ -110,6 +134,15 @@ class _Renderer:
         environment = ChatEnvironment(usual_environment(), tracks=self.tracks)
         environment.meter = Meter.of([])
         return environment, environment.compiled(self.source)
+
+
+def _aliased(message: Mapping[str, object]) -> Mapping[str, object]:
+    said = next((message[name] for name in _REASONING if message.get(name) is not None), None)
+    if said is None:
+        return message
+    is_tracked = any(isinstance(name, TrackedText) for name in message)
+    thinking, content = (TrackedText(name, TEMPLATE) if is_tracked else name for name in ("thinking", _REASONING[0]))
+    return {thinking: said, **message, content: said}
 
 
 def _as_template(value: object) -> object:

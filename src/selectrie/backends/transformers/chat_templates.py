@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from selectrie.backends.chat.template import chat_template
-from selectrie.core.tracked_text import TEMPLATE, TrackedText
 from selectrie.core.vocabulary import ChatTemplate
 from selectrie.errors import PromptError
 
 _ABSENT = ("tools", "documents")
 _DEFAULT, _TOOL_USE = "default", "tool_use"
-_REASONING = ("reasoning_content", "thinking", "reasoning")
-"""Keys under which a message may have its reasoning. The first one present counts."""
 
 
 def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
@@ -31,8 +28,8 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
     if not source:
         return None
     if isinstance(source, str):
-        return _with_reasoning(chat_template(source, tokens, absent=_ABSENT))
-    named = {name: _with_reasoning(chat_template(text, tokens, absent=_ABSENT)) for name, text in source.items()}
+        return chat_template(source, tokens, absent=_ABSENT, aliases_reasoning=True)
+    named = {name: chat_template(text, tokens, absent=_ABSENT, aliases_reasoning=True) for name, text in source.items()}
 
     def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
         args = dict(template_args)
@@ -53,21 +50,3 @@ def chat_source_of(tokenizer: Any) -> str:
     """Return the source of a tokenizer's chat template, the default one of several."""
     source = tokenizer.chat_template or ""
     return str(source if isinstance(source, str) else source.get(_DEFAULT, ""))
-
-
-def _with_reasoning(template: ChatTemplate) -> ChatTemplate:
-    """Return a template that finds the reasoning of a message under every key."""
-
-    def render(messages: Sequence[Mapping[str, object]], /, **template_args: object) -> str:
-        return template([_aliased(message) for message in messages], **template_args)
-
-    return render
-
-
-def _aliased(message: Mapping[str, object]) -> Mapping[str, object]:
-    said = next((message[name] for name in _REASONING if message.get(name) is not None), None)
-    if said is None:
-        return message
-    is_tracked = any(isinstance(name, TrackedText) for name in message)
-    thinking, content = (TrackedText(name, TEMPLATE) if is_tracked else name for name in ("thinking", _REASONING[0]))
-    return {thinking: said, **message, content: said}

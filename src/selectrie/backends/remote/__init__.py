@@ -1,0 +1,1 @@
+"""Models that servers evaluate, asked over HTTP behind the port `PathModel`."""

@@ -1,0 +1,118 @@
+"""`GET /v1/vocabulary` and `POST /v1/vocabulary/encode`.
+
+A client that scores texts with this server's model needs its tokens: their bytes, the
+special ones, and which of them a text becomes. `selectrie.connect` reads both.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from selectrie.backends.remote.vocabulary_wire import BEGIN, INSIDE, NORMALIZE, as_text, vocabulary_object
+from selectrie.core.vocabulary import Tokenize, Vocabulary
+from selectrie.engine.aio import in_thread
+from selectrie.errors import OptionError, TextError
+from selectrie.options.checks import one_of
+from selectrie.server.drawing import lent_to
+from selectrie.server.exchange import encoded_json, exchange_of, json_response
+from selectrie.server.fields import unknown_fields
+from selectrie.server.schemas import body_of, model_query
+from selectrie.server.state import state_of
+
+router = APIRouter()
+
+MAX_TEXTS = 1_000
+"""Maximum number of texts of a request."""
+_FIELDS = ("model", "texts", "form")
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A vocabulary as JSON, plain and compressed."""
+
+    plain: bytes
+    compressed: bytes
+
+
+@router.get("/v1/vocabulary", openapi_extra=model_query())
+async def vocabulary(request: Request) -> Response:
+    """Return the vocabulary of a model: the bytes of its tokens, and special ids."""
+    state, exchange = state_of(request), exchange_of(request)
+    async with lent_to(state, exchange, request.query_params.get("model")) as lent:
+        own = lent.engine.vocabulary
+        written = await in_thread(lambda: own.derived(_written))
+    headers = {"vary": "accept-encoding"}
+    if not _takes_gzip(request.headers.get("accept-encoding", "")):
+        return Response(written.plain, 200, headers, "application/json")
+    return Response(written.compressed, 200, {**headers, "content-encoding": "gzip"}, "application/json")
+
+
+@router.post("/v1/vocabulary/encode", openapi_extra=body_of("encode"))
+async def encode(request: Request) -> Response:
+    """Return the tokens of plain texts, in which no control token is read."""
+    exchange = exchange_of(request)
+    texts, form = _texts(exchange.body), exchange.body.get("form", BEGIN)
+    one_of("form", form, (BEGIN, INSIDE, NORMALIZE))
+    async with lent_to(state_of(request), exchange) as lent:
+        own = lent.engine.vocabulary
+        answer = await in_thread(lambda: _answer(own, texts, form))
+    exchange.tokens = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
+    warnings = unknown_fields(exchange.body, _FIELDS)
+    return json_response({**answer, **({"warnings": list(warnings)} if warnings else {})})
+
+
+def _written(own: Vocabulary) -> _Written:
+    plain = encoded_json(vocabulary_object(own))
+    return _Written(plain, gzip.compress(plain, 6, mtime=0))
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Return whether a header `accept-encoding` names gzip, and not with weight 0."""
+    for one in accepted.lower().split(","):
+        name, _, weight = one.strip().partition(";")
+        if name.strip() == "gzip":
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def _texts(body: Mapping[str, Any]) -> list[bytes]:
+    """Return the texts of a request, which are sent as base64 of their bytes."""
+    given = body.get("texts")
+    if not isinstance(given, list) or not given or len(given) > MAX_TEXTS:
+        raise OptionError("texts", given, f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8")
+    return [_bytes(one, index) for index, one in enumerate(given)]
+
+
+def _bytes(given: object, index: int) -> bytes:
+    try:
+        if isinstance(given, str):
+            return base64.b64decode(given.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        pass
+    raise OptionError(f"texts[{index}]", given, "a text as base64 of its UTF-8")
+
+
+def _answer(own: Vocabulary, texts: Sequence[bytes], form: str) -> dict[str, Any]:
+    """Return what is answered about texts: tokens, or why there are none."""
+    if form == NORMALIZE:
+        return {"texts": [as_text(own.normalized(text)) for text in texts]}
+    tokenize = own.spacing.encode_inside if form == INSIDE and own.spacing is not None else own.tokenize
+    found = [_encoded(tokenize, text) for text in texts]
+    return {"tokens": [tokens for tokens, _ in found], "reasons": [reason for _, reason in found]}
+
+
+def _encoded(tokenize: Tokenize, text: bytes) -> tuple[list[int] | None, str | None]:
+    """Return the tokens of a text, or why it has none."""
+    try:
+        return list(map(int, tokenize(text))), None
+    except TextError as error:
+        return None, error.reason
