@@ -15,7 +15,7 @@ import numpy as np
 from selectrie.core.model import Extension, Model, chain
 from selectrie.core.types import ROOT, Cost, IntArray
 
-CHUNK = 128
+CHUNK = 32
 """Number of tokens in a chunk."""
 _ROOM = 256
 """The nodes of a memory that is kept are rounded up to a multiple."""
