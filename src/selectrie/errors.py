@@ -169,12 +169,14 @@ class PromptTooLongError(RequestError):
     """Prompt and choices do not fit the context.
 
     Attributes:
-        required_tokens: Number of tokens that they take.
+        required_tokens: Number of tokens that they take; with `is_least`, a number that
+            they take at least, which is known without encoding them.
         available_tokens: Number of tokens that the context holds, without its prefix.
         prefix_tokens: Number of tokens of the prefix.
         remedy: Advice on what to change.
         larger_context: Advice on how to get a larger context, as in `Limits`; "" if
             there is none.
+        is_least: Whether `required_tokens` is such a bound.
     """
 
     code = "prompt_too_long"
@@ -187,12 +189,14 @@ class PromptTooLongError(RequestError):
         remedy: str,
         larger_context: str = "",
         prefix_tokens: int = 0,
+        is_least: bool = False,
     ) -> None:
-        self.required_tokens, self.available_tokens = required_tokens, available_tokens
+        self.required_tokens, self.available_tokens, self.is_least = required_tokens, available_tokens, is_least
         self.remedy, self.larger_context, self.prefix_tokens = remedy, larger_context, prefix_tokens
         advice = f"{remedy}, or {larger_context}" if larger_context else remedy
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
-        super().__init__(f"needs {required_tokens} tokens, the context holds {available_tokens}{behind}; {advice}")
+        needs = f"needs {'at least ' if is_least else ''}{required_tokens} tokens"
+        super().__init__(f"{needs}, the context holds {available_tokens}{behind}; {advice}")
 
 
 class TooManyRowsError(RequestError):

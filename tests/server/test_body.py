@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions
-from selectrie.server.body import parsed
+from selectrie.server.body import MAX_CONTAINERS, parsed
 from selectrie.server.http_errors import HttpError
 
 OPTIONS = ServerOptions(max_body_bytes=100_000, max_depth=4)
@@ -125,6 +125,18 @@ def test_json_that_is_refused(data, said):
 def test_digits_that_are_read(value):
     """The largest whole numbers that a float can hold are exact, and texts may have any number of digits."""
     assert parsed(json.dumps({"a": value}).encode(), "identity", OPTIONS) == {"a": value}
+
+
+def test_lists_and_objects_are_counted_before_they_are_made():
+    """One more than the limit is refused; brackets in texts do not count."""
+    options = ServerOptions()
+    for n, fits in [(MAX_CONTAINERS - 2, True), (MAX_CONTAINERS - 1, False)]:
+        data = b'{"a": [' + b",".join([b"[]", b"{}"] * (n // 2) + [b"[]"] * (n % 2)) + b"]}"
+        if fits:
+            assert len(parsed(data, "identity", options)["a"]) == n
+        else:
+            assert refused(data, options=options) == (413, "body_too_large")
+    assert parsed(b'{"a": "' + b"[{" * MAX_CONTAINERS + b'"}', "identity", options)["a"]
 
 
 def depth_of(value: object) -> int:

@@ -219,6 +219,8 @@ def test_unknown_fields_are_ignored_with_a_warning(llm):
         ({"max_tokens": 0}, "option", "max_tokens"),
         ({"max_tokens": 5, "max_completion_tokens": 6}, "option", "max_tokens"),
         ({"max_tokens": 40_000}, "prompt_too_long", None),
+        ({"messages": [{"role": "user", "content": "x" * 200_000}]}, "prompt_too_long", "messages"),
+        ({"messages": [{"role": "user", "content": "x" * 200_000}], "stream": True}, "prompt_too_long", "messages"),
         ({"temperature": -1}, "option", "temperature"),
         ({"temperature": 10**400}, "bad_json", None),
         ({"top_p": 2}, "option", "top_p"),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import socket
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ import selectrie
 from selectrie import GenerationParams, PromptParams, SamplingParams, StopParams
 from selectrie.core.vocabulary import Tokenizing
 from selectrie.engine.engine import Engine
-from selectrie.server import ServerOptions, app
+from selectrie.server import ServerOptions, app, completion_prompts
 from selectrie.server.serve import Serving, _bound
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.deciding import BYTES, EXACT, LIMITS, fake
@@ -460,6 +461,53 @@ def test_a_prompt_that_cannot_fit_is_not_tokenized(prompt):
         assert "needs at least 199 tokens, the context holds 100; shorten the prompt" in error["message"]
         assert llm._model.calls == 0
         assert complete(llm, prompt=[A] * 101, max_tokens=0, echo=True, logprobs=0)["usage"]["prompt_tokens"] == 101
+
+
+def test_many_prompts_are_counted_before_they_are_tokenized():
+    """Their bytes and ids say how many tokens they have at least; `n` scored copies count, dropped tokens do not."""
+    seen = []
+    byte_by_byte = {"tokenize": seen.append, "examine": lambda _: Tokenizing(altered=frozenset())}
+    options = ServerOptions(max_prompts=10_000, max_rows=9_000)
+    with fake(nodes=100, **byte_by_byte) as llm:
+        for body in (
+            {"prompt": ["a" * 90] * 501},  # a token has at most five bytes, those of `<eos>`
+            {"prompt": [[A] * 90] * 101},
+            {"prompt": ["a" * 90, [A] * 90] * 42, "n": 2, "echo": True, "logprobs": 0},
+            {"prompt": [[A] * 95] * 101, "truncate_prompt_tokens": 90},
+        ):
+            error = complete(llm, status=400, options=options, max_tokens=0, **body)
+            assert (error["code"], error["param"]) == ("too_many_rows", "prompt")
+            assert "has at least 90" in error["message"]
+        error = complete(llm, status=400, options=options, prompt=[[A]] * 9_001, max_tokens=0)
+        assert (error["code"], error["param"]) == ("too_many_rows", "prompt")
+        assert not seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    prompts=st.lists(
+        st.one_of(st.text("ab<eos>é", min_size=1, max_size=12), st.lists(st.just(A), min_size=1, max_size=12)),
+        min_size=1,
+        max_size=6,
+    ),
+    truncate=st.sampled_from([None, -1, 3, 9]),
+    n=st.integers(1, 3),
+    max_rows=st.integers(6, 60),
+)
+def test_what_is_counted_early_would_be_refused_late(prompts, truncate, n, max_rows):
+    """Without the early count the answer is the same: the same status, code and field."""
+    options, body = ServerOptions(max_rows=max_rows), {"max_tokens": 0, "echo": True, "logprobs": 0}
+    body |= {"prompt": prompts, "truncate_prompt_tokens": truncate, "n": n}
+    replies = []
+    with fake(nodes=8) as llm:
+        for check in (completion_prompts._check_lengths, lambda *_: None):
+            with mock.patch.object(completion_prompts, "_check_lengths", check):
+                replies.append(ask(app(llm, options), "POST", "/v1/completions", body))
+    early, late = replies
+    assert early.status == late.status
+    if early.status != 200:
+        assert early.error["code"] in {"too_many_rows", "prompt_too_long"}
+        assert late.error["code"] in {"too_many_rows", "prompt_too_long"}
 
 
 # vLLM's fields

@@ -440,6 +440,7 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
                 remedy=f"{remedy}, or load with a larger n_ctx",
+                is_least=error.is_least,
             ) from error
         return _PreparedQuestion(name, ask, prompts)
 

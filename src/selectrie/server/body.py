@@ -40,6 +40,9 @@ _ZSTD_WINDOW_LOG = 23
 """Log of the largest window that a decoder of zstd must support (RFC 9659): 8 MiB."""
 _ZSTD_PIECE, _GZIP_PIECE = 1 << 8, 1 << 12
 """Bytes that are decoded at once. So few of zstd make at most 8 MiB."""
+MAX_CONTAINERS = 250_000
+"""Maximum number of lists and objects in a body. Python's lock is held while they are
+made, about a second for the two million that 8 MiB can hold."""
 _MAX_STREAMS = 1_000
 """Maximum number of streams of gzip, or frames of zstd, of one body."""
 
@@ -169,8 +172,13 @@ def _zstd_decoder() -> Any:
 
 
 def _object(data: bytes, max_depth: int) -> dict[str, Any]:
-    if data.count(b"[") + data.count(b"{") > max_depth and _depth(data) > max_depth:
-        raise HttpError(400, "bad_json", f"the body is nested more than {max_depth} levels deep")
+    if data.count(b"[") + data.count(b"{") > max_depth:
+        n_containers, depth = _containers(data)
+        if depth > max_depth:
+            raise HttpError(400, "bad_json", f"the body is nested more than {max_depth} levels deep")
+        if n_containers > MAX_CONTAINERS:
+            message = f"the body has {n_containers} lists and objects: expected at most {MAX_CONTAINERS}"
+            raise HttpError(413, "body_too_large", message)
     decoder = _JSON_WITH_LONG_NUMBERS if _LONG_NUMBER in data.translate(_DIGITS) else _JSON
     try:
         found = decoder.decode(data.decode("utf-8"))
@@ -229,7 +237,8 @@ _JSON, _JSON_WITH_LONG_NUMBERS = (
 """Decoders of bodies; the second looks at each whole number, which takes longer."""
 
 
-def _depth(data: bytes) -> int:
-    """Return the depth of brackets outside of texts."""
+def _containers(data: bytes) -> tuple[int, int]:
+    """Return the number of opening brackets outside of texts, and their depth."""
     brackets = np.frombuffer(_TEXTS.sub(b"", data).translate(_STEPS, _NO_BRACKETS), dtype=np.int8)
-    return int(np.cumsum(brackets, dtype=np.int64).max(initial=0))
+    depth = np.cumsum(brackets, dtype=np.int64).max(initial=0)
+    return int(np.count_nonzero(brackets > 0)), int(depth)

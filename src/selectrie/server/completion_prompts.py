@@ -28,12 +28,10 @@ async def answered_prompts(engine: Engine, request: CompletionRequest, options: 
         HttpError: 400 for a prompt that cannot be evaluated, or for too many tokens.
         SelectrieError: If the model fails.
     """
-    prompts = await in_thread(lambda: _all_read(engine, request))
-    n_copies = request.generation.n if request.scores_prompts else 1
-    in_all = n_copies * sum(len(one.ids) for one in prompts)
+    prompts = await in_thread(lambda: _all_read(engine, request, options.max_rows))
+    in_all = _n_copies(request) * sum(len(one.ids) for one in prompts)
     if in_all > options.max_rows:
-        message = f"the request has {in_all} tokens of prompts: expected at most {options.max_rows} in all"
-        raise HttpError(400, "too_many_rows", message, "prompt")
+        raise _too_many(in_all, options.max_rows)
     if not request.scores_prompts:
         return prompts
     top = max(request.n_top or 0 if request.scores_echo else 0, request.prompt_top or 0)
@@ -49,11 +47,12 @@ async def answered_prompts(engine: Engine, request: CompletionRequest, options: 
 
 @contextmanager
 def naming(request: CompletionRequest) -> Iterator[None]:
-    """Name the prompt in the error about one that does not fit."""
+    """Name the prompt and the fields of the request in the error about one too long."""
     try:
         yield
     except PromptTooLongError as error:
-        raise HttpError(400, error.code, str(error), request.name_of(error.request or 0)) from error
+        message = str(error).replace("truncate='left'", "truncate_prompt_tokens")
+        raise HttpError(400, error.code, message, request.name_of(error.request or 0)) from error
 
 
 def fixed(prompts: Sequence[AnsweredPrompt]) -> list[PromptText]:
@@ -61,22 +60,45 @@ def fixed(prompts: Sequence[AnsweredPrompt]) -> list[PromptText]:
     return [PromptText(np.asarray(one.ids, dtype=np.int32), b"") for one in prompts]
 
 
-def _all_read(engine: Engine, request: CompletionRequest) -> list[AnsweredPrompt]:
+def _too_many(n_tokens: int, max_rows: int, *, is_least: bool = False) -> HttpError:
+    has = "has at least" if is_least else "has"
+    message = f"the request {has} {n_tokens} tokens of prompts: expected at most {max_rows} in all"
+    return HttpError(400, "too_many_rows", message, "prompt")
+
+
+def _n_copies(request: CompletionRequest) -> int:
+    """Return how often the answer has the scores of each prompt; 1 for none."""
+    return request.generation.n if request.scores_prompts else 1
+
+
+def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) -> None:
+    """Raise `HttpError` for prompts that cannot fit, before any of them is encoded.
+
+    A text is taken to have as many tokens as its bytes need at least.
+    """
+    in_all, n_copies, n_kept = 0, _n_copies(request), _n_kept(engine, request)
+    for index, prompt in enumerate(request.prompts):
+        least = least_tokens(engine.vocabulary, prompt.encode()) if isinstance(prompt, str) else len(prompt)
+        if n_kept is None and least - 1 > engine.limits.nodes:  # the last token takes no room
+            holds = f"the context holds {engine.limits.nodes}; shorten the prompt, or set truncate_prompt_tokens"
+            message = f"needs at least {least - 1} tokens, {holds}"
+            raise HttpError(400, PromptTooLongError.code, message, request.name_of(index))
+        in_all += n_copies * (least if n_kept is None else min(least, n_kept))
+        if in_all > max_rows:
+            raise _too_many(in_all, max_rows, is_least=True)
+
+
+def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list[AnsweredPrompt]:
     try:
         engine.vocabulary.check_tokens(request.named)
     except RequestError as error:
         raise HttpError(400, error.code, str(error), "logprob_token_ids") from error
+    _check_lengths(engine, request, max_rows)
     return [_read(engine, request, index) for index in range(len(request.prompts))]
 
 
 def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPrompt:
     given, vocabulary = request.prompts[index], engine.vocabulary
-    if request.truncate is None:
-        least = len(given) if isinstance(given, tuple) else least_tokens(vocabulary, given.encode())
-        if least - 1 > engine.limits.nodes:  # the last token takes no room
-            holds = f"the context holds {engine.limits.nodes}; shorten the prompt, or set truncate_prompt_tokens"
-            message = f"needs at least {least - 1} tokens, {holds}"
-            raise HttpError(400, PromptTooLongError.code, message, request.name_of(index))
     try:
         ids = _tokens(engine, given, request)
     except RequestError as error:

@@ -160,6 +160,9 @@ def read_prompts(given: object, options: ServerOptions) -> tuple[list[PromptInpu
         return [_ids(given, "prompt")], False
     if len(given) > options.max_prompts:
         raise OptionError("prompt", len(given), f"at most {options.max_prompts} prompts in a request")
+    if len(given) > options.max_rows:  # each has a token at least
+        message = f"the request has {len(given)} prompts: expected at most {options.max_rows} tokens in all"
+        raise HttpError(400, "too_many_rows", message, "prompt")
     found: list[PromptInput] = []
     for index, one in enumerate(given):
         path = f"prompt[{index}]"

@@ -58,8 +58,13 @@ def least_tokens(vocabulary: Vocabulary, text: bytes) -> int:
     altered = vocabulary.tokenizing.altered
     if altered is None or any(one in text for one in altered):
         return 0
+    return -(-len(text) // vocabulary.derived(_longest_token))
+
+
+def _longest_token(vocabulary: Vocabulary) -> int:
+    """Return the most bytes that a token spells, names of control tokens included."""
     names = [len(vocabulary.texts[token].encode("utf-8", "surrogatepass")) for token in vocabulary.control]
-    return -(-len(text) // max(1, int(vocabulary.lengths.max(initial=1)), *names))
+    return max(1, int(vocabulary.lengths.max(initial=1)), *names)
 
 
 def is_at_start(vocabulary: Vocabulary, prefix: IntArray, *, continues: bool = False) -> bool:

@@ -29,7 +29,7 @@ from selectrie.errors import (
     of_value,
 )
 from selectrie.options import PromptParams
-from selectrie.tokenization.encoding import encode_after, encode_prompt
+from selectrie.tokenization.encoding import encode_after, encode_prompt, least_tokens
 from selectrie.tokenization.records import PromptText
 
 ROLE = re.compile(r"\w[\w .-]*")
@@ -42,7 +42,13 @@ Message = Mapping[str, object]
 Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
-def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> PromptText:
+CheckLength = Callable[[int], None]
+"""Raises an error for a prompt that has at least this number of tokens."""
+
+
+def read_prompt(
+    vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams, *, check_length: CheckLength | None = None
+) -> PromptText:
     """Return the fixed tokens of a prompt and the plain text after them.
 
     Kinds of prompt:
@@ -60,6 +66,9 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
 
     With `prompting.add_bos=False` no BOS is added to any of them.
 
+    `check_length` is called before anything is encoded, with a number of tokens that
+    the prompt has at least.
+
     Raises:
         PromptError: For a prompt without any token, a chat without a template,
             malformed messages (with their index), or a template that changes the
@@ -75,12 +84,13 @@ def read_prompt(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams)
         raise PromptError(f"a prompt must be text, token ids or messages, not {_kind_of(prompt)}")
     elif isinstance(prompt, str) and prompting.system is None:
         _refuse_chat_options(prompting)
-        read = _read_spans(vocabulary, [(to_bytes(prompt, "prompt"), prompting.parse_special)])
+        spans = [(to_bytes(prompt, "prompt"), prompting.parse_special)]
+        read = _read_spans(vocabulary, spans, check_length)
         read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting))
     elif isinstance(prompt, str):
-        read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting)
+        read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting, check_length)
     elif len(prompt) and isinstance(prompt[0], Mapping):
-        read = _read_chat(vocabulary, prompt, prompting)
+        read = _read_chat(vocabulary, prompt, prompting, check_length)
     else:
         _refuse_chat_options(prompting)
         read = _read_ids(vocabulary, prompt, prompting)
@@ -175,11 +185,15 @@ def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -
     return replace(with_text(vocabulary, kept, tokens[first:]), is_normalized=prompt.is_normalized)
 
 
-def _read_spans(vocabulary: Vocabulary, spans: list[tuple[bytes, bool]]) -> PromptText:
+def _read_spans(
+    vocabulary: Vocabulary, spans: list[tuple[bytes, bool]], check_length: CheckLength | None
+) -> PromptText:
     """Return the prompt of these spans (`Vocabulary.encode_spans`), without BOS.
 
     The text after the last control token is normalised as its tokenizer does.
     """
+    if check_length is not None:
+        check_length(least_tokens(vocabulary, b"".join([text for text, _ in spans])))
     tokens, rest = vocabulary.encode_spans(spans)
     is_normalized = any(vocabulary.normalized(text) != text for text, _ in spans)
     return PromptText(tokens, vocabulary.normalized(rest), bool(len(tokens)), is_normalized)
@@ -265,7 +279,9 @@ def _common_end(a: IntArray, b: IntArray) -> int:
     return n - int(differs[-1]) - 1 if len(differs) else n
 
 
-def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: PromptParams) -> PromptText:
+def _read_chat(
+    vocabulary: Vocabulary, messages: Sequence[Any], prompting: PromptParams, check_length: CheckLength | None
+) -> PromptText:
     if vocabulary.chat_template is None:
         raise PromptError(
             "this model has no chat template, so it cannot read messages; give the prompt as text, "
@@ -277,7 +293,7 @@ def _read_chat(vocabulary: Vocabulary, messages: Sequence[Any], prompting: Promp
     rendered = rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
     spans = template_spans(vocabulary, rendered)
     spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
-    read = _read_spans(vocabulary, spans)
+    read = _read_spans(vocabulary, spans, check_length)
     return replace(read, prefix=with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
 
 

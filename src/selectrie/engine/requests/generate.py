@@ -14,7 +14,7 @@ import numpy as np
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import Model
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Cost
+from selectrie.core.types import Cost, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
@@ -43,7 +43,14 @@ from selectrie.results import Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.healing_automaton import HealedBytes
-from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
+from selectrie.tokenization.prompts import (
+    CheckLength,
+    Prompt,
+    prompt_notes,
+    read_prompt,
+    require_normalized,
+    truncate_left,
+)
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 Prompts = Prompt | Sequence[Prompt]
@@ -185,7 +192,9 @@ def prepare(model: Model, prompts: Prompts, request: GenerateRequest) -> Prepare
     specs, notes = [], dict[str, None]()
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):
-            read = read_prompt(model.vocabulary, prompt, request.prompting)
+            read = read_prompt(
+                model.vocabulary, prompt, request.prompting, check_length=_checked_length(model.limits, request)
+            )
             specs.append(_fitting(model, read, request))
             notes.update(dict.fromkeys(prompt_notes(is_normalized=read.is_normalized)))
     first = int.from_bytes(os.urandom(4), "little") if request.seed is None else request.seed
@@ -233,6 +242,28 @@ def _fitting(model: Model, read: PromptText, request: GenerateRequest) -> tuple[
             larger_context=model.limits.larger_context,
         )
     return spec, n_prompt
+
+
+def _checked_length(limits: Limits, request: GenerateRequest) -> CheckLength | None:
+    """Return what refuses a prompt that cannot fit before it is encoded.
+
+    A prompt that may be truncated always fits.
+    """
+    if request.prompting.truncate == "left":
+        return None
+
+    def check(n_least: int) -> None:
+        if n_least > limits.nodes:  # the first token drawn takes no node
+            raise PromptTooLongError(
+                required_tokens=n_least + (request.stopping.max_tokens - 1 if request.options.choices is None else 0),
+                available_tokens=limits.nodes,
+                prefix_tokens=limits.prefix_tokens,
+                remedy="shorten the prompt, set truncate='left'",
+                larger_context=limits.larger_context,
+                is_least=True,
+            )
+
+    return check
 
 
 def _n_more(spec: SampleSpec) -> int:

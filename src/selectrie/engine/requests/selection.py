@@ -30,7 +30,7 @@ from selectrie.options import (
 )
 from selectrie.results import ChoiceScore
 from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.encoding import encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
 from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import EncodedChoices, PromptText
@@ -226,7 +226,9 @@ class SelectPlan:
         call.
         """
         prompting = self._request.prompting
-        read = read_prompt(self._vocabulary, prompt, prompting) if read is None else read
+        if read is None:
+            check = None if prompting.truncate == "left" else self._check_length
+            read = read_prompt(self._vocabulary, prompt, prompting, check_length=check)
         key = None if prompting.truncate == "left" else _end_of(read)
         if key is None:
             return self._made(read)
@@ -237,8 +239,25 @@ class SelectPlan:
             self._prepared[key] = made, len(read.prefix)
         return made
 
+    def _check_length(self, n_least: int, remedy: str = "shorten the prompt, set truncate='left'") -> None:
+        """Raise `PromptTooLongError` if so many tokens do not fit.
+
+        A context with a path has at least the tokens of the prompt, and of a choice.
+        """
+        if n_least > self._limits.nodes:
+            raise PromptTooLongError(
+                required_tokens=n_least,
+                available_tokens=self._limits.nodes,
+                prefix_tokens=self._limits.prefix_tokens,
+                remedy=remedy,
+                larger_context=self._limits.larger_context,
+                is_least=True,
+            )
+
     def _made(self, read: PromptText) -> PreparedSelect:
         vocabulary, request, rule = self._vocabulary, self._request, self._rule
+        longest = max(self._written, key=len, default=b"")
+        self._check_length(least_tokens(vocabulary, longest), "shorten the longest choice")
         encoded = encode(vocabulary, self._limits, read, self._written, request)
         trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
         healing = heal_plan(vocabulary, trie, encoded.healed)
