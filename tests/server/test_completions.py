@@ -772,8 +772,19 @@ def test_fields_that_ask_for_nothing_are_taken():
     """Null, and the values that clients send by default."""
     nothing = {"suffix": None, "response_format": {"type": "text"}, "use_beam_search": False, "length_penalty": 1.0}
     with fake() as llm:
-        found = complete(llm, prompt="a", user="me", stop=None, logprobs=None, stream_options=None, **nothing)
-        assert "warnings" not in found
+        for named in (None, []):
+            found = complete(
+                llm,
+                prompt="a",
+                user="me",
+                stop=None,
+                logprobs=None,
+                logprob_token_ids=named,
+                stream_options=None,
+                **nothing,
+            )
+            assert "warnings" not in found
+            assert found["choices"][0]["logprobs"] is None
 
 
 def test_unknown_fields_are_listed():
@@ -803,7 +814,7 @@ def test_unknown_fields_are_listed():
         ({"prompt_logprobs": 21}, "prompt_logprobs"),
         ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs"),
         ({"logprob_token_ids": [A]}, "logprob_token_ids"),
-        ({"logprob_token_ids": [], "logprobs": 1}, "logprob_token_ids"),
+        ({"logprob_token_ids": {}, "logprobs": 1}, "logprob_token_ids"),
         ({"logprob_token_ids": list(range(129)), "logprobs": 1}, "logprob_token_ids"),
         ({"logprob_token_ids": ["a"], "logprobs": 1}, "logprob_token_ids[0]"),
         ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),

@@ -68,6 +68,15 @@ def test_spellings_and_unknown_fields(llm):
     assert ask(app(llm), "POST", "/detokenize", {"tokens": [], "y": 1}).json["warnings"]
 
 
+@pytest.mark.parametrize("body", [{"prompt": "a"}, {"messages": CHAT}], ids=["text", "chat"])
+def test_fields_that_ask_for_nothing_are_taken(llm, body):
+    """Known fields that are not offered are no unknown ones: null and their empty values change nothing."""
+    plain = ask(app(llm), "POST", "/tokenize", body).json
+    assert "warnings" not in plain
+    for value in ({"tools": [], "mm_processor_kwargs": {}}, {"tools": None, "chat_template": None}):
+        assert ask(app(llm), "POST", "/tokenize", {**body, **value}).json == plain
+
+
 @pytest.mark.parametrize(
     ("path", "body", "code", "param"),
     [
@@ -86,6 +95,9 @@ def test_spellings_and_unknown_fields(llm):
         ("tokenize", {"messages": CHAT, "chat_template_kwargs": {"chat_template": "x"}}, "unsupported", None),
         ("tokenize", {"messages": CHAT, "chat_template_kwargs": [1]}, "option", "chat_template_kwargs"),
         ("tokenize", {"messages": CHAT, "tools": [{}]}, "unsupported", "tools"),
+        ("tokenize", {"messages": CHAT, "tools": {}}, "unsupported", "tools"),
+        ("tokenize", {"prompt": "a", "chat_template": ""}, "unsupported", "chat_template"),
+        ("tokenize", {"prompt": "a", "mm_processor_kwargs": {"x": 1}}, "unsupported", "mm_processor_kwargs"),
         ("tokenize", {"messages": CHAT[:1], "continue_final_message": True}, "option", "continue_final_message"),
         ("detokenize", {}, "option", "tokens"),
         ("detokenize", {"tokens": [1, True]}, "option", "tokens[1]"),

@@ -208,9 +208,9 @@ def _named(body: Mapping[str, Any]) -> tuple[int, ...]:
     given = body.get("logprob_token_ids")
     if given is None:
         return ()
-    if not isinstance(given, list) or not 1 <= len(given) <= MAX_NAMED:
+    if not isinstance(given, list) or len(given) > MAX_NAMED:
         shown = len(given) if isinstance(given, list) else given
-        raise OptionError("logprob_token_ids", shown, f"a list of 1 to {MAX_NAMED} token ids")
+        raise OptionError("logprob_token_ids", shown, f"a list of at most {MAX_NAMED} token ids")
     return token_ids("logprob_token_ids", given)
 
 

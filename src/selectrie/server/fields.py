@@ -1,13 +1,29 @@
-"""Warns of fields of a request that are not known."""
+"""Refuses fields of a request that are not offered, and warns of unknown ones."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from selectrie.errors import of_value
+from selectrie.server.http_errors import unsupported
 
 _MAX_NAMED = 8
 """Maximum number of unknown fields that warnings name."""
+
+
+def refuse_fields(body: Mapping[str, Any], refused: Mapping[str, tuple[object, ...]]) -> None:
+    """Raise `HttpError` for the first known field that is not offered.
+
+    Args:
+        body: The request.
+        refused: The fields, in the order in which they are looked for. Each has the
+            values, beside null, that ask for nothing.
+    """
+    for name, neutral in refused.items():
+        value = body.get(name)
+        if value is not None and value not in neutral:
+            raise unsupported(name, f"{of_value(value)} is not offered; leave the field out")
 
 
 def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -> list[str]:

@@ -21,7 +21,7 @@ from selectrie.options.checks import at_least
 from selectrie.results import Generation
 from selectrie.server.body import flag_of
 from selectrie.server.exchange import Exchange, id_of
-from selectrie.server.fields import unknown_fields
+from selectrie.server.fields import refuse_fields, unknown_fields
 from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.options import ServerOptions
 
@@ -230,10 +230,7 @@ def refuse_unsupported(body: Mapping[str, Any], further: Mapping[str, tuple[obje
         body: The request.
         further: Fields of the endpoint beside `UNSUPPORTED`, in the same form.
     """
-    for name, neutral in {**UNSUPPORTED, **further}.items():
-        value = body.get(name)
-        if value is not None and value not in neutral:
-            raise unsupported(name, f"{of_value(value)} is not offered; leave the field out")
+    refuse_fields(body, {**UNSUPPORTED, **further})
 
 
 def _count(body: Mapping[str, Any], name: str, max_value: int) -> int | None:

@@ -12,17 +12,14 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import OptionError
 from selectrie.options import PromptParams
 from selectrie.server.body import flag_of
-from selectrie.server.http_errors import unsupported
+from selectrie.server.fields import refuse_fields
 from selectrie.server.messages import FIELDS_OF_CHATS, read_conversation
 
-TEXT_FIELDS = ("model", "prompt", "add_special_tokens", "return_token_strs")
-CHAT_FIELDS = ("model", *FIELDS_OF_CHATS, "add_special_tokens", "return_token_strs")
+_REFUSED: Mapping[str, tuple[object, ...]] = {"chat_template": (), "tools": ([],), "mm_processor_kwargs": ({},)}
+"""Known fields that are not offered, as `fields.refuse_fields` has them."""
+TEXT_FIELDS = ("model", "prompt", "add_special_tokens", "return_token_strs", *_REFUSED)
+CHAT_FIELDS = ("model", *FIELDS_OF_CHATS, "add_special_tokens", "return_token_strs", *_REFUSED)
 TOKENS_FIELDS = ("model", "tokens")
-_NEVER = {
-    "chat_template": "a request cannot bring a template; the model's own is used",
-    "tools": "tools are not read",
-    "mm_processor_kwargs": "only text is read",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +47,7 @@ def read_tokenize(body: Mapping[str, Any]) -> TokenizeRequest:
     Raises:
         HttpError, RequestError: If a field is wrong.
     """
-    for name, why in _NEVER.items():
-        if body.get(name):
-            raise unsupported(name, why)
+    refuse_fields(body, _REFUSED)
     if body.get("messages") is not None:
         return _read_chat(body)
     prompt = body.get("prompt")
