@@ -142,12 +142,13 @@ def test_many_streams_of_the_asynchronous_client(served):
 
 
 class Watched:
-    """An application that tells when a request has ended."""
+    """An application that tells when a request has begun and ended."""
 
     def __init__(self, inner) -> None:
-        self.inner, self.ended = inner, threading.Semaphore(0)
+        self.inner, self.n_begun, self.ended = inner, 0, threading.Semaphore(0)
 
     async def __call__(self, scope, receive, send) -> None:
+        self.n_begun += 1
         try:
             await self.inner(scope, receive, send)
         finally:
@@ -216,7 +217,10 @@ def test_closing_an_asynchronous_stream_ends_its_work(endless):
 def test_a_client_that_gives_up_waiting_ends_its_work(endless):
     """A whole answer that takes longer than the client's timeout."""
     llm, watched, url = endless
-    with openai.OpenAI(base_url=url, api_key="-", max_retries=0, timeout=0.3) as client:
-        with pytest.raises(openai.APITimeoutError):
+    timeout_s = 0.3
+    while not watched.n_begun:  # a slow machine may not have taken the request in that time
+        client = openai.OpenAI(base_url=url, api_key="-", max_retries=0, timeout=timeout_s)
+        with client, pytest.raises(openai.APITimeoutError):
             client.chat.completions.create(**ENDLESS)
-        check_free(llm, watched)
+        timeout_s *= 2
+    check_free(llm, watched)

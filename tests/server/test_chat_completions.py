@@ -22,7 +22,7 @@ from selectrie.server import ServerOptions, app
 from selectrie.server.models import Models
 from tests.support.chatting import BODY, MESSAGES, NEUTRAL, PATH, generated, put_together
 from tests.support.deciding import fake
-from tests.support.serving import PATIENCE_S, Reply, ask, asked, within_patience
+from tests.support.serving import PATIENCE_S, Reply, SkippingLoop, ask, asked, run_skipping, within_patience
 
 LETTERS = {str(byte + 2): 100 for byte in "aé".encode()}
 """A bias by which only the letters a and é are drawn, which has two bytes."""
@@ -225,17 +225,25 @@ def test_a_client_that_leaves_while_it_waits_for_a_model(monkeypatch):
 def test_the_deadline_of_a_stream():
     """An error is its last event, and the model is free after the call that it was in."""
 
-    async def late(llm: Engine) -> Reply:
-        held = Held(llm, 3)
-        application = app(llm, ServerOptions(deadline_s=0.25))
-        reply = await asked(application, "POST", PATH, ENDLESS)
-        assert held.reached.is_set()
+    async def late(llm: Engine, loop: SkippingLoop) -> Reply:
+        held, begun = Held(llm, 3), asyncio.Event()
+        application = app(llm, ServerOptions(deadline_s=PATIENCE_S / 2))
+
+        async def on_send(_reply: Reply, message) -> None:
+            if message["type"] == "http.response.body":
+                begun.set()
+
+        waiting = asyncio.ensure_future(asked(application, "POST", PATH, ENDLESS, on_send=on_send))
+        await begun.wait()
+        await held.reached.wait()
+        loop.skip(PATIENCE_S / 2)
+        reply = await waiting
         assert application.state.n_open == 0
         held.go()
         return reply
 
     with fake() as llm:
-        events = run(late(llm)).events
+        events = run_skipping(lambda loop: within_patience(late(llm, loop))).events
         assert events[0]["choices"][0]["delta"]["role"] == "assistant"
         assert events[-1]["error"]["code"] == "deadline"
         assert nothing_is_held(llm)

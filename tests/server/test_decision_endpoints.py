@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
@@ -401,6 +402,11 @@ def test_the_confidence_through_the_client_of_openai(served, kind):
     assert answer.confidence == pytest.approx(expected[kind], abs=1e-12)
 
 
+def moved(llm, text):
+    """By how many nats an option's score may differ: the tolerance of each row, at most one for a byte and for the end."""
+    return (len(text.encode()) + 1) * llm.tolerance
+
+
 def test_the_asynchronous_client_of_openai(served):
     """Many requests at once are answered as one alone is, within the tolerance."""
     openai = pytest.importorskip("openai", reason="needs the extra 'test-clients'")
@@ -417,7 +423,8 @@ def test_the_asynchronous_client_of_openai(served):
         wanted = llm.decide(f"{STATE} {n}", both()[0])
         logp = [one["logprob"] for one in found.answers[0].diagnostics["logprobs"]]
         own = wanted["questions[0]"].selection.choices.logp
-        assert logp == pytest.approx(own.tolist(), abs=(llm.tolerance or 0) * 64)
+        texts = wanted["questions[0]"].selection.choices.texts
+        assert np.all(np.abs(np.subtract(logp, own)) <= [moved(llm, text) for text in texts])
 
 
 @pytest.mark.parametrize("compression", ["zstd", False])
@@ -431,6 +438,8 @@ def test_the_client_of_typesafe(served, compression):
         listed = client.models.list()
     wanted = llm.decide(state, both()[1])
     assert found.answers["intent"].choice == wanted["questions.intent"].value
-    assert found.answers["angry"].noul == pytest.approx(wanted["questions.angry"].probability, abs=1e-3)
+    own = wanted["questions.angry"]
+    by = sum(moved(llm, text) for text in own.selection.choices.texts)  # the slope of a logistic is 1/4 at most
+    assert found.answers["angry"].noul == pytest.approx(own.probability, abs=by / 4)
     assert found.answers["urgency"].legend == {0: "can wait", 1: {"means": "today"}}
     assert [one.name for one in listed.models] == ["embedded"]

@@ -18,7 +18,7 @@ from selectrie.server.gate import Gate
 from selectrie.server.http_errors import HttpError
 from selectrie.server.models import Models
 from selectrie.server.state import ServerState
-from tests.support.serving import Reply, asked, within_patience
+from tests.support.serving import PATIENCE_S, Reply, SkippingLoop, asked, run_skipping, within_patience
 
 PATH = "/v1/chat/completions"
 
@@ -158,6 +158,27 @@ def test_a_reader_that_leaves_closes_the_stream(when):
     assert reply.data == (b'data: {"n":0}\n\n' if when == "between events" else b"")
 
 
+async def at_the_deadline(loop: SkippingLoop, last: str) -> Reply:
+    """The reply of a stream that stalls after its first event; its deadline passes after a message of this type.
+
+    With "http.response.start", its reader takes nothing more.
+    """
+    sent = asyncio.Event()
+
+    async def on_send(_reply: Reply, message) -> None:
+        if sent.is_set() and last == "http.response.start":
+            await asyncio.Event().wait()
+        if message["type"] == last:
+            sent.set()
+
+    waiting = asyncio.ensure_future(Served(_stalls, deadline_s=PATIENCE_S / 2).ask(on_send=on_send))
+    await sent.wait()
+    for _ in range(20):  # the message is taken, and the stream waits
+        await asyncio.sleep(0)
+    loop.skip(PATIENCE_S / 2)
+    return await waiting
+
+
 async def _stalls() -> Events:
     yield [{"n": 0}]
     await asyncio.Event().wait()
@@ -170,7 +191,7 @@ def test_the_deadline_of_a_running_stream():
         await asyncio.Event().wait()
         yield []
 
-    reply = asyncio.run(Served(_stalls, deadline_s=0.25).ask())
+    reply = run_skipping(lambda loop: at_the_deadline(loop, "http.response.body"))
     assert [reply.events[0], reply.events[-1]["error"]["code"]] == [{"n": 0}, "deadline"]
     reply = asyncio.run(Served(never, deadline_s=0.01).ask())
     assert (reply.status, reply.error["code"], reply.headers["x-should-retry"]) == (504, "deadline", "false")
@@ -180,11 +201,7 @@ def test_a_reader_that_takes_nothing_is_given_up(monkeypatch):
     """At the deadline: it does not get the error either, and the stream is closed."""
     monkeypatch.setattr(gate, "ENDING_TIMEOUT_S", 0.01)
 
-    async def stuck(_reply: Reply, message) -> None:
-        if message["type"] == "http.response.body":
-            await asyncio.Event().wait()
-
-    assert asyncio.run(Served(_stalls, deadline_s=0.25).ask(on_send=stuck)).data == b""
+    assert run_skipping(lambda loop: at_the_deadline(loop, "http.response.start")).data == b""
 
 
 def test_an_event_is_made_when_the_one_before_was_taken():

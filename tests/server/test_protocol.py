@@ -248,7 +248,7 @@ def test_upgrades_are_ignored(llm):
 @pytest.mark.parametrize("before", [b"", request("/health", b"", method="GET")], ids=["first", "second"])
 def test_headers_that_never_end(llm, before, sent):
     """Whoever has begun a request gets 408, and the connection is closed; after a response it may rest."""
-    with running(app(llm), header_s=1.0 if before else SOON) as url, connected(url) as wire:
+    with running(app(llm), header_s=1.0 if before or sent else SOON) as url, connected(url) as wire:
         wire.send(before)
         if before:
             assert wire.response()[0] == 200
