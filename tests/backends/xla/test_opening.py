@@ -123,7 +123,7 @@ class Headless(LlamaForCausalLM):
     def forward(self, input_ids=None, position_ids=None, use_cache=None, **given):
         found = self.model(input_ids=input_ids, position_ids=position_ids, use_cache=use_cache, **given)
         logits = torch.nn.functional.linear(found.last_hidden_state, self.lm_head.weight)
-        return CausalLMOutputWithPast(logits, **{cache_argument(self.model): cache_in(found)})
+        return CausalLMOutputWithPast(logits=logits, **{cache_argument(self.model): cache_in(found)})
 
 
 def test_a_module_that_does_not_call_its_head_is_refused():
