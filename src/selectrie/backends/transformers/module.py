@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import DummyLayer, DynamicLayer
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from selectrie.backends.transformers.attention import (
     ATTENTION,
@@ -569,9 +570,13 @@ def _require_supported(module: Any, name: str) -> None:
 
 
 def cache_argument(module: Any) -> str:
-    """Return the name of the argument by which a model takes its cache."""
+    """Return the name of the argument by which a model takes its cache.
+
+    If it is among keywords that the model passes on, the name is that of Transformers.
+    """
     arguments = inspect.signature(module.forward).parameters
-    return next((name for name in _CACHES if name in arguments), "past_key_values")
+    own = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+    return next((name for name in _CACHES if name in arguments), own)
 
 
 def cache_in(result: Any) -> Any:
