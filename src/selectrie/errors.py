@@ -11,6 +11,7 @@ SelectrieError
 │   ├── PromptError             empty, no chat template, malformed messages
 │   ├── PromptTooLongError      prompt and choices do not fit the context
 │   ├── TooManyRowsError        a request plans more rows than it may
+│   ├── WholeRowsError          whole rows of a model that tells parts of them
 │   ├── TokenRangeError         a token id that does not exist
 │   ├── GrammarError            a grammar that is unreadable or too large
 │   ├── TemplateError           a template that cannot be read or rendered
@@ -213,6 +214,23 @@ class TooManyRowsError(RequestError):
         self.planned_rows, self.max_rows = planned_rows, max_rows
         super().__init__(
             f"the request plans {planned_rows} rows of the model: expected at most {max_rows}; ask for less"
+        )
+
+
+class WholeRowsError(RequestError):
+    """A request reads whole rows, and the model tells only parts of them.
+
+    Attributes:
+        what: What the request is, or what in it reads whole rows.
+        remedy: Advice on what to do instead.
+    """
+
+    code = "whole_rows"
+
+    def __init__(self, what: str, remedy: str = "use `select`, `rank` or `score`, or load the model here") -> None:
+        self.what, self.remedy = what, remedy
+        super().__init__(
+            f"{what} reads the probability of every token, and this model tells those of some only; {remedy}"
         )
 
 

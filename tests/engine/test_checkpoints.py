@@ -217,16 +217,16 @@ def test_the_self_check_is_kept(folder, llm, monkeypatch, tmp_path):
     """By digest, device and rows; another size or other weights have their own."""
     monkeypatch.setenv("HOME", str(tmp_path))
     with selectrie.load(folder, **OPTIONS) as engine:
-        assert engine._check is None
+        assert engine._runtime.check is None
         tolerance = engine.tolerance
     kept = json.loads((tmp_path / ".cache" / "selectrie" / "selfcheck.json").read_text())
     assert len(kept) == 1
     assert engine.identity.digest in next(iter(kept))
     with selectrie.load(folder, **OPTIONS) as engine:
-        assert engine._check is not None
+        assert engine._runtime.check is not None
         assert engine.tolerance == tolerance
     with selectrie.load(folder, **{**OPTIONS, "n_batch": 32}) as engine:
-        assert engine._check is None
+        assert engine._runtime.check is None
 
 
 # The same weights as GGUF

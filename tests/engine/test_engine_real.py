@@ -197,7 +197,7 @@ def test_the_same_request_on_a_fresh_engine_has_the_same_bits(pair, monkeypatch,
     path = pair.plain.path
     with Engine(open_model(path, LlamaOptions(n_ctx=256, n_threads=1))) as checks:
         first = case.ask(checks, BEST_FIRST)
-        tolerance, check = checks.tolerance, checks._check
+        tolerance, check = checks.tolerance, checks._runtime.check
     with Engine(open_model(path, LlamaOptions(n_ctx=256, n_threads=1)), check=check) as knows:
         second = case.ask(knows, BEST_FIRST)
         CASES["eog"].ask(knows)

@@ -30,10 +30,10 @@ def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):
     kept = Path.home() / ".cache" / "selectrie" / "selfcheck.json"
     entries = json.loads(kept.read_text())
     with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
-        assert engine._check is not None
+        assert engine._runtime.check is not None
         assert engine.tolerance == tolerance
     with selectrie.load(path, n_threads=1, n_ctx=256, n_batch=64) as engine:
-        assert engine._check is None
+        assert engine._runtime.check is None
     assert json.loads(kept.read_text()) == entries
 
 

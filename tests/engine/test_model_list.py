@@ -171,7 +171,7 @@ def test_the_embedded_model_is_listed_as_its_file_is(stand_in: Path, hub: Path, 
 def test_load_without_a_source_is_the_embedded_model(stand_in: Path):
     """Its name stands in the signature, its self-check is made while it is loaded, and kept."""
     with selectrie.load(n_threads=1) as engine:
-        assert engine._check is not None
+        assert engine._runtime.check is not None
         answer = engine.select("He wears", [" leather", " plate"])
     assert answer.signature.model == bundled_model.NAME
     assert answer.signature.model_digest == file_digest(stand_in)

@@ -147,7 +147,7 @@ def test_self_checks_of_the_second_back_end_are_kept_by_its_key(toy, monkeypatch
     with selectrie.load(toy) as engine:
         tolerance = engine.tolerance
     with selectrie.load(toy) as engine:
-        assert engine._check is not None
+        assert engine._runtime.check is not None
         assert engine.tolerance == tolerance
     kept = (tmp_path / ".cache" / "selectrie" / "selfcheck.json").read_text()
     assert "fake:hash-0|exact|check " in kept

@@ -66,6 +66,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         (
             "aio",
+            "path_driver",
             "precision_check",
             "requests",
             "sources",
@@ -77,7 +78,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("decisions", "row_estimate"),
         ("decision_scorer",),
-        ("decided_tables",),
+        ("decided_tables", "runtimes"),
         ("decision_methods", "prompt_methods", "tokenizer_methods"),
         ("engine",),
         ("load",),

@@ -60,13 +60,8 @@ class Extension:
     decode_s: float
 
 
-class Model(Protocol):
-    """A causal language model that holds evaluated contexts as one tree.
-
-    Node 0 is the empty context; a prefix, if the model has one, stands before it. Only
-    `interrupt` is thread-safe; everything else must be called from the one thread that
-    owns the model (`model_thread.ModelThread`).
-    """
+class ModelDescription(Protocol):
+    """What a request is prepared by, before the model is asked anything."""
 
     @property
     def vocabulary(self) -> Vocabulary: ...
@@ -76,6 +71,15 @@ class Model(Protocol):
 
     @property
     def identity(self) -> ModelIdentity: ...
+
+
+class Model(ModelDescription, Protocol):
+    """A causal language model that holds evaluated contexts as one tree.
+
+    Node 0 is the empty context; a prefix, if the model has one, stands before it. Only
+    `interrupt` is thread-safe; everything else must be called from the one thread that
+    owns the model (`model_thread.ModelThread`).
+    """
 
     def extend(self, parents: IntArray, tokens: IntArray, wanted: BoolArray, keep: BoolArray) -> Extension:
         """Evaluate new nodes below live nodes in **one** decode.

@@ -29,6 +29,9 @@ from selectrie.core.types import FloatArray, IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, TokenRangeError
 
+REMOTE = "remote"
+"""The `ModelIdentity.precision` of a model that is asked for its rows by their path."""
+
 
 @dataclass(frozen=True, slots=True)
 class PathLimits:

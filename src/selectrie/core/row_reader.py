@@ -9,12 +9,27 @@ a driver of tasks needs of either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from selectrie.core.path_model import Cancellation
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
-from selectrie.core.types import Capacity, IntArray
+from selectrie.core.types import Capacity, Cost, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """The rows that were read after some paths.
+
+    Attributes:
+        rows: One row for each path, in their order, ready to be read. They stay valid,
+            and need hold nothing but what was to be read.
+        cost: What they took.
+    """
+
+    rows: Rows
+    cost: Cost
 
 
 class RowReader(Protocol):
@@ -35,10 +50,12 @@ class RowReader(Protocol):
         self,
         paths: Sequence[IntArray],
         reads: Reads,
-        done: Callable[[Rows | BaseException], None],
+        done: Callable[[Answer | BaseException], None],
         cancellation: Cancellation,
+        *,
+        priority: int = 0,
     ) -> None:
-        """Begin to read the rows after the paths, and return without waiting for them.
+        """Take up the rows after the paths, and return without waiting for them.
 
         Args:
             paths: int32[T_i], T_i >= 1, each a whole path from the first token of the
@@ -46,14 +63,24 @@ class RowReader(Protocol):
                 is needed, and keep it no longer than that.
             reads: The values that will be read, of `len(paths)` rows.
             done: Called exactly once, in any thread, possibly before `start` returns:
-                with the rows, in the order of the paths and ready to be read, or with
-                the error that made reading them impossible. It returns at once and does
-                not raise. The rows stay valid, and need hold nothing but what `reads`
-                names.
+                with the rows, or with the error that made reading them impossible. It
+                returns at once and does not raise.
             cancellation: When it is cancelled, the rows are no longer wanted: work that
                 serves nothing else ends, and `done` gets `CancelledError`, unless it
                 was called before.
+            priority: Rows of a higher priority go first.
         """
+        ...
+
+    def flush(self) -> None:
+        """Begin to read: nothing more will be taken up for now.
+
+        What was taken up before can share requests.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Drop all rows that are kept for later."""
         ...
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from selectrie.decide.frames import Frame
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Question
 from selectrie.decide.row_states import row_states
-from selectrie.engine.decision_scorer import DecisionScorer
+from selectrie.engine.decision_scorer import ScoresDecisions
 from selectrie.engine.row_estimate import CountsTokens, row_estimate
 from selectrie.errors import RequestError
 from selectrie.options.checks import at_least
@@ -29,7 +29,7 @@ class DecidesUnits(CountsTokens, Protocol):
 
     def decision_scorer(
         self, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> DecisionScorer: ...
+    ) -> ScoresDecisions: ...
 
 
 def decided_table(

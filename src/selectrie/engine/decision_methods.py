@@ -10,11 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
-from selectrie.core.model import Model
-from selectrie.core.types import SelfCheck
+from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable, in_thread
 from selectrie.engine.requests.session import Prepared
-from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, one_of, record
 
@@ -25,7 +23,8 @@ if TYPE_CHECKING:
     from selectrie.decide.questions import Choice, Predicate, Question, Score
     from selectrie.decide.states import State
     from selectrie.engine.decided_tables import DecidesUnits
-    from selectrie.engine.decision_scorer import DecisionScorer
+    from selectrie.engine.decision_scorer import ScoresDecisions
+    from selectrie.engine.decisions import DecisionMaker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,9 +37,9 @@ WINDOW = 64
 class _Runs(Protocol):
     """What the methods need of an engine."""
 
-    def _run(self, prepare: Callable[[Model], Prepared[R]]) -> R: ...
-    def _prepare_only(self, prepare: Callable[[Model], R]) -> R: ...
-    def _scorer(self, make: Callable[[ModelThread, Model, SelfCheck | None], R]) -> R: ...
+    def _run(self, prepare: Callable[[ModelDescription], Prepared[R]]) -> R: ...
+    def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R: ...
+    def _decision_scorer(self, maker: DecisionMaker) -> ScoresDecisions: ...
 
 
 class DecisionMethods:
@@ -242,7 +241,7 @@ class DecisionMethods:
 
     def decision_scorer(
         self: _Runs, questions: Mapping[str, Question], *, params: DecisionParams | None = None
-    ) -> DecisionScorer:
+    ) -> ScoresDecisions:
         """Return a scorer that decides about units of states, as a table has them.
 
         A unit is decided in a memory of its own, so its bits do not depend on earlier
@@ -258,14 +257,12 @@ class DecisionMethods:
         """
         from selectrie.decide.asks import named_questions
         from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
-        from selectrie.engine.decision_scorer import DecisionScorer
         from selectrie.engine.decisions import DecisionMaker
 
         options = DEFAULT_DECISION if params is None else params
         record("params", options, DecisionParams)
         named = named_questions(questions)
-        make = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))
-        return self._scorer(lambda owner, model, check: DecisionScorer(owner, model, check, make, keep=self))
+        return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
 
     def decision_prompts(
         self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
@@ -329,7 +326,7 @@ def _decisions(
     one_of("on_error", on_error, ("raise", "keep"))
     keeps = on_error == "keep"
 
-    def prepared(model: Model) -> decisions.PreparedDecisions:
+    def prepared(model: ModelDescription) -> decisions.PreparedDecisions:
         made = decisions.prepare(model, states, questions, options, keeps=keeps, first=first)
         if max_rows is not None:
             made.check_rows(max_rows)

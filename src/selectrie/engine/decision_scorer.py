@@ -8,13 +8,15 @@ therefore gives the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
+from typing import Any, Protocol
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
 from selectrie.decide.states import State
@@ -23,12 +25,41 @@ from selectrie.engine.requests.baselines import KeptBaselines
 from selectrie.engine.requests.canonical_memory import HeldBeginnings, evaluate_apart
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.apart import MemoryApart, RunnerApart
-from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.errors import ClosedError, ForkedError
 
 _NODES_HELD, _BRANCHES_HELD = 2, 4
 """The shared beginnings take at most one in so many nodes, and in so many branches."""
+
+
+class ScoresDecisions(Protocol):
+    """Decides about units of states, and is a context manager.
+
+    Made by `Engine.decision_scorer`.
+    """
+
+    def __enter__(self) -> ScoresDecisions: ...  # noqa: PYI034 - Self is not in typing before Python 3.11
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def decisions(self, states: Sequence[State]) -> list[Decision]:
+        """Return the decision on each state of a unit, in order.
+
+        The decision on a state that cannot be asked holds its error. Ctrl-C stops the
+        call.
+
+        Raises:
+            ModelError: If the model fails.
+            ClosedError: If the scorer or the engine was closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what it holds. May be called twice, and after the engine was closed."""
+        ...
 
 
 class DecisionScorer:
@@ -128,6 +159,51 @@ class DecisionScorer:
         with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
             while self._memories:
                 self._model_thread.call(self._memories.pop().close)
+
+
+class PathDecisionScorer:
+    """Decides about units of states on a model whose rows are read by their path.
+
+    Args:
+        thread: The thread that runs tasks.
+        session: Returns the session of a task group, given what describes the model.
+        maker: Makes the prompts of the questions.
+        keep: An object kept alive as long as the scorer.
+    """
+
+    def __init__(
+        self,
+        thread: JobThread[Any],
+        session: Callable[[TaskGroup, ModelDescription], Session],
+        maker: DecisionMaker,
+        *,
+        keep: object = None,
+    ) -> None:
+        """Create a scorer; `keep` lives as long as the scorer."""
+        self._thread, self._session, self._maker, self._kept = thread, session, maker, keep
+        self._baselines = KeptBaselines(lambda: None)
+        self._is_closed = False
+
+    def __enter__(self) -> PathDecisionScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def decisions(self, states: Sequence[State]) -> list[Decision]:
+        """See `ScoresDecisions`."""
+        if self._is_closed:
+            raise ClosedError("the scorer")
+        with task_group(self._thread) as group:
+            prepared = self._maker.decisions(states, keeps=True, first=0)
+            session = self._session(group, self._maker.model)
+            return prepared.run(replace(session, baselines=self._baselines))
+
+    def close(self) -> None:
+        """Refuse further states. May be called twice."""
+        self._is_closed = True
 
 
 class _Memory(MemoryApart):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
@@ -77,7 +77,7 @@ class DecisionMaker:
         prompting: Options of the chat template; the text before the answer is added.
     """
 
-    model: Model
+    model: ModelDescription
     asks: Mapping[str, Ask]
     params: DecisionParams
     template: Template
@@ -86,7 +86,7 @@ class DecisionMaker:
     _signatures: dict[tuple[object, ...], DecisionSignature] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(cls, model: Model, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
+    def of(cls, model: ModelDescription, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
         """Return the maker for a model.
 
         Raises `RequestError` for questions that cannot be asked with these options, and
@@ -399,7 +399,7 @@ class PreparedDecisions:
 
 
 def prepare(
-    model: Model,
+    model: ModelDescription,
     states: Sequence[State],
     questions: Mapping[str, Question],
     params: DecisionParams,
@@ -484,7 +484,9 @@ def _errors_of(index: int | None, name: str) -> Iterator[None]:
             yield
 
 
-def prompts_of(model: Model, state: State, question: Question, params: DecisionParams) -> tuple[DecisionPrompt, ...]:
+def prompts_of(
+    model: ModelDescription, state: State, question: Question, params: DecisionParams
+) -> tuple[DecisionPrompt, ...]:
     """Return the prompts of a question about a state; no model call is made."""
     maker = DecisionMaker.of(model, {"": question}, params)
     ask = maker.asks[""]

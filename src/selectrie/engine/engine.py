@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from selectrie.core.model import Model
-from selectrie.core.types import Limits, ModelIdentity, Precision, SelfCheck
+from selectrie.core.model import Model, ModelDescription
+from selectrie.core.types import Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.task import Drafter
 from selectrie.engine.aio import async_stream, awaitable
 from selectrie.engine.decision_methods import DecisionMethods
-from selectrie.engine.precision_check import self_check
 from selectrie.engine.prompt_methods import PromptMethods
 from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
@@ -29,12 +28,12 @@ from selectrie.engine.requests.generate import (
     GenerationParams,
     Prompts,
 )
-from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer
+from selectrie.engine.requests.loglikelihood import ScoresSequences
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.requests.speculative import EngineDrafter
 from selectrie.engine.requests.stream import PreparedStream, Stream
-from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.engine.tokenizer_methods import TokenizerMethods
@@ -60,6 +59,8 @@ from selectrie.results import BeamResult, Event, Generation, Page, Samples, Sele
 from selectrie.tokenization.prompts import Prompt
 
 if TYPE_CHECKING:
+    from selectrie.engine.decision_scorer import ScoresDecisions
+    from selectrie.engine.decisions import DecisionMaker
     from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.engine.rendering.renderer import PageRequest
     from selectrie.template.analysis.template import Template
@@ -78,7 +79,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Runtime,
         *,
         check: SelfCheck | None = None,
         on_check: Callable[[SelfCheck], None] | None = None,
@@ -87,7 +88,8 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         """Start the model's thread.
 
         Args:
-            model: The model to run.
+            model: The model to run, or what else the engine is to run on; the other
+                arguments are for a model.
             check: The result of an earlier self-check of this model, build and
                 processor. If it is None, the check is made before the first result in
                 `exact` precision.
@@ -95,13 +97,9 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
             max_waiting: Maximum number of tasks that wait to begin; a request beyond
                 that is refused with `QueueFullError`. None for no limit.
         """
-        self._model = model
-        self._check = check
-        self._on_check = on_check
-        limits = model.limits
-        if check is not None and not limits.batch_sizes.is_fixed and check.batch_multiple <= limits.rows_per_call:
-            model.set_batch_multiple(check.batch_multiple)
-        self._model_thread = ModelThread(model, max_waiting=max_waiting)
+        if not isinstance(model, Runtime):
+            model = LocalRuntime(model, check=check, on_check=on_check, max_waiting=max_waiting)
+        self._runtime, self._model, self._model_thread = model, model.model, model.thread
         self._finalizer = weakref.finalize(self, self._model_thread.close)
 
     def __enter__(self) -> Engine:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
@@ -166,14 +164,11 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
 
     def _session(self, group: TaskGroup) -> Session:
         """Return the `Session` of a task group, making the self-check first."""
-        check = None
-        if self._model.identity.precision == Precision.EXACT.value:
-            check = self._check or group.call(self._make_check)
-        return Session(group, self._model, check, self._model_thread.scheduler.read_rows)
+        return self._runtime.session(group, self._model)
 
     def _run(
         self,
-        prepare: Callable[[Model], Prepared[R]],
+        prepare: Callable[[ModelDescription], Prepared[R]],
         *,
         priority: int = 0,
         deadline_s: float | None = None,
@@ -188,21 +183,10 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
             prepared = prepare(self._model)
             return prepared.run(self._session(group))
 
-    def _prepare_only(self, prepare: Callable[[Model], R]) -> R:
+    def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R:
         """Return what `prepare` makes of the model, without running it."""
         with self._model_thread.using():
             return prepare(self._model)
-
-    def _make_check(self) -> SelfCheck:
-        """Return the result of the self-check, which is made if there is none yet.
-
-        It runs on the model's thread, so a second caller finds the first one's result.
-        """
-        if self._check is None:
-            self._check = self_check(self._model)
-            if self._on_check is not None:
-                self._on_check(self._check)
-        return self._check
 
     def trim(self) -> None:
         """Drop every cached prompt and row."""
@@ -300,6 +284,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         """
         from selectrie.engine.requests import sample
 
+        self._runtime.require_whole_rows("`sample`")
         options = SelectRequest(terminator=terminator, search=search, prompting=prompting)
         return self._run(lambda model: sample.prepare(model, prompt, grammar, options, n=n, seed=seed, exact=exact))
 
@@ -381,7 +366,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         with self._model_thread.using():
             return select_requests.token_plan(selection.prepare(self._model, prompt, choices, options))
 
-    def loglikelihood_scorer(self, nodes: int) -> LoglikelihoodScorer:
+    def loglikelihood_scorer(self, nodes: int) -> ScoresSequences:
         """Return a scorer of the log-likelihoods of many token sequences.
 
         It evaluates one unit of sequences at a time, from an empty memory of its own
@@ -394,13 +379,10 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
             CapacityError: If the model has no room for `nodes` tokens.
         """
         at_least("nodes", nodes, 1, optional=False)
-        return self._scorer(lambda owner, model, _check: LoglikelihoodScorer(owner, model, nodes, keep=self))
+        return self._runtime.sequences_scorer(self.self_check, nodes, keep=self)
 
-    def _scorer(self, make: Callable[[ModelThread, Model, SelfCheck | None], R]) -> R:
-        """Return a scorer, whose memory takes over what the self-check set."""
-        with task_group(self._model_thread) as group:
-            check = self._session(group).check
-        return make(self._model_thread, self._model, check)
+    def _decision_scorer(self, maker: DecisionMaker) -> ScoresDecisions:
+        return self._runtime.decision_scorer(self.self_check, maker, keep=self)
 
     def generate(
         self,
@@ -434,6 +416,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
+        self._runtime.require_whole_rows("`generate`")
         request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         return self._run(
             lambda model: generate_requests.prepare(model, prompts, request),
@@ -459,6 +442,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         context manager cancels the sequences that still run. `options.best_of` is
         refused, because the best sequences are known only at the end.
         """
+        self._runtime.require_whole_rows("`stream`")
         request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")
@@ -564,6 +548,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
     def _make_page(self, request: PageRequest, tell: Callable[[Event], None] | None = None) -> Page:
         from selectrie.engine.rendering import renderer
 
+        self._runtime.require_whole_rows("`render`")
         how = request.rendering
         with task_group(
             self._model_thread, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True
@@ -593,4 +578,7 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
-    return EngineDrafter(draft) if isinstance(draft, Engine) else draft
+    if not isinstance(draft, Engine):
+        return draft
+    draft._runtime.require_whole_rows("`draft`")
+    return EngineDrafter(draft)

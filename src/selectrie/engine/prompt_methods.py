@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
 from selectrie.engine.requests import prompt_logprobs as requests
 from selectrie.engine.requests.prompt_logprobs import PromptLogprobsRequest
@@ -25,7 +25,7 @@ class _Runs(Protocol):
 
     def _run(
         self,
-        prepare: Callable[[Model], Prepared[R]],
+        prepare: Callable[[ModelDescription], Prepared[R]],
         *,
         priority: int = 0,
         deadline_s: float | None = None,

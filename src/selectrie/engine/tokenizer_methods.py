@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.engine.aio import awaitable
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
@@ -23,7 +23,7 @@ R = TypeVar("R")
 class _Runs(Protocol):
     """What the methods need of an engine."""
 
-    def _prepare_only(self, prepare: Callable[[Model], R]) -> R: ...
+    def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R: ...
 
 
 class TokenizerMethods:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from selectrie.engine.load import load
-from selectrie.engine.requests.loglikelihood import LogLikelihoods, LoglikelihoodScorer, Sequences
+from selectrie.engine.requests.loglikelihood import LogLikelihoods, ScoresSequences, Sequences
 from selectrie.evaluation.evaluator import Done, Measure
 from selectrie.evaluation.work_units import WorkUnit
 from selectrie.runs.actors import ActorJob, Cluster, work_on
@@ -18,7 +18,7 @@ class ScorerActor:
 
     def __init__(self, source: str | None, options: Mapping[str, Any], longest: int) -> None:
         self._engine = load(source, **options)
-        self._scorer: LoglikelihoodScorer = self._engine.loglikelihood_scorer(longest)
+        self._scorer: ScoresSequences = self._engine.loglikelihood_scorer(longest)
 
     def signature(self) -> dict[str, object]:
         """Return the facts that the model's log-probabilities depend on."""

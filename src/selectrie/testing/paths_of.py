@@ -10,7 +10,7 @@ import numpy as np
 
 from selectrie.core import numerics
 from selectrie.core.model import Model, chain
-from selectrie.core.path_model import Cancellation, PartialRow, PathLimits, RowQuery, check_queries
+from selectrie.core.path_model import REMOTE, Cancellation, PartialRow, PathLimits, RowQuery, check_queries
 from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ class PathsOf:
 
     @property
     def identity(self) -> ModelIdentity:
-        return replace(self._model.identity, precision="remote")
+        return replace(self._model.identity, precision=REMOTE)
 
     def rows(self, queries: Sequence[RowQuery], cancellation: Cancellation) -> list[PartialRow]:
         check_queries(queries, self.limits, len(self.vocabulary.pieces))

@@ -90,7 +90,7 @@ def test_near_ties_of_a_table_evaluate_what_rows_share_once():
     vocabulary = fake()._model.vocabulary
     params = DecisionParams(layout="questions first")
     with fake() as llm:
-        llm._check = selectrie.engine.precision_check.SelfCheck(batch_multiple=1, moved=0.0, tolerance=50.0)
+        llm._runtime.check = selectrie.engine.precision_check.SelfCheck(batch_multiple=1, moved=0.0, tolerance=50.0)
         assert vocabulary is not None
         with llm.decision_scorer(question, params=params) as scorer:
             first, second = (scorer.decisions([text])[0]["q"] for text in ("x", "y"))

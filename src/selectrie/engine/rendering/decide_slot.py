@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import FloatArray, IntArray, OffsetArray
 from selectrie.decoding import scoring
 from selectrie.decoding.rng import uniform
@@ -120,7 +120,7 @@ def _decide_unlisted(session: Session, slot: SelectSlot, context: SlotContext) -
     return SlotResult(selection.text, selection.text, selection, logprobs=_logprobs(slot, selection))
 
 
-def _fitting(model: Model, search: SearchParams, context: SlotContext) -> SearchParams:
+def _fitting(model: ModelDescription, search: SearchParams, context: SlotContext) -> SearchParams:
     """Return `search` with the largest `max_tokens` that fits after the page.
 
     It is never raised. A select has no argument for it, and its certificate says
@@ -262,7 +262,7 @@ def _decide_gen(
     return SlotResult(value, first.text, record, drawn=(drawings[0].task.prompt, tokens))
 
 
-def _gen_ending(model: Model, slot: GenSlot, context: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
+def _gen_ending(model: ModelDescription, slot: GenSlot, context: SlotContext) -> tuple[Ending | None, tuple[str, ...]]:
     """Return how a gen ends: an `Ending` or None, and stop texts.
 
     With a grammar and no stop text it ends as texts of the grammar do, else by stop

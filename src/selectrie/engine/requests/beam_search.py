@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.decoding import scoring
@@ -215,7 +215,7 @@ class PreparedBeamSearch:
 
 
 def prepare(
-    model: Model, prompt: Prompt, grammar: Grammar, beam: BeamSearchParams, prompting: PromptParams
+    model: ModelDescription, prompt: Prompt, grammar: Grammar, beam: BeamSearchParams, prompting: PromptParams
 ) -> PreparedBeamSearch:
     """Check and tokenize a beam search."""
     record("beam", beam, BeamSearchParams)

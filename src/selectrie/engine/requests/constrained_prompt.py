@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.automaton.finished import FinishedPath
@@ -212,7 +212,13 @@ def shown(data: bytes) -> str:
 
 
 def constrain(
-    model: Model, prompt: Prompt, grammar: Grammar, *, max_tokens: int, terminator: str, prompting: PromptParams
+    model: ModelDescription,
+    prompt: Prompt,
+    grammar: Grammar,
+    *,
+    max_tokens: int,
+    terminator: str,
+    prompting: PromptParams,
 ) -> ConstrainedPrompt:
     """Check and tokenize a prompt and a grammar.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
@@ -179,7 +179,7 @@ class PreparedGenerate:
         return of_request(drawing.prompt_index if len(self.prompt_tokens) > 1 else None)
 
 
-def prepare(model: Model, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
+def prepare(model: ModelDescription, prompts: Prompts, request: GenerateRequest) -> PreparedGenerate:
     """Check and tokenize a request; sequence i of every prompt has the seed `seed` + i.
 
     Raises `RequestError` for everything that can be found invalid without a model call.
@@ -221,7 +221,7 @@ def _as_many(prompts: Prompts) -> list[Prompt]:
     return [prompts] if is_one else list(prompts)  # type: ignore[list-item, arg-type]  # decided by its items
 
 
-def _fitting(model: Model, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
+def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest) -> tuple[SampleSpec, int]:
     """Return the spec of a sequence after the prompt, and the prompt's token count.
 
     The prompt is truncated on the left if needed and allowed.

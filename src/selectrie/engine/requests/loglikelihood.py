@@ -13,19 +13,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any, Protocol
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import Model, ModelDescription
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
+from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
-from selectrie.decoding.task import Ask, extend_in_rounds
+from selectrie.decoding.task import Ask, TaskBase, extend_in_rounds
 from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
 from selectrie.decoding.trie.scored_nodes import ScoredNodes
-from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
 
@@ -300,6 +301,30 @@ class _EdgeReader:
         return logp, is_greedy
 
 
+class ScoresSequences(Protocol):
+    """Computes log-likelihoods of sequences, and is a context manager.
+
+    Made by `Engine.loglikelihood_scorer`.
+    """
+
+    def __enter__(self) -> ScoresSequences: ...  # noqa: PYI034 - Self is not in typing before Python 3.11
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
+        """Return the log-likelihoods of sequences, as the function of this name does.
+
+        Raises its errors, and `ClosedError` if the scorer or the engine was closed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the memory. May be called twice, and after the engine was closed."""
+        ...
+
+
 class LoglikelihoodScorer:
     """Computes log-likelihoods of sequences on the model's thread.
 
@@ -360,3 +385,101 @@ class LoglikelihoodScorer:
         with suppress(ClosedError, ForkedError):  # the rest is freed by garbage collection
             while self._solos:
                 self._model_thread.call(self._solos.pop().close)
+
+
+class SequencesTask(TaskBase[IntArray, tuple[FloatArray, BoolArray]]):
+    """Reads the rows that score tokens of sequences which begin with the same tokens.
+
+    The result has the sum over each sequence's tokens that count, float64[C], and
+    whether all of these were greedy, bool[C].
+
+    Args:
+        prompt: int32[T], T >= 1, the tokens with which all sequences begin.
+        trie: The rests of the sequences.
+        n_scored: int64[C], the number of last tokens of each rest that count.
+    """
+
+    def __init__(self, prompt: IntArray, trie: TokenTrie, n_scored: OffsetArray) -> None:
+        self._scored, self._edges = ScoredNodes.of(trie, n_scored), _EdgeReader(trie)
+        self._windows = DepthFirstWindows(DepthFirstOrder(trie, self._scored.marked, self._scored.wanted))
+        super().__init__(prompt, self._windows.floor, np.array([ROOT], dtype=np.int32))
+
+    def _plan(self, capacity: Capacity) -> tuple[Ask, IntArray] | None:
+        return self._windows.next_window(capacity)
+
+    def _is_unread(self, nodes: IntArray) -> bool:
+        """Return whether the row of the prompt comes, and scores nothing."""
+        return not len(nodes) or (nodes[0] == ROOT and not self._scored.wanted[ROOT])
+
+    def _reads(self, nodes: IntArray) -> Reads:
+        return Reads(len(nodes)) if self._is_unread(nodes) else self._edges.reads(nodes)
+
+    def _read(self, nodes: IntArray, rows: Rows) -> None:
+        if not self._is_unread(nodes):
+            rows.check()
+            self._edges.read(nodes, rows)
+
+    def _result(self) -> tuple[FloatArray, BoolArray]:
+        return self._edges.along(self._scored)
+
+
+class PathScorer:
+    """Computes log-likelihoods of sequences whose rows are read by their path.
+
+    Args:
+        thread: The thread that runs tasks.
+        model: The model as requests see it.
+        nodes: Number of tokens of the longest sequence.
+        keep: An object kept alive as long as the scorer.
+
+    Raises:
+        CapacityError: If a path of the model cannot be as long.
+    """
+
+    def __init__(self, thread: JobThread[Any], model: ModelDescription, nodes: int, *, keep: object = None) -> None:
+        """Create a scorer; `keep` lives as long as the scorer."""
+        if nodes > model.limits.nodes:
+            raise CapacityError("nodes", required=nodes, available=model.limits.nodes)
+        self._thread, self._model, self._kept = thread, model, keep
+        self._is_closed = False
+
+    def __enter__(self) -> PathScorer:  # noqa: PYI034 - Self is not in typing before Python 3.11, and the class is final
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def loglikelihoods(self, sequences: Sequences) -> LogLikelihoods:
+        """See `ScoresSequences`. Ctrl-C ends the requests that are under way."""
+        if self._is_closed:
+            raise ClosedError("the scorer")
+        self._model.vocabulary.check_tokens(sequences.tokens)
+        paths, n_scored = np.split(sequences.tokens, sequences.offsets[1:-1]), sequences.n_scored
+        logp, is_greedy = np.zeros(len(sequences)), np.ones(len(sequences), dtype=np.bool_)
+        by_first: dict[int, list[int]] = {}
+        for index in np.flatnonzero(n_scored).tolist():
+            by_first.setdefault(int(paths[index][0]), []).append(index)
+        n_rows = 0
+        with task_group(self._thread) as group:
+            with group.together():
+                handles = [
+                    (members, group.begin(_task([paths[index] for index in members], n_scored[members])))
+                    for members in by_first.values()
+                ]
+            for members, handle in handles:
+                logp[members], is_greedy[members] = handle.result()
+                n_rows += handle.cost.rows
+        return LogLikelihoods(logp, is_greedy, n_scored, n_rows, sequences.rows_naive)
+
+    def close(self) -> None:
+        """Refuse further sequences. May be called twice."""
+        self._is_closed = True
+
+
+def _task(paths: Sequence[IntArray], n_scored: OffsetArray) -> SequencesTask:
+    """Return the task of sequences with the same first token."""
+    rests = [path[1:] for path in paths]
+    trie = TokenTrie.from_flat(np.concatenate(rests), np.cumsum([0, *map(len, rests)], dtype=np.int64))
+    return SequencesTask(paths[0][:1], trie, n_scored)

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from selectrie.core.model import Model
+from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
@@ -85,6 +86,8 @@ def rescore_near_ties(
     k = len(prepared.texts) if prepared.search.stop == "all" else prepared.search.k
     contexts = (prepared.encoded.context, *prepared.premises)
     finalists = scoring.finalists(scored.scores, prepared.tolerances(tolerance), prepared.trie.path_of, k)
+    if session.model.identity.precision == REMOTE:  # it answers as before, within its tolerance
+        return scored, replace(report, certificate=replace(report.certificate, rescored=not len(finalists)))
     # Both evaluate every context once, and these rows below each of them.
     is_cheap = len(finalists) <= ALWAYS or _rows(prepared, finalists) <= report.certificate.nodes_evaluated
     if not len(finalists) or not is_cheap:
@@ -167,7 +170,7 @@ def _canonical_joints(
         and the cost. The joints are None if a choice's terminator needs more than
         `MAX_ROWS` rows.
     """
-    model, beginnings = session.model, session.beginnings
+    model, beginnings = session.local_model, session.beginnings
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:

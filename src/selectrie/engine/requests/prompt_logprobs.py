@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary
@@ -223,7 +223,9 @@ class PreparedPromptLogprobs:
         )
 
 
-def prepare(model: Model, prompts: Iterable[Prompt], request: PromptLogprobsRequest) -> PreparedPromptLogprobs:
+def prepare(
+    model: ModelDescription, prompts: Iterable[Prompt], request: PromptLogprobsRequest
+) -> PreparedPromptLogprobs:
     """Check and tokenize prompts that are evaluated together.
 
     Raises `RequestError` for everything that can be found invalid without a model call.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import Cost
 from selectrie.decoding.automaton.exact_sampling import ExactOutcome, ExactSampleTask
 from selectrie.decoding.automaton.finished import FinishedPath
@@ -162,7 +162,14 @@ class PreparedSample:
 
 
 def prepare(
-    model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest, *, n: int, seed: int | None, exact: bool
+    model: ModelDescription,
+    prompt: Prompt,
+    grammar: Grammar,
+    request: SelectRequest,
+    *,
+    n: int,
+    seed: int | None,
+    exact: bool,
 ) -> PreparedSample:
     """Check and tokenize a request to draw texts from a grammar."""
     at_least("n", n, 1, max_value=MAX_TEXTS, optional=False)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
@@ -132,7 +132,7 @@ class SelectBatch:
 
 
 def prepare(
-    model: Model,
+    model: ModelDescription,
     requests: Sequence[tuple[Prompt, Choices]],
     options: SelectRequest,
     on_evaluated: Progress | None = None,
@@ -153,7 +153,7 @@ def prepare(
 
 
 def _prepare(
-    model: Model, index: int, request: tuple[Prompt, Choices], options: SelectRequest, *, several: bool
+    model: ModelDescription, index: int, request: tuple[Prompt, Choices], options: SelectRequest, *, several: bool
 ) -> PreparedSelect:
     try:
         prompt, choices = request
@@ -253,7 +253,7 @@ class PreparedScore:
         )
 
 
-def prepare_score(model: Model, prompt: Prompt, text: str, options: SelectRequest) -> PreparedScore:
+def prepare_score(model: ModelDescription, prompt: Prompt, text: str, options: SelectRequest) -> PreparedScore:
     """Check and tokenize a text to score."""
     prepared = selection.prepare(model, prompt, [text], options)
     needs = replace(prepared.needs, best=prepared.needs.row)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from selectrie.core import numerics
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, FloatArray
 from selectrie.decoding import scoring
@@ -181,7 +181,7 @@ class PreparedGrammarSelect:
         return next(found, None) if outcome.greedy_ended else None
 
 
-def prepare(model: Model, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
+def prepare(model: ModelDescription, prompt: Prompt, grammar: Grammar, request: SelectRequest) -> PreparedGrammarSelect:
     """Check and tokenize a selection among texts of a grammar that are not listed."""
     rule, search = request.named_rule().name, request.search
     if request.custom is not None or rule not in RULES:

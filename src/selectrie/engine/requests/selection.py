@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import FloatArray, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
@@ -167,7 +167,7 @@ class PreparedSelect:
 
 
 def prepare(
-    model: Model,
+    model: ModelDescription,
     prompt: Prompt,
     choices: Choices,
     request: SelectRequest,
@@ -207,7 +207,12 @@ class SelectPlan:
     """
 
     def __init__(
-        self, model: Model, choices: Choices, request: SelectRequest, *, premises: Sequence[Prompt] | None = None
+        self,
+        model: ModelDescription,
+        choices: Choices,
+        request: SelectRequest,
+        *,
+        premises: Sequence[Prompt] | None = None,
     ) -> None:
         self._vocabulary, self._limits, self._request = model.vocabulary, model.limits, request
         self._texts, self._rule = check_texts(choices), request.named_rule()

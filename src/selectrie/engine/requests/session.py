@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
-from selectrie.core.model import Model
+from selectrie.core.model import Model, ModelDescription
+from selectrie.core.path_model import REMOTE
 from selectrie.core.types import SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import ReadRows
 from selectrie.engine.requests.canonical_memory import HeldBeginnings
 from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.errors import InternalError
 
 
 class KeepsBaselines(Protocol):
@@ -35,14 +37,24 @@ class Session:
         beginnings: Memories for near ties that keep what contexts begin with; None for
             a new memory each time.
         baselines: Baselines that are kept from one request to the next; None for none.
+        n_together: Number of rows that searches ask for at once at no further cost;
+            None to take it from the sizes of the model's calls.
     """
 
     group: TaskGroup
-    model: Model
+    model: ModelDescription
     check: SelfCheck | None
     read_rows: ReadRows = field(default_factory=ReadRows)
     beginnings: HeldBeginnings | None = None
     baselines: KeepsBaselines | None = None
+    n_together: int | None = None
+
+    @property
+    def local_model(self) -> Model:
+        """Return the model, which runs here: only its calls are made near ties with."""
+        if self.model.identity.precision == REMOTE:
+            raise InternalError("a model that others serve has no memory of its own")
+        return cast("Model", self.model)
 
     @property
     def tolerance(self) -> float | None:
@@ -58,6 +70,8 @@ class Session:
 
         Less would only be padding, or many small programs.
         """
+        if self.n_together is not None:
+            return self.n_together
         sizes = self.model.limits.batch_sizes
         if sizes.is_fixed:
             return next((rows for rows, _ in sizes.buckets if rows > 1), 1)

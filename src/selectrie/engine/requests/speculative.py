@@ -8,16 +8,16 @@ one that would have been drawn without a draft, whatever was guessed.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from selectrie.core.model import Model
+from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import Drafter
 from selectrie.decoding.task import NOTHING
-from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.model_thread import Handle, JobThread
 from selectrie.errors import OptionError, UnsupportedModelError
 from selectrie.options import at_least
 
@@ -27,8 +27,10 @@ _NOTHING = NOTHING, NOTHING
 class Drafting(Protocol):
     """The part of an `Engine` that `EngineDrafter` uses."""
 
-    _model: Model
-    _model_thread: ModelThread
+    @property
+    def _model(self) -> ModelDescription: ...
+    @property
+    def _model_thread(self) -> JobThread[Any]: ...
 
 
 class EngineDrafter:
@@ -47,7 +49,7 @@ class EngineDrafter:
         self._engine, self._depth, self._branching = engine, depth, branching
 
     @property
-    def model(self) -> Model:
+    def model(self) -> ModelDescription:
         """Return the model that guesses."""
         return self._engine._model
 
@@ -68,7 +70,8 @@ class EngineDrafter:
             or floor.rows > limits.rows_per_call
         ):
             return _NOTHING
-        return self._engine._model_thread.submit(task).result()
+        handle: Handle[tuple[IntArray, IntArray]] = self._engine._model_thread.submit(task)
+        return handle.result()
 
 
 class LookupDrafter:
@@ -105,7 +108,7 @@ def _run(tokens: IntArray) -> tuple[IntArray, IntArray]:
     return np.arange(-1, len(tokens) - 1, dtype=np.int32), tokens.astype(np.int32)
 
 
-def check_draft(drafter: Drafter, model: Model) -> None:
+def check_draft(drafter: Drafter, model: ModelDescription) -> None:
     """Raise an error for a draft that cannot work for the model.
 
     No model call is made.

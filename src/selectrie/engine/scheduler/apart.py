@@ -50,7 +50,7 @@ class RunnerApart:
         deadline_s: float | None = None,
         keep_cached: bool = False,
     ) -> Handle[R]:
-        """Return the handle of a task that is not queued yet (`ModelThread.handle`)."""
+        """Return the handle of a task that is not queued yet (`JobThread.handle`)."""
         if deadline_s is not None:
             raise OptionError("deadline_s", deadline_s, "none: tasks on a second memory have no deadline")
         job = Job(task, on_step, priority=priority, keep_cached=keep_cached)
@@ -63,7 +63,7 @@ class RunnerApart:
             self._scheduler.submit(handle.job)
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread, as `ModelThread.call` does."""
+        """Run a function on the model's thread, as `JobThread.call` does."""
         return self._group.call(function)
 
     def cancel(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""The thread that owns a model.
+"""The thread that runs the tasks of an engine, and owns its model.
 
 Other threads queue work to it. It runs while there is work and sleeps otherwise.
 """
@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,6 +35,7 @@ from selectrie.errors import (
 from selectrie.options import at_least
 
 R = TypeVar("R")
+SchedulerT = TypeVar("SchedulerT", bound="Schedules")
 
 _INTERRUPT_AGAIN_S = 0.005
 """Seconds between two interrupts of running work.
@@ -53,6 +55,33 @@ class _Cancels(Protocol):
 
     def check_process(self) -> None: ...
     def cancel(self, job: Job) -> None: ...
+
+
+class Schedules(Protocol):
+    """What a thread needs of the scheduler that it runs.
+
+    `Scheduler` describes the methods. All but `load` and `calling` are used by the
+    thread alone.
+    """
+
+    @property
+    def load(self) -> Load: ...
+    @property
+    def calling(self) -> tuple[Job, ...]: ...
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def wait_s(self) -> float | None:
+        """Return the seconds that the thread may wait for news before the next step.
+
+        None if there is nothing to do without any.
+        """
+        ...
+
+    def submit(self, job: Job) -> None: ...
+    def step(self) -> None: ...
+    def fail_all(self, error: BaseException) -> None: ...
+    def forget_all(self) -> None: ...
 
 
 class Handle(Generic[R]):
@@ -162,8 +191,8 @@ class _Use:
         self.thread = thread
 
 
-class ModelThread:
-    """Runs a scheduler on a background thread, which alone touches the model.
+class JobThread(ABC, Generic[SchedulerT]):
+    """Runs a scheduler on a background thread.
 
     Threads communicate through a `SimpleQueue` and single assignments, without a lock.
     A signal handler, a finalizer or a forked child may run at any point, and would wait
@@ -171,26 +200,24 @@ class ModelThread:
     """
 
     def __init__(
-        self, model: Model, *, max_waiting: int | None = None, clock: Callable[[], float] = time.monotonic
+        self, scheduler: SchedulerT, *, again_s: float, max_waiting: int | None, clock: Callable[[], float]
     ) -> None:
         """Start the thread.
 
         Args:
-            model: The model to run.
+            scheduler: What runs the jobs.
+            again_s: Seconds between two interrupts of work that is to end.
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
         """
-        at_least("max_waiting", max_waiting, 1)
         self._clock = clock
         self._max_waiting = max_waiting
         self._free_slots = [True] * (max_waiting or 0)  # one for each task that may still be queued
-        self.scheduler = Scheduler(model, clock=clock)
-        self._model = model
-        # Work that cannot be interrupted ends by itself.
-        self._again_s = _INTERRUPT_AGAIN_S if model.limits.can_interrupt else LOOK_AGAIN_S
+        self.scheduler = scheduler
+        self._again_s = again_s
         self._inbox: SimpleQueue[_Call | tuple[Job, ...] | None] = SimpleQueue()
         self._arriving: set[int] = set()  # `id` of each job in the inbox, which keeps none alive
-        self._running: _Call | Scheduler | None = None
+        self._running: _Call | SchedulerT | None = None
         self._uses: set[weakref.ref[_Use]] = set()
         self.closed = False
         self._process = os.getpid()
@@ -327,11 +354,15 @@ class ModelThread:
         if self._process == os.getpid() and all(sharer.cancelled for sharer in self.scheduler.calling):
             self._interrupt(self.scheduler)
 
+    @abstractmethod
     def interrupt(self) -> None:
-        """Interrupt the decode that is running now, if any."""
-        self._model.interrupt()
+        """Interrupt the work that is running now, if that can be done."""
 
-    def _interrupt(self, work: _Call | Scheduler) -> None:
+    @abstractmethod
+    def _free(self) -> None:
+        """Free what the jobs ran on; called on the thread, as its last work."""
+
+    def _interrupt(self, work: _Call | SchedulerT) -> None:
         """Interrupt the running decode if it belongs to `work`.
 
         The interrupt may hit other work that begins at this very moment. That work is
@@ -415,7 +446,8 @@ class ModelThread:
 
         Waits for work if there is none.
         """
-        for item in self._received(block=self.scheduler.idle):
+        wait_s = self.scheduler.wait_s
+        for item in self._received(block=wait_s is None or wait_s > 0, timeout_s=wait_s):
             if isinstance(item, tuple):
                 self._arriving.difference_update(map(id, item))
                 for job in item:
@@ -486,4 +518,31 @@ class ModelThread:
                         job.answer(None, error)
                 elif item is not None and item.claim():
                     item.future.set_exception(error)
+        self._free()
+
+
+class ModelThread(JobThread[Scheduler]):
+    """Runs the tasks of a model on a thread, which alone touches the model."""
+
+    def __init__(
+        self, model: Model, *, max_waiting: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            model: The model to run.
+            max_waiting: Maximum number of tasks that wait to begin; None for no limit.
+            clock: Returns the seconds that deadlines are compared with.
+        """
+        at_least("max_waiting", max_waiting, 1)
+        self._model = model
+        # Work that cannot be interrupted ends by itself.
+        again_s = _INTERRUPT_AGAIN_S if model.limits.can_interrupt else LOOK_AGAIN_S
+        super().__init__(Scheduler(model, clock=clock), again_s=again_s, max_waiting=max_waiting, clock=clock)
+
+    def interrupt(self) -> None:
+        """Interrupt the decode that is running now, if any."""
+        self._model.interrupt()
+
+    def _free(self) -> None:
         self._model.close()

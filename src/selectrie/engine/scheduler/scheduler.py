@@ -127,6 +127,11 @@ class Scheduler:
     def idle(self) -> bool:
         return not self._waiting and not self._active
 
+    @property
+    def wait_s(self) -> float | None:
+        """Return 0 while there is work, and else None."""
+        return None if self.idle else 0.0
+
     def submit(self, job: Job) -> None:
         """Queue a job, or fail it at once.
 
@@ -158,7 +163,7 @@ class Scheduler:
         self._active.clear()
         self._waiting.clear()
         for job in jobs:  # each has its own error, which may later name its request
-            self._fail(job, _own(error))
+            self._fail(job, own_error(error))
         self.load = replace(self.load, n_active=0, n_waiting=0)
 
     def _fail(self, job: Job, error: BaseException) -> None:
@@ -470,7 +475,7 @@ class Scheduler:
             logger.debug("nothing was released: %s", error)
 
 
-def _own(error: BaseException) -> BaseException:
+def own_error(error: BaseException) -> BaseException:
     """Return a copy of an error, so that each of many jobs has its own.
 
     An error of a foreign class is returned as it is.

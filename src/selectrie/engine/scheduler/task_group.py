@@ -10,7 +10,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.model_thread import Handle, ModelThread
+from selectrie.engine.scheduler.model_thread import Handle, JobThread
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.errors import CancelledError
 
@@ -31,7 +31,7 @@ class Counting(Task[R_co], Protocol[R_co]):
 class Runner(Protocol):
     """What runs the tasks of a group: the model's thread, or a second memory on it.
 
-    `ModelThread` describes the methods.
+    `JobThread` describes the methods.
     """
 
     def now(self) -> float: ...
@@ -58,7 +58,7 @@ class TaskGroup:
 
     Args:
         model_thread: What runs the tasks: the model's thread, or a runner on it.
-        priority: Priority of every task; higher goes first (`ModelThread.handle`).
+        priority: Priority of every task; higher goes first (`JobThread.handle`).
         deadline_s: Seconds from the creation of the group, or None for no deadline.
         keep_cached: Whether the nodes of a finished task stay cached.
     """
@@ -89,7 +89,7 @@ class TaskGroup:
         return 0.0 if self._until is None else max(0.0, self.model_thread.now() - self._until)
 
     def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task and return its handle (`ModelThread.handle`)."""
+        """Queue a task and return its handle (`JobThread.handle`)."""
         if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
@@ -133,7 +133,7 @@ class TaskGroup:
         return self.begin(task, None if report is None else lambda: report(task.n_evaluated, total))
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread, as `ModelThread.call` does."""
+        """Run a function on the model's thread, as `JobThread.call` does."""
         self._is_calling = True
         try:
             self._check()
@@ -170,7 +170,7 @@ class TaskGroup:
 
 @contextmanager
 def task_group(
-    model_thread: ModelThread, *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
+    model_thread: JobThread[Any], *, priority: int = 0, deadline_s: float | None = None, keep_cached: bool = False
 ) -> Iterator[TaskGroup]:
     """Yield a group of tasks that is cancelled if the block fails.
 

@@ -1,0 +1,1 @@
+"""Runs tasks on rows that are read by their token path, in the background."""

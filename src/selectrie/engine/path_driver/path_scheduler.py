@@ -1,0 +1,206 @@
+"""Runs jobs on rows that are read by their token path.
+
+Nothing is held for a job between two asks, so jobs need no memory and are never
+preempted. Each goes on by itself: it asks, its rows are read in the background, it is
+told, and asks again.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from selectrie.core.path_model import Cancellation
+from selectrie.core.row_reader import Answer, RowReader
+from selectrie.core.types import IntArray, Limits
+from selectrie.engine.path_driver.job_paths import JobPaths
+from selectrie.engine.scheduler.job import Job, SupportsDeadline
+from selectrie.engine.scheduler.scheduler import Load, own_error
+from selectrie.errors import CancelledError, CapacityError, DeadlineError, ProtocolError
+
+
+class PathScheduler:
+    """Runs jobs on a `RowReader`.
+
+    Call `submit` for each job, then `step` until `idle`. All methods are called on one
+    thread.
+
+    Args:
+        reader: Reads the rows.
+        limits: What a job may need.
+        max_active: Number of jobs that are under way at once. One of a higher priority
+            than any of these begins in addition.
+        wake: Called in any thread when rows have arrived, so that `step` is called.
+        clock: Returns the seconds that deadlines are compared with.
+
+    Attributes:
+        load: The load as of the last step; any thread may read it.
+        calling: Always empty: no call of a model runs on the thread.
+    """
+
+    def __init__(
+        self,
+        reader: RowReader,
+        limits: Limits,
+        *,
+        max_active: int,
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reader, self._limits, self._max_active = reader, limits, max_active
+        self._wake, self._clock = wake, clock
+        self._waiting: list[Job] = []
+        self._active: dict[Job, _Progress] = {}
+        self._arrived: deque[tuple[Job, Answer | BaseException]] = deque()
+        self._n_submitted = 0
+        self.calling: tuple[Job, ...] = ()
+        self.load = Load(0, 0, limits.nodes, limits.sequences)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether there are no jobs."""
+        return not self._waiting and not self._active
+
+    @property
+    def wait_s(self) -> float | None:
+        """Return the seconds until the next deadline, unless rows arrive before."""
+        if self._arrived or (self._waiting and not self._active):
+            return 0.0
+        deadlines = [job.deadline for job in (*self._active, *self._waiting) if job.deadline is not None]
+        return max(0.0, min(deadlines) - self._clock()) if deadlines else None
+
+    def submit(self, job: Job) -> None:
+        """Queue a job, or fail it at once.
+
+        A job that does not fit fails with `CapacityError`, and one with an empty prompt
+        with `ProtocolError`.
+        """
+        required, available = len(job.prompt) + job.floor.nodes, self._limits.nodes
+        if not len(job.prompt):
+            job.answer(None, ProtocolError("a task needs a prompt of at least one token"))
+        elif required > available:
+            job.answer(None, CapacityError("nodes", required=required, available=available))
+        else:
+            job.order = self._n_submitted
+            self._n_submitted += 1
+            insort(self._waiting, job, key=attrgetter("rank"))
+
+    def step(self) -> None:
+        """Tell jobs the rows that have arrived, and begin to read what they ask."""
+        self._end_early()
+        while self._arrived:
+            job, answer = self._arrived.popleft()
+            if job in self._active:
+                self._take(job, answer)
+        self._admit_waiting()
+        self._reader.flush()
+        self.load = Load(len(self._active), len(self._waiting), self._limits.nodes, self._limits.sequences)
+
+    def fail_all(self, error: BaseException) -> None:
+        """End every job with this error."""
+        for job in [*self._active, *self._waiting]:
+            self._end(job, error=own_error(error))
+        self.load = Load(0, 0, self._limits.nodes, self._limits.sequences)
+
+    def forget_all(self) -> None:
+        """Drop every row that is kept for later."""
+        self._reader.clear()
+
+    def _end_early(self) -> None:
+        """End jobs that were cancelled and those whose deadline has passed."""
+        now = self._clock()
+        for job in [*self._active, *self._waiting]:
+            if job.cancelled:
+                self._end(job, error=CancelledError())
+            elif job.deadline is not None and now >= job.deadline:
+                self._expire(job, now - job.deadline)
+
+    def _expire(self, job: Job, late_s: float) -> None:
+        if not isinstance(job.task, SupportsDeadline):
+            self._end(job, error=DeadlineError(late_s))
+            return
+        try:
+            job.task.expire()
+            result = job.task.result()
+        except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
+            self._end(job, error=error)
+        else:
+            self._end(job, result=result)
+
+    def _admit_waiting(self) -> None:
+        """Begin waiting jobs in order of rank."""
+        while self._waiting:
+            job = self._waiting[0]
+            lowest = min((active.priority for active in self._active), default=job.priority - 1)
+            if len(self._active) >= self._max_active and job.priority <= lowest:
+                return
+            self._waiting.pop(0)
+            progress = self._active[job] = _Progress(job.prompt)
+            job.admit()
+            self._start(job, progress.paths.of_prompt())
+
+    def _start(self, job: Job, paths: Sequence[IntArray]) -> None:
+        """Begin to read the rows that a job is told next."""
+
+        def done(answer: Answer | BaseException) -> None:
+            self._arrived.append((job, answer))
+            self._wake()
+
+        cancellation = self._active[job].cancellation = Cancellation()  # which keeps what it cancels
+        try:
+            self._reader.start(paths, job.task.reads(), done, cancellation, priority=job.priority)
+        except BaseException as error:  # noqa: BLE001 - as in _expire
+            self._end(job, error=error)
+
+    def _take(self, job: Job, answer: Answer | BaseException) -> None:
+        """Tell a job its rows, and start what it asks then."""
+        if not isinstance(answer, Answer):
+            self._end(job, error=own_error(answer))
+            return
+        job.cost += answer.cost
+        try:
+            job.task.tell(answer.rows)
+            job.has_prompt_row = True
+            if job.on_step is not None:
+                job.on_step()
+            paths = self._asked(job)
+            if paths is None:
+                self._end(job, result=job.task.result())
+                return
+        except BaseException as error:  # noqa: BLE001 - as in _expire
+            self._end(job, error=error)
+            return
+        self._start(job, paths)
+
+    def _asked(self, job: Job) -> Sequence[IntArray] | None:
+        """Return the paths that a task asks for; None if it has finished."""
+        offer = self._reader.capacity(job.floor)
+        ask = job.task.ask(offer)
+        if ask is None:
+            return None
+        if len(ask.tokens) > offer.rows:
+            raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
+        return self._active[job].paths.add(ask)
+
+    def _end(self, job: Job, *, result: object = None, error: BaseException | None = None) -> None:
+        """End what is read for a job, and set its future."""
+        progress = self._active.pop(job, None)
+        if progress is None:
+            self._waiting.remove(job)
+        try:
+            if progress is not None:
+                progress.cancellation.cancel()
+        finally:
+            job.answer(result, error)
+
+
+class _Progress:
+    """A job that is under way: its rows, and what cancels the reading of them."""
+
+    __slots__ = ("cancellation", "paths")
+
+    def __init__(self, prompt: IntArray) -> None:
+        self.paths, self.cancellation = JobPaths(prompt), Cancellation()

@@ -1,0 +1,182 @@
+"""What an engine runs on: a model that runs here, or one that is asked for its rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from selectrie.core.model import Model, ModelDescription
+from selectrie.core.path_model import REMOTE, PathModel
+from selectrie.core.types import Limits, ModelIdentity, ModelKind, Precision, SelfCheck
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.held_nodes import FILL_ROWS
+from selectrie.engine.path_driver.path_thread import PathThread
+from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader
+from selectrie.engine.precision_check import self_check
+from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer, PathScorer, ScoresSequences
+from selectrie.engine.requests.session import Session
+from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
+from selectrie.engine.scheduler.task_group import TaskGroup
+from selectrie.errors import WholeRowsError
+
+if TYPE_CHECKING:
+    from selectrie.engine.decision_scorer import ScoresDecisions
+    from selectrie.engine.decisions import DecisionMaker
+
+_ACTIVE_EACH = 2
+"""Tasks that are under way for each query that may be, so that none is waited for."""
+_ANY = 1 << 30
+"""Branches of a model that holds none."""
+
+
+class Runtime(ABC):
+    """A model, the thread that runs tasks on it, and what requests need of it.
+
+    Attributes:
+        model: The model as requests see it.
+        thread: The thread, which frees the model when it is closed.
+        check: What is known of how far a log-probability may move; None before it is
+            measured.
+    """
+
+    model: ModelDescription
+    thread: JobThread[Any]
+    check: SelfCheck | None
+
+    @abstractmethod
+    def session(self, group: TaskGroup, model: ModelDescription) -> Session:
+        """Return the `Session` of a task group, after what has to be measured.
+
+        `model` describes the model to the request.
+        """
+
+    @abstractmethod
+    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
+        """Return a scorer of sequences of at most `nodes` tokens."""
+
+    @abstractmethod
+    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
+        """Return a scorer that decides about units of states."""
+
+    @abstractmethod
+    def require_whole_rows(self, what: str) -> None:
+        """Raise `WholeRowsError` unless the probability of every token can be read.
+
+        `what` begins a sentence about what reads it.
+        """
+
+
+class LocalRuntime(Runtime):
+    """A model that runs here.
+
+    Args:
+        model: The model to run.
+        check: The result of an earlier self-check; None to make it when needed.
+        on_check: Called with the result of the self-check if it is made.
+        max_waiting: Maximum number of tasks that wait to begin; None for no limit.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        check: SelfCheck | None = None,
+        on_check: Callable[[SelfCheck], None] | None = None,
+        max_waiting: int | None = None,
+    ) -> None:
+        self._model, self.check, self._on_check = model, check, on_check
+        limits = model.limits
+        if check is not None and not limits.batch_sizes.is_fixed and check.batch_multiple <= limits.rows_per_call:
+            model.set_batch_multiple(check.batch_multiple)
+        self.model = model
+        self.thread: ModelThread = ModelThread(model, max_waiting=max_waiting)
+
+    def session(self, group: TaskGroup, model: ModelDescription) -> Session:
+        check = None
+        if model.identity.precision == Precision.EXACT.value:
+            check = self.check or group.call(self._make_check)
+        return Session(group, model, check, self.thread.scheduler.read_rows)
+
+    def _make_check(self) -> SelfCheck:
+        """Return the result of the self-check, which is made if there is none yet.
+
+        It runs on the model's thread, so a second caller finds the first one's result.
+        """
+        if self.check is None:
+            self.check = self_check(self._model)
+            if self._on_check is not None:
+                self._on_check(self.check)
+        return self.check
+
+    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
+        del check
+        return LoglikelihoodScorer(self.thread, self._model, nodes, keep=keep)
+
+    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
+        from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
+
+        return DecisionScorer(self.thread, self._model, check, maker, keep=keep)
+
+    def require_whole_rows(self, what: str) -> None:
+        del what
+
+
+@dataclass(frozen=True, slots=True)
+class _DescribedPaths:
+    """A `PathModel` as requests see it."""
+
+    vocabulary: Vocabulary
+    limits: Limits
+    identity: ModelIdentity
+
+
+class PathRuntime(Runtime):
+    """A model that is asked for its rows by their token path, as a server is.
+
+    Its rows are kept by their path, and queries of all tasks share requests. What reads
+    whole rows is refused.
+
+    Args:
+        model: The model; it is closed with the thread.
+        cache_bytes: Bytes of rows that are kept for later requests, roughly.
+        max_waiting: Maximum number of tasks that wait to begin; None for no limit.
+    """
+
+    def __init__(self, model: PathModel, *, cache_bytes: int = ROW_CACHE_BYTES, max_waiting: int | None = None) -> None:
+        limits = model.limits
+        n_together = max(1, limits.requests_in_flight) * max(1, limits.queries_per_request)
+        self._n_together = min(FILL_ROWS, n_together)
+        described = Limits(
+            nodes=limits.path_tokens,
+            sequences=_ANY,
+            rows_per_call=n_together,
+            kind=ModelKind.ATTENTION,
+            max_idle_rows=None,
+            larger_context="ask a server whose context is longer",
+        )
+        self.model = _DescribedPaths(model.vocabulary, described, replace(model.identity, precision=REMOTE))
+        self.check = SelfCheck(0, model.tolerance, model.tolerance)
+        self.thread: PathThread = PathThread(
+            QueryReader(model, cache_bytes=cache_bytes),
+            described,
+            max_active=_ACTIVE_EACH * n_together,
+            max_waiting=max_waiting,
+        )
+
+    def session(self, group: TaskGroup, model: ModelDescription) -> Session:
+        return Session(group, model, self.check, n_together=self._n_together)
+
+    def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
+        del check
+        return PathScorer(self.thread, self.model, nodes, keep=keep)
+
+    def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
+        from selectrie.engine.decision_scorer import PathDecisionScorer  # as in LocalRuntime
+
+        del check
+        return PathDecisionScorer(self.thread, self.session, maker, keep=keep)
+
+    def require_whole_rows(self, what: str) -> None:
+        raise WholeRowsError(what)

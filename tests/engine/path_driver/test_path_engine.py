@@ -1,0 +1,248 @@
+"""An engine on a model that is asked for its rows by their path: its values are those of the local engine, to the last
+bit, unless they are intervals, which contain them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie import DecisionParams, Grammar, SamplingParams, Template
+from selectrie.engine.engine import Engine
+from selectrie.engine.requests.loglikelihood import Sequences
+from selectrie.engine.runtimes import PathRuntime
+from selectrie.errors import CapacityError, ClosedError, PromptTooLongError, WholeRowsError
+from selectrie.options import PromptParams, SearchParams
+from selectrie.testing import HashModel, PathsOf
+from tests.support.deciding import BYTES, LIMITS, QUESTIONS, STATE, fake
+from tests.support.gated_paths import NotedPaths, limits
+
+PROMPTS = ["a bat", "a ", "a c", "ca", "cat s"]
+CHOICES = ["at", " cat", "s", "a", "art", " bat s", "a cat", "cat at"]
+ALL = SearchParams(method="exhaustive", stop="all")
+
+
+def path_engine(model, **options):
+    return Engine(PathRuntime(model, **options))
+
+
+def engines(seed, **options):
+    """The engine whose rows are read by their path, and the local one."""
+    return path_engine(PathsOf(HashModel(seed), **options)), Engine(HashModel(seed))
+
+
+def same(one, other):
+    """All numbers of two selections, bit for bit."""
+    for name in ("logp", "logp_upper", "logp_terminator", "score", "probability", "logp_local"):
+        np.testing.assert_array_equal(getattr(one.choices, name), getattr(other.choices, name), err_msg=name)
+    for name in ("index", "margin", "coverage", "log_heal", "greedy_index", "top_tokens", "healed", "rule"):
+        assert getattr(one, name) == getattr(other, name), name
+
+
+choices = st.lists(st.sampled_from(CHOICES), min_size=1, max_size=6, unique=True)
+
+
+@given(
+    st.integers(0, 99),
+    st.sampled_from(PROMPTS),
+    choices,
+    st.tuples(
+        st.sampled_from(["none", "eog", "text"]),
+        st.sampled_from(["joint", "token_mean", "pmi", "char_mean"]),
+        st.sampled_from(["heal", "split", "harness"]),
+    ),
+)
+@settings(max_examples=40)
+def test_a_selection_has_the_values_of_the_local_engine(seed, prompt, texts, options):
+    """Every terminator that reads named tokens alone, rule and boundary; all rows, and the best found by bounds."""
+    terminator, rule, boundary = options
+    how = {
+        "terminator": terminator,
+        "following": "." if terminator == "text" else "",
+        "rule": rule,
+        "prompting": PromptParams(boundary=boundary),
+    }
+    remote, local = engines(seed, limits=limits(named_ids=26), hides_rest=True)
+    with remote, local:
+        same(remote.rank(prompt, texts, search=ALL, **how), local.rank(prompt, texts, search=ALL, **how))
+        found = remote.select(prompt, texts, search=SearchParams(method="exhaustive"), **how)
+        expected = local.select(prompt, texts, **how)
+        assert (found.text, found.certificate.proved) == (expected.text, True)
+        text = texts[0] + "s"
+        assert remote.score(prompt, text).to_dict()["tokens"] == local.score(prompt, text).to_dict()["tokens"]
+        assert remote.score(prompt, text).is_greedy == local.score(prompt, text).is_greedy
+
+
+@given(st.integers(0, 99), st.sampled_from(PROMPTS))
+@settings(max_examples=20)
+def test_a_search_finds_the_winner_of_the_local_engine(seed, prompt):
+    """Best first, with as many rows at a time as are worth it: the same texts, and a proof."""
+    remote, local = engines(seed, limits=limits(named_ids=26))
+    with remote, local:
+        how = SearchParams(method="best_first", k=2)
+        one, other = (engine.select(prompt, CHOICES, search=how) for engine in (remote, local))
+        assert [choice.text for choice in one.top(2)] == [choice.text for choice in other.top(2)]
+        assert [choice.logp for choice in one.top(2)] == [choice.logp for choice in other.top(2)]
+        assert one.certificate.proved
+
+
+def test_many_selections_share_requests():
+    """Sixteen prompts of six choices: each row is asked for once, and requests carry up to four."""
+    model = NotedPaths(HashModel(1), limits=limits(queries_per_request=4, requests_in_flight=2))
+    requests = [(prompt, CHOICES) for prompt in PROMPTS for _ in range(3)]
+    with path_engine(model) as remote, Engine(HashModel(1)) as local:
+        for one, other in zip(remote.select_many(requests), local.select_many(requests), strict=True):
+            same(one, other)
+    asked = [path for request in model.requests for path in request]
+    assert len(asked) == len(set(asked))
+    assert len(model.requests) < len(asked) / 2
+    assert model.n_at_once == 2
+
+
+def test_rows_are_kept_for_later_requests_until_they_are_dropped():
+    """The same request again asks nothing; after `trim` it asks everything."""
+    model = NotedPaths(HashModel(1))
+    with path_engine(model) as engine:
+        first = engine.rank("a bat", CHOICES)
+        n = len(model.queries)
+        again = engine.rank("a bat", CHOICES)
+        same(first, again)
+        assert (len(model.queries), again.cost.rows, again.cost.model_calls) == (n, 0, 0)
+        assert first.cost.rows == n
+        engine.trim()
+        engine.rank("a bat", CHOICES)
+        assert len(model.queries) == 2 * n
+
+
+@pytest.fixture
+def deciders():
+    """The engine whose rows are read by their path, and the local one, on a model of bytes."""
+    model = HashModel(1, vocabulary=BYTES, limits=LIMITS, sharpness=0.5)
+    with path_engine(PathsOf(model, hides_rest=True, limits=limits(path_tokens=1 << 14))) as remote, fake() as local:
+        yield remote, local
+
+
+STATES = [STATE, {"text": "Where is it?", "n": 3}, "I want my money back"]
+
+
+def numbers(decision):
+    """What a decision says, without what it cost and what signs it."""
+    answers = decision.to_dict()["answers"]
+    return [
+        {name: value for name, value in one.items() if name not in ("usage", "signature")} for one in answers.values()
+    ]
+
+
+def test_decisions_are_those_of_the_local_engine(deciders):
+    """One question and several, one state and many, in either layout and with a baseline."""
+    remote, local = deciders
+    for params in (DecisionParams(), DecisionParams(layout="questions first"), DecisionParams(rule="calibrated")):
+        one = remote.decide_many(STATES, QUESTIONS, params=params)
+        other = local.decide_many(STATES, QUESTIONS, params=params)
+        assert [numbers(decision) for decision in one] == [numbers(decision) for decision in other]
+    assert remote.decide(STATE, QUESTIONS["intent"]).value == local.decide(STATE, QUESTIONS["intent"]).value
+    assert [numbers(one) for one in remote.decide_iter(STATES, QUESTIONS)] == [
+        numbers(one) for one in local.decide_iter(STATES, QUESTIONS)
+    ]
+
+
+def test_tables_are_those_of_the_local_engine(deciders):
+    """Rows of a data frame, by units; one that cannot be asked keeps its error."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("narwhals")
+    remote, local = deciders
+    frame = pandas.DataFrame({"text": ["a parcel", "money", "", "late again"]})
+    one, other = (
+        llm.decide_table(frame, QUESTIONS, state="{text}", params=DecisionParams(rule="calibrated"), unit_rows=2)
+        for llm in (remote, local)
+    )
+    assert repr(one.to_dict()) == repr(other.to_dict())  # NaN is not equal to itself
+    with remote.decision_scorer(QUESTIONS) as scorer:
+        assert len(scorer.decisions(STATES)) == 3
+    with pytest.raises(ClosedError):
+        scorer.decisions(STATES)
+
+
+def test_loglikelihoods_are_those_of_the_local_engine():
+    """Sequences with different first tokens, equal ones, one without tokens that count, and greedy ones."""
+    plain = HashModel(3)
+    best = int(np.argmax(plain.row([0, 5])))
+    pairs = [
+        ([0, 5], [best]),
+        ([0, 5], [best, 7, 9]),
+        ([4], [5, 6, 7]),
+        ([0, 5, 9], [2]),
+        ([0, 5], [best]),
+        ([6, 7], []),
+    ]
+    sequences = Sequences.of(pairs)
+    model = NotedPaths(HashModel(3))
+    with path_engine(model) as remote, Engine(HashModel(3)) as local:
+        with remote.loglikelihood_scorer(8) as scorer, local.loglikelihood_scorer(8) as expected:
+            one, other = scorer.loglikelihoods(sequences), expected.loglikelihoods(sequences)
+            assert one.logp.tolist() == other.logp.tolist()
+            assert one.is_greedy.tolist() == other.is_greedy.tolist() == [True, False, False, False, True, True]
+            assert one.n_scored.tolist() == other.n_scored.tolist()
+            assert one.rows_naive == other.rows_naive
+            assert one.rows_evaluated == len(model.queries) < other.rows_evaluated
+            assert len(scorer.loglikelihoods(Sequences.of([])).logp) == 0
+        with pytest.raises(ClosedError):
+            scorer.loglikelihoods(sequences)
+        with pytest.raises(CapacityError):
+            remote.loglikelihood_scorer(10**6)
+
+
+def test_prompt_logprobs_are_those_of_the_local_engine():
+    """Values of every token, of named ones and of the most probable ones."""
+    remote, local = engines(2)
+    with remote, local:
+        how = {"top": 3, "named": [4, 7]}
+        for one, other in zip(
+            remote.prompt_logprobs(PROMPTS, **how), local.prompt_logprobs(PROMPTS, **how), strict=True
+        ):
+            for name in ("tokens", "logp", "is_greedy", "top", "named"):
+                assert getattr(one, name) == getattr(other, name)
+
+
+GRAMMAR = Grammar.from_choices(["a", "at"])
+
+
+@pytest.mark.parametrize(("ask", "what"), [
+    (lambda llm: llm.sample("a", GRAMMAR), "`sample`"),
+    (lambda llm: llm.sample("a", GRAMMAR, exact=False), "`sample`"),
+    (lambda llm: llm.generate("a"), "`generate`"),
+    (lambda llm: llm.stream("a"), "`stream`"),
+    (lambda llm: llm.render(Template("a{% gen 'x' %}")), "`render`"),
+    (lambda llm: Engine(HashModel(1)).generate("a", draft=llm, sampling=SamplingParams(temperature=0)), "`draft`"),
+])  # fmt: skip
+def test_what_reads_whole_rows_is_refused_before_anything_is_asked(ask, what):
+    """Each with what it is and what to do instead."""
+    model = NotedPaths(HashModel(1))
+    with path_engine(model) as llm:
+        with pytest.raises(WholeRowsError, match=f"{what} reads .*; use `select`"):
+            ask(llm)
+        assert model.requests == []
+        assert llm.select("a", ["at", "s"]).text in ("at", "s")
+
+
+def test_the_engine_says_what_it_is():
+    """Precision, tolerance and limits; the signature of a result states them too."""
+    with path_engine(PathsOf(HashModel(1), tolerance=1e-3, limits=limits(path_tokens=40))) as llm:
+        assert llm.identity.precision == "remote"
+        assert llm.tolerance == 1e-3
+        assert llm.limits.nodes == 40
+        signature = llm.select("a", ["at", "s"]).signature
+        assert (signature.precision, signature.tolerance) == ("remote", 1e-3)
+        assert "remote" in repr(llm)
+        with pytest.raises(PromptTooLongError, match="ask a server whose context is longer"):
+            llm.select("a" * 60, ["at"])
+
+
+def test_near_ties_are_flagged_and_not_scored_again():
+    """Within the tolerance of the model, the winner is not certain, and nothing more is asked."""
+    with path_engine(PathsOf(HashModel(1), tolerance=100.0)) as llm:
+        certificate = llm.select("a", ["at", "s"]).certificate
+        assert (certificate.rescored, certificate.n_rescored) == (False, 0)
+    with path_engine(PathsOf(HashModel(1))) as llm:
+        assert llm.select("a", ["at", "s"]).certificate.rescored
