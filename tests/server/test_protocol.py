@@ -206,6 +206,18 @@ def test_a_request_with_two_lengths_is_refused(llm, method, lengths):
     assert (body == b"") if method == "HEAD" else (in_shape(body) == "bad_http")
 
 
+def test_what_is_not_http_behind_a_request_for_a_head(llm):
+    """The first response has no body, the second one has: each is framed by its own request."""
+    with running(app(llm)) as url, connected(url) as wire:
+        wire.send(request("/health", b"", method="HEAD") + b"hello\r\n\r\n")
+        found = wire.rest()
+    first, second, body = found.split(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 405 ")
+    assert second.startswith(b"HTTP/1.1 400 ")
+    assert in_shape(body) == "bad_http"
+    assert json.loads(body)["error"]["message"] == "not a request of HTTP/1.1: illegal request line"
+
+
 @pytest.mark.parametrize("is_whole", [False, True], ids=["cut", "whole"])
 @pytest.mark.parametrize("size", [66_000, 4_000_000])
 def test_headers_that_are_too_large(llm, is_whole, size):

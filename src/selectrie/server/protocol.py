@@ -67,6 +67,8 @@ class _Connection(h11.Connection):
                 the response.
         """
         begins_request = self.their_state is h11.IDLE
+        if begins_request:
+            self.is_head = False  # a line that is no request may follow one for a head
         try:
             event = super().next_event()
             if isinstance(event, h11.Request):
@@ -77,7 +79,7 @@ class _Connection(h11.Connection):
                 message = f"request line and headers are larger than {MAX_HEAD_BYTES} bytes: send fewer or shorter ones"
                 self.refusal = HttpError(431, "headers_too_large", message)
             else:
-                reason = clip(str(error), MAX_QUOTED)
+                reason = clip(str(error).partition(": bytearray(")[0], MAX_QUOTED)
                 self.refusal = HttpError(400, "bad_http", f"not a request of HTTP/1.1: {reason}")
             raise
         return event
