@@ -61,7 +61,8 @@ class SelectrieError(Exception):
         code: Stable name of the kind of error.
         exit_code: Exit status of the command.
         request: Index of the request that was refused or failed, if many were made at
-            once.
+            once. None for a single one, also where a list of one was given, and for an
+            error that belongs to all of them.
         slot: Kind, name and position of the slot of a template that was refused or
             failed: "gen 'x' at page.tmpl:3:8".
     """

@@ -3,7 +3,6 @@ are not there."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -11,6 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from tests.support.lm_eval_tasks import first_records, local_task
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
@@ -51,13 +52,9 @@ def requests_of(name, n):
     """The first n questions as the harness asks them."""
     from lm_eval.api.instance import Instance
 
-    from tests.support.real_data import real_file
-
-    with real_file(f"mc/{name}.jsonl").open() as file:
-        records = [json.loads(line) for _, line in zip(range(n), file, strict=False)]
     return [
         Instance("loglikelihood", record, (record["context"], f" {choice}"), i)
-        for i, record in enumerate(records)
+        for i, record in enumerate(first_records(name, n))
         for choice in record["choices"]
     ]
 
@@ -138,39 +135,18 @@ def test_what_is_too_long_loses_its_beginning(pair, caplog):
     assert "loses its first" in caplog.text
 
 
-def config(name, path, **more):
-    """A task of the harness over local records."""
-    return {
-        "task": name,
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(path)}},
-        "test_split": "test",
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{context}}",
-        "doc_to_choice": "{{choices}}",
-        "doc_to_target": "gold",
-        "metric_list": [{"metric": metric} for metric in ("acc", "acc_norm", "acc_mutual_info", "brier_score")],
-        **more,
-    }
-
-
 def test_every_metric_of_the_harness_is_that_of_hf_and_ours(pair, tmp_path, monkeypatch):
     """`simple_evaluate` with either model, and `selectrie.evaluation` on the same records: the same figures."""
     import lm_eval
     from lm_eval.tasks import TaskManager
 
     from selectrie.evaluation import Item, evaluate
-    from tests.support.real_data import real_file
 
+    metrics = ("acc", "acc_norm", "acc_mutual_info", "brier_score")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     ours, _theirs = pair
     for name, n in (("openbook_qa", 24), ("copa_val", 24)):
-        with real_file(f"mc/{name}.jsonl").open() as file:
-            lines = [line for _, line in zip(range(n), file, strict=False)]
-        records = [json.loads(line) for line in lines]
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps({k: r[k] for k in ("context", "choices", "gold")}) + "\n" for r in records))
-        tasks = [config(name, path)]
+        records, tasks = first_records(name, n), [local_task(tmp_path, name, n, metrics)]
         figures = []
         for model in pair:
             found = lm_eval.simple_evaluate(
@@ -181,7 +157,7 @@ def test_every_metric_of_the_harness_is_that_of_hf_and_ours(pair, tmp_path, monk
                 log_samples=False,
             )
             own = found["results"][name]
-            figures.append([own[f"{metric},none"] for metric in ("acc", "acc_norm", "acc_mutual_info", "brier_score")])
+            figures.append([own[f"{metric},none"] for metric in metrics])
         assert figures[0] == pytest.approx(figures[1], abs=1e-4)
         assert figures[0][:3] == figures[1][:3]
         items = [Item(r["context"], tuple(r["choices"]), (r["gold"],)) for r in records]

@@ -257,3 +257,10 @@ def test_weights_may_be_any_real_numbers(prior):
 def test_a_negative_zero_excludes_as_zero_does():
     """Its logarithm is -inf too."""
     np.testing.assert_array_equal(log_priors([-0.0, 2.0], ["a", "b"]), [-np.inf, np.log(2.0)])
+
+
+@pytest.mark.parametrize("make", [np.int64, np.uint8])
+def test_an_integer_of_numpy_is_named_by_its_type(make):
+    """The message says what to do, not that the number is too small."""
+    with pytest.raises(OptionError, match=rf"^k=.*3.*: expected an int, not the type {make.__name__}; pass int"):
+        SearchParams(k=make(3))

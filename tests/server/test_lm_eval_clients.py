@@ -19,6 +19,7 @@ pytest.importorskip("aiohttp", reason="needs the extra 'test-clients'")
 pytest.importorskip("tenacity", reason="needs the extra 'test-clients'")
 
 from selectrie.server import app
+from tests.support.lm_eval_tasks import local_task
 from tests.support.real_data import real_file
 from tests.support.serving import running
 
@@ -36,32 +37,8 @@ def served(request, tmp_path_factory):
     own, folder = SelectrieLM(path=path, n_threads=1), tmp_path_factory.mktemp("tasks")
     with running(app(own._engine)) as url, pytest.MonkeyPatch.context() as patch:
         patch.setattr("datasets.config.HF_DATASETS_CACHE", str(folder / "cache"))
-        yield own, url, tasks_in(folder)
+        yield own, url, [local_task(folder, name, n, ("acc", "acc_norm")) for name, n in TASKS.items()]
     own._engine.close()
-
-
-def tasks_in(folder):
-    """Tasks of the harness over the first records of local data."""
-    tasks = []
-    for name, n in TASKS.items():
-        with real_file(f"mc/{name}.jsonl").open() as file:
-            records = [json.loads(line) for _, line in zip(range(n), file, strict=False)]
-        path = folder / f"{name}.jsonl"
-        path.write_text("".join(json.dumps({k: r[k] for k in ("context", "choices", "gold")}) + "\n" for r in records))
-        tasks.append(
-            {
-                "task": name,
-                "dataset_path": "json",
-                "dataset_kwargs": {"data_files": {"test": str(path)}},
-                "test_split": "test",
-                "output_type": "multiple_choice",
-                "doc_to_text": "{{context}}",
-                "doc_to_choice": "{{choices}}",
-                "doc_to_target": "gold",
-                "metric_list": [{"metric": "acc"}, {"metric": "acc_norm"}],
-            }
-        )
-    return tasks
 
 
 def evaluated(asked, tasks, **arguments):

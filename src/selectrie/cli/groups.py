@@ -383,7 +383,7 @@ class StoppingGroup:
     stop_tokens: Annotated[
         list[int] | None, Option("--stop-token", metavar="ID", help="Token that ends it. Repeatable.")
     ] = None
-    ignore_eog: Annotated[bool, Option("--ignore-eog", help="Go on after end-of-generation tokens.")] = False
+    ignore_eog: Annotated[bool, Option("--ignore-eog", help="Never draw end-of-generation tokens.")] = False
     min_tokens: Annotated[int, Option(metavar="N", help="The first N tokens do not end it.")] = 0
 
 

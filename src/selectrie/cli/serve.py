@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import shlex
@@ -103,14 +102,11 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
     selectrie serve
     selectrie serve -m model.gguf --api-key-file keys.txt --host 0.0.0.0 --port 9000
     """
-    gc.disable()  # what is imported stays, so it is not looked through again and again
     try:
         from selectrie.server import serve as serving_room
         from selectrie.server.options import ServerOptions
     except ImportError as error:
         raise MissingExtraError("the server", "server") from error
-    finally:
-        gc.enable()
     number("max_body_mib", serving.max_body_mib, min_value=1e-6, remedy="a number of MiB above 0")
     options = ServerOptions(
         model_names=tuple(serving.model_name or ()),

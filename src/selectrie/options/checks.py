@@ -33,6 +33,8 @@ def at_least(name: str, value: object, min_value: int, *, max_value: int = sys.m
     """
     if value is None and optional:
         return
+    if isinstance(value, Integral) and not isinstance(value, int):
+        raise OptionError(name, value, f"an int, not the type {type(value).__name__}; pass int(…)")
     if not isinstance(value, int) or isinstance(value, bool) or value < min_value:
         raise OptionError(name, value, f"a whole number of at least {min_value}")
     if value > max_value:

@@ -110,7 +110,7 @@ class StopParams:
         stop: Texts that end the sequence where they first occur in what was generated,
             compared byte by byte. A single str is one text.
         stop_tokens: Token ids that end the sequence.
-        ignore_eog: Continue after end-of-generation tokens.
+        ignore_eog: Never draw end-of-generation tokens, so that none ends the sequence.
         when: Function called from the model's thread after each token with the text so
             far. A true result ends the sequence.
         min_tokens: Number of first tokens that do not end the sequence: among them are

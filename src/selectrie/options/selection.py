@@ -83,7 +83,8 @@ class PromptParams:
             (`{"enable_thinking": False}`). The mapping is copied and is not part of the
             hash, because its values may be lists.
         parse_special: Recognise control tokens such as `<|im_end|>` in a plain-text
-            prompt; never in choices.
+            prompt; never in choices. The unknown token, `<unk>`, is none of them: its
+            name is read as text, and only its id means it.
         add_bos: Put BOS before a prompt, if the model adds one and the prompt does not
             begin with it. With False nothing is put before a prompt: ids are evaluated
             as they are given, and so are the tokens of a text or chat.
