@@ -100,7 +100,7 @@ $(BIN)/python:
 
 $(VENV)/installed: pyproject.toml | $(BIN)/python
 	@echo "# installing into $(VENV); the first time this compiles llama.cpp, about four minutes on two cores"
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf,server]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --editable '.[test,dev,hf,server,remote]'
 	@touch $@
 
 # The harness with its own model, Ray and readers of data: large, and not to be had everywhere. Without them their tests are skipped by name.

@@ -24,6 +24,7 @@ HEAVY = (
     "fastapi",
     "huggingface_hub",
     "httpx",
+    "httpx2",
     "requests",
     "aiohttp",
     "jinja2",
@@ -36,7 +37,7 @@ MOST_MODULES_OF_HELP = 200
 NOT_YET_IMPORTED: set[str] = set()
 """Core dependencies that are declared ahead of their use."""
 
-EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas", "server")
+EXTRAS = ("transformers", "xla", "hf", "lm-eval", "ray", "parquet", "tables", "pandas", "server", "remote")
 """Of the library."""
 SKIPPED_WITHOUT = (
     "transformers",
@@ -49,6 +50,7 @@ SKIPPED_WITHOUT = (
     "parity",
     "frames",
     "server",
+    "remote",
     "test-clients",
 )
 """Extras and groups without which tests and benchmarks skip by name."""

@@ -167,6 +167,7 @@ THIRD_PARTY = {
     "zstandard": frozenset({"server.body"}),
     "compression": frozenset({"server.body"}),
     "torchax": frozenset({"backends.xla"}),
+    "httpx2": frozenset({"backends.remote"}),
     "huggingface_hub": frozenset({"engine.hub", "engine.model_list"}),
     "regex": frozenset({"evaluation"}),
     "tomli": frozenset({"runs.toml_text"}),

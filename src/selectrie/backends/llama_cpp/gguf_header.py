@@ -88,6 +88,16 @@ def require_gguf(path: Path) -> None:
         ModelFileError: If the file is missing, unreadable, cut off, or not a GGUF file.
         UnsupportedModelError: If the file holds only a vocabulary.
     """
+    _, version, n_tensors, _ = _GGUF_HEADER.unpack(require_magic(path))
+    if version > 1 and n_tensors == 0:  # version 1 counted in 32 bits
+        raise UnsupportedModelError(path.name, "holds a vocabulary without weights; a whole model is needed")
+
+
+def require_magic(path: Path) -> bytes:
+    """Return the first bytes of a GGUF file.
+
+    Raises `ModelFileError` if it is missing, unreadable, cut off, or no GGUF file.
+    """
     if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises for a name that is too long
         raise ModelFileError(str(path), "no such file; check the path, or write hf:owner/repo/file.gguf for the hub")
     if not path.is_file():
@@ -103,9 +113,7 @@ def require_gguf(path: Path) -> None:
         raise ModelFileError(str(path), f"not a GGUF file: it begins with {header[:4]!r} instead of {_GGUF_MAGIC!r}")
     if len(header) < _GGUF_HEADER.size:
         raise ModelFileError(str(path), "the file is cut off within its header; get it again")
-    _, version, n_tensors, _ = _GGUF_HEADER.unpack(header)
-    if version > 1 and n_tensors == 0:  # version 1 counted in 32 bits
-        raise UnsupportedModelError(path.name, "holds a vocabulary without weights; a whole model is needed")
+    return header
 
 
 def read_texts(path: Path, key: str) -> list[str]:

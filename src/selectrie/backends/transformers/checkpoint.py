@@ -26,11 +26,11 @@ INDEX = "model.safetensors.index.json"
 SAFETENSORS = ".safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 """Suffixes of weights that are pickles. Reading a pickle may run code that is in it."""
-_GENERATION = "generation_config.json"
+GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 _ADAPTER = "adapter_config.json"
 _BESIDE = (
-    _GENERATION,
+    GENERATION,
     TOKENIZER,
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -140,8 +140,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         if CONFIG not in names:
             raise ModelFileError(str(folder), f"has no {CONFIG}; pass the folder of a Transformers checkpoint")
         config = read_json(folder / CONFIG)
-        if _GENERATION in names:
-            read_json(folder / _GENERATION)
+        if GENERATION in names:
+            read_json(folder / GENERATION)
         _require_plain(folder, config, names)
         _require_lengths(folder / CONFIG, config)
         files = _weight_files(folder, names)

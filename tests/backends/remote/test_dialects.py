@@ -1,0 +1,250 @@
+"""Servers of every kind, as their sources answer: rows, limits, what is asked for them, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("httpx2", reason="needs the extra 'remote'")
+
+from selectrie.core import numerics
+from selectrie.core.path_model import Cancellation, RowQuery
+from selectrie.errors import OptionError, ServerError, UnsupportedModelError
+from selectrie.testing import check_path_model
+from tests.support.deciding import BYTES
+from tests.support.fake_servers import EchoServer, LlamaServer, SglangServer, VllmServer
+
+NO_BOS = replace(BYTES, bos=None)
+KINDS = {"vllm": VllmServer, "sglang": SglangServer, "llama-server": LlamaServer, "echo": EchoServer}
+
+
+def ids(*tokens: int) -> np.ndarray:
+    """Tokens as a query has them."""
+    return np.array(tokens, dtype=np.int32)
+
+
+def text(data: str, *more: int) -> np.ndarray:
+    """The path of BOS and a text: a byte is its number plus 2."""
+    return ids(0, *(2 + byte for byte in data.encode()), *more)
+
+
+def asked(model, *queries: RowQuery):
+    """The rows of queries."""
+    return model.rows(queries, Cancellation())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_those_of_the_model(opened, kind):
+    """Named and most probable tokens have the values that the server has; the rest lies within its bounds, and no token
+    beyond is more probable than the bound says."""
+    server = KINDS[kind](3)
+    model = opened(server)
+    top = min(5, model.limits.top_ids)
+    queries = [
+        RowQuery(text("Hello"), ids(70, 80, 90)),
+        RowQuery(text("He"), ids(7), top),
+        RowQuery(text("a"), ids(), top),
+    ]
+    for query, row in zip(queries, asked(model, *queries), strict=True):
+        logp = server.logp(query.path.tolist())
+        assert np.array_equal(row.logp, logp[row.ids])
+        assert set(query.named.tolist()) | set(np.argsort(-logp)[: query.top].tolist()) <= set(row.ids.tolist())
+        others = np.delete(logp, row.ids)
+        assert row.log_rest[0] <= numerics.logsumexp(others) <= row.log_rest[1]
+        assert others.max(initial=-np.inf) <= row.rest_max
+    assert model.tolerance == 0.0
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server"])
+def test_the_laws_of_the_port(opened, kind):
+    """`check_path_model` on every kind of server that takes any token."""
+    server = KINDS[kind](5)
+    report = check_path_model(opened(server), seed=1, steps=40, n_asked=lambda: len(server.asked))
+    assert report.rows_compared > 20
+    assert report.refusals > 5
+    assert report.worst_nats == 0.0
+
+
+def test_what_servers_say_of_themselves(opened):
+    """Names, versions, limits; a name that there is not is refused with those that there are."""
+    found = {kind: opened(made()) for kind, made in KINDS.items()}
+    assert found["vllm"].identity.build == "vLLM 0.32.0"
+    assert found["sglang"].identity.build == "SGLang 0.6.1"
+    assert found["llama-server"].identity.build == "llama-server b11434-0c1e57098"
+    assert found["echo"].identity.build == "a server with echo"
+    assert {one.identity.precision for one in found.values()} == {"remote"}
+    assert found["vllm"].identity.name == "org/model"
+    assert (found["vllm"].limits.named_ids, found["vllm"].limits.top_ids, found["vllm"].limits.path_tokens) == (
+        128,
+        20,
+        511,
+    )
+    assert (found["sglang"].limits.queries_per_request, found["sglang"].limits.path_tokens) == (256, 511)
+    assert (found["llama-server"].limits.top_ids, found["llama-server"].limits.requests_in_flight) == (258, 2)
+    assert found["echo"].limits.top_ids == 0
+    two = VllmServer(quirks=["two models"])
+    with pytest.raises(OptionError, match="'a', 'b'"):
+        opened(two)
+    with pytest.raises(OptionError, match="'a', 'b'"):
+        opened(two, model="c")
+    assert opened(two, model="b").identity.name == "b"
+
+
+def test_a_level_is_one_request_to_sglang(opened):
+    """As many rows as a level has, each with its own named tokens."""
+    server = SglangServer()
+    model = opened(server)
+    before = len(server.asked)
+    asked(model, *(RowQuery(text("a", 2 + n), ids(n, n + 1)) for n in range(100)))
+    assert [path for path, _ in server.asked[before:]] == ["/generate"]
+    assert server.asked[-1][1]["token_ids_logprob"][7] == [7, 8]
+
+
+def test_llama_server_is_asked_for_more_only_where_a_token_is_missing(opened):
+    """64 tokens, then all of 258; paths are walked depth first, one at a time."""
+    server = LlamaServer()
+    model = opened(server)
+    order = np.argsort(-server.logp(text("ab").tolist()))
+    before = len(server.asked)
+    (row,) = asked(model, RowQuery(text("ab"), order[[3, 60]].astype(np.int32)))
+    assert [body["n_probs"] for _, body in server.asked[before:]] == [64]
+    assert len(row.ids) == 64
+    (row,) = asked(model, RowQuery(text("ab"), order[[3, 70]].astype(np.int32)))
+    assert [body["n_probs"] for _, body in server.asked[before:]] == [64, 64, 258]
+    assert row.log_rest == (-math.inf, -math.inf)
+    before, server.most_in_flight = len(server.asked), 0
+    paths = [text("b"), text("ab"), text("a"), text("abc"), text("aa")]
+    asked(model, *(RowQuery(path, ids(9)) for path in paths))
+    walked = [
+        bytes(one - 2 for one in body["prompt"][1:]).decode()
+        for _, body in server.asked[before:]
+        if body["n_probs"] == 64
+    ]
+    assert walked == ["a", "aa", "ab", "abc", "b"]
+    assert server.most_in_flight == 1
+
+
+def test_llama_server_draws_a_letter(opened):
+    """It gives no probabilities of a token that ends within a character, so another one is drawn; a probability of 0 is none."""
+    planted = np.full(258, -1000.0)
+    planted[2 + 0xC3] = 0.0
+    server = LlamaServer(planted={tuple(text("zz").tolist()): planted.tolist()})
+    (row,) = asked(opened(server), RowQuery(text("zz"), ids(2 + 0xC3, 5)))
+    assert row.logp[row.ids == 2 + 0xC3] == [0.0]
+    assert row.logp[row.ids == 5] == [-math.inf]
+
+
+def test_an_echo_costs_a_request_for_each_path_that_no_other_goes_on(opened):
+    """Rows of one call share requests: three leaves of a trie, whatever its inner nodes are."""
+    server = EchoServer()
+    model = opened(server)
+    a, b, c = (2 + byte for byte in b"abc")
+    before = len(server.asked)
+    rows = asked(
+        model,
+        RowQuery(text("x"), ids(a, b)),
+        RowQuery(text("xa"), ids(a, b)),
+        RowQuery(text("xab"), ids(c)),
+        RowQuery(text("y"), ids()),
+    )
+    sent = [body["prompt"] for _, body in server.asked[before:]]
+    assert sorted(sent) == ["xaa", "xabc", "xb"]
+    for path, row in zip(("x", "xa", "xab"), rows[:3], strict=True):
+        assert np.array_equal(row.logp, server.logp(text(path).tolist())[row.ids])
+    assert len(rows[3].ids) == 0
+
+
+def test_an_echo_of_token_ids(opened):
+    """A server that takes ids gets ids, control tokens included."""
+    server = EchoServer(vocabulary=NO_BOS, quirks=["takes ids"])
+    model = opened(server, NO_BOS)
+    (row,) = asked(model, RowQuery(ids(5, 1, 7), ids(0, 9)))
+    assert np.array_equal(row.logp, server.logp([5, 1, 7])[[0, 9]])
+
+
+def test_a_path_that_no_text_has_is_refused(opened):
+    """A server of texts cannot be sent what reads as other tokens, or a part of a character."""
+    model = opened(EchoServer())
+    with pytest.raises(OptionError, match="takes texts alone"):
+        asked(model, RowQuery(text("a"), ids(2 + 0xC3)))
+    with pytest.raises(OptionError, match="takes texts alone"):
+        asked(model, RowQuery(ids(5), ids(7)))
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        (VllmServer(quirks=["echo before"]), "its values are off by one token"),
+        (VllmServer(quirks=["echo after"]), "its values are off by one token"),
+        (SglangServer(quirks=["echo before"]), "its values are off by one token"),
+        (VllmServer(quirks=["wrong"]), "more than 1: its values cannot be relied on"),
+        (LlamaServer(quirks=["cache"]), "more than 1: its values cannot be relied on"),
+        (VllmServer(quirks=["other tokenizer"]), "give the tokenizer of the model that is served"),
+        (SglangServer(quirks=["no tokenize"]), "does not say how it encodes texts"),
+        (LlamaServer(quirks=["other size"]), "the model has 259 tokens, the given tokenizer 258"),
+    ],
+    ids=lambda one: str(one)[:20] if isinstance(one, str) else f"{type(one).__name__} {set(one.quirks)}",
+)
+def test_what_verification_refuses(opened, server, said):
+    """Values that are off by one are named so; others, and other tokenizers, are refused."""
+    with pytest.raises(UnsupportedModelError, match="http://fake") as refused:
+        opened(server)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("server", "vocabulary", "said"),
+    [
+        (VllmServer(quirks=["counts bos"]), BYTES, "the server puts one, such as BOS, first"),
+        (SglangServer(quirks=["counts bos"]), BYTES, "the server puts one, such as BOS, first"),
+        (LlamaServer(quirks=["counts bos"]), BYTES, "the server puts one, such as BOS, first"),
+        (VllmServer(quirks=["old"]), BYTES, "is not named by a token id"),
+        (EchoServer(vocabulary=NO_BOS), NO_BOS, "the server's echo is off by one"),
+    ],
+    ids=str,
+)
+def test_counts_and_names_that_are_wrong(opened, server, vocabulary, said):
+    """A BOS before ids, tokens by their texts, and llama_cpp.server on a model without BOS."""
+    with pytest.raises(ServerError) as refused:
+        opened(server, vocabulary)
+    assert said in str(refused.value)
+
+
+def test_a_bos_that_one_way_adds_is_named(opened):
+    """It shows in the other reading, where the counts do not tell."""
+
+    class Half(VllmServer):
+        def logp(self, path):
+            return super().logp([0, *path] if self.adds else path)
+
+        def completions(self, body):
+            self.adds = bool(body.get("echo"))
+            return super().completions(body)
+
+    with pytest.raises(UnsupportedModelError, match="it puts BOS before the token ids"):
+        opened(Half(vocabulary=NO_BOS), replace(NO_BOS, declared_bos=0))
+
+
+def test_the_tolerance_is_four_times_what_was_seen(opened):
+    """Two readings that differ by 0.02 nats."""
+    assert opened(VllmServer(quirks=["noise"])).tolerance == pytest.approx(0.08)
+
+
+def test_a_tokenizer_must_be_given_where_it_is_not_handed_over(opened):
+    """The error says what to give."""
+    with pytest.raises(OptionError, match="tokenizer is not given; give the tokenizer of 'org/model'"):
+        opened(VllmServer(), None)
+
+
+def test_a_server_without_a_list_of_models_is_no_server(opened):
+    """Any other HTTP server."""
+
+    class Other(VllmServer):
+        def routes(self):
+            return {}
+
+    with pytest.raises(UnsupportedModelError, match="has no /v1/models"):
+        opened(Other())
