@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from selectrie.engine.requests.generate import GenerationParams
     from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
     from selectrie.engine.requests.stream import Stream
+    from selectrie.engine.tracing.record import record
     from selectrie.errors import SelectrieError
     from selectrie.grammar import Grammar
     from selectrie.options import (
@@ -101,6 +102,7 @@ __all__ = [
     "__version__",
     "load",
     "models",
+    "record",
 ]
 
 _HOME = {
@@ -146,6 +148,7 @@ _HOME = {
     "TokenPlan": "results",
     "load": "engine.load",
     "models": "engine.model_list",
+    "record": "engine.tracing.record",
 }
 
 

@@ -25,6 +25,9 @@ SelectrieError
 │   └── ForkedError             used in a forked child process
 ├── ModelError              the model or its back end failed: exit 3, HTTP 502
 │   ├── ModelFileError          missing, corrupt or truncated file
+│   │   └── TraceFileError          a trace that is damaged or of another version
+│   ├── MissingRowError         a trace does not have a row that is needed
+│   ├── MissingTextError        a trace does not have the tokens of a text
 │   ├── UnsupportedModelError   it cannot score text, or cannot be shared
 │   ├── MissingExtraError       an optional package is not installed
 │   ├── ClusterError            work that the actors of a cluster could not do
@@ -409,6 +412,50 @@ class ModelFileError(ModelError):
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"{clip(path)}: {clip(reason)}")
+
+
+class TraceFileError(ModelFileError):
+    """A trace cannot be read: it is damaged, or not a trace of this version."""
+
+    code = "trace_file"
+
+
+class MissingRowError(ModelError):
+    """A trace does not have a row, or a value of it, that a request needs.
+
+    Attributes:
+        path: The token path before the row, as text.
+        what: The value that is missing.
+        trace: The file.
+    """
+
+    code = "missing_row"
+
+    def __init__(self, path: str, what: str, trace: str) -> None:
+        self.path, self.what, self.trace = path, what, trace
+        shown = path if len(path) <= MAX_QUOTED else f"…{path[1 - MAX_QUOTED :]}"
+        super().__init__(
+            f"{clip(trace)} does not have {what} after {shown!r}; ask what was recorded, or record this request too"
+        )
+
+
+class MissingTextError(ModelError):
+    """A trace does not have the tokens of a text, or what a chat was rendered to.
+
+    Attributes:
+        text: The text; "" for a chat.
+        trace: The file.
+    """
+
+    code = "missing_text"
+
+    def __init__(self, text: str, trace: str) -> None:
+        self.text, self.trace = text, trace
+        what = f"the tokens of {of_value(text)}" if text else "what the model's chat template makes of these messages"
+        super().__init__(
+            f"{clip(trace)} does not have {what}; ask what was recorded, give token ids, or load it with the model's "
+            "tokenizer (tokenizer=…)"
+        )
 
 
 class UnsupportedModelError(ModelError):

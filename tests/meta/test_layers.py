@@ -30,6 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "tokenization",
         "grammar",
         "backends",
+        "traces",
     ),
     (
         "template",
@@ -81,6 +82,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decided_tables", "runtimes"),
         ("decision_methods", "prompt_methods", "tokenizer_methods"),
         ("engine",),
+        ("tracing",),
         ("load",),
         ("model_list", "pool"),
     ),

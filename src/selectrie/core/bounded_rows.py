@@ -54,6 +54,10 @@ class BoundedRows:
     def nbytes(self) -> int:
         return sum(row.ids.nbytes + row.logp.nbytes for row in self._rows)
 
+    def known(self, i: int) -> PartialRow:
+        """Return what is known of row i."""
+        return self._rows[i]
+
     def check(self) -> None:
         """Do nothing: there are no logits to check."""
 

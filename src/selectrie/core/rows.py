@@ -170,14 +170,18 @@ class DenseRows(KnownRows):
     Args:
         matrix: float32[M, V], the logits.
         index: int64[n], the row of `matrix` for each wanted node (default: 0..M-1).
+        normalisers: float64[n], what `normalisers` returns, if it is known. They are
+            not copied.
     """
 
     __slots__ = ("_index", "_matrix", "_normaliser")
 
-    def __init__(self, matrix: LogitArray, index: ArrayLike | None = None) -> None:
+    def __init__(
+        self, matrix: LogitArray, index: ArrayLike | None = None, normalisers: FloatArray | None = None
+    ) -> None:
         self._matrix = matrix
         self._index = np.arange(len(matrix)) if index is None else np.asarray(index, dtype=np.int64)
-        self._normaliser: FloatArray = np.full(len(self._index), np.nan)
+        self._normaliser: FloatArray = np.full(len(self._index), np.nan) if normalisers is None else normalisers
 
     def __len__(self) -> int:
         return len(self._index)
@@ -206,9 +210,21 @@ class DenseRows(KnownRows):
         """Return the log of the sum of exponentials of row i's logits."""
         return float(self._normalisers(np.array([i]))[0])
 
-    def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
+    def normalisers(self) -> FloatArray:
+        """Return the log-sum-exp of each row's logits, float64[n]."""
+        return self._normalisers(np.arange(len(self._index)))
+
+    def logit(self, i: ArrayLike, token_ids: ArrayLike) -> LogitArray:
+        """Return the float32 logits of `token_ids` after wanted nodes `i`, unchecked.
+
+        The two arguments broadcast against each other.
+        """
         rows, ids = np.asarray(i, dtype=np.int64), np.asarray(token_ids, dtype=np.int64)
-        return np.asarray(self._matrix[self._index[rows], ids].astype(np.float64) - self._normalisers(rows))
+        return np.asarray(self._matrix[self._index[rows], ids])
+
+    def logp(self, i: ArrayLike, token_ids: ArrayLike) -> FloatArray:
+        rows = np.asarray(i, dtype=np.int64)
+        return np.asarray(self.logit(rows, token_ids).astype(np.float64) - self._normalisers(rows))
 
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
         return numerics.logsumexp(self.logp(i, token_ids))

@@ -6,7 +6,7 @@ import operator
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, unique
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
@@ -158,6 +158,10 @@ class Vocabulary:
             tokenizer finds them only in some places of a text, or makes the same token
             of other text. Where control tokens are recognised, they are refused.
         examine: Returns how the tokenizer works; called on first use.
+        encodes_together: Whether `tokenize` may be given several texts at once, where
+            their tokens can be told apart again.
+        on_encoded: Called with a text and its tokens where `tokenize` was given several
+            texts at once; None calls nothing.
     """
 
     pieces: tuple[bytes, ...] = field(repr=False)
@@ -180,7 +184,36 @@ class Vocabulary:
     user_defined: IntArray = field(default_factory=_NONE.copy, repr=False)
     ambiguous: frozenset[bytes] = field(default=frozenset(), repr=False)
     examine: Callable[[Vocabulary], Tokenizing] = field(default=lambda _: Tokenizing(), repr=False)
+    encodes_together: bool = field(default=True, repr=False)
+    on_encoded: Callable[[bytes, Sequence[int]], None] | None = field(default=None, repr=False)
     _tables: _Tables = field(default_factory=_Tables, init=False, repr=False)
+
+    def with_functions(
+        self,
+        *,
+        tokenize: Tokenize,
+        spacing: Spacing | None,
+        normalize: Callable[[str], str] | None,
+        chat_template: ChatTemplate | None,
+        on_encoded: Callable[[bytes, Sequence[int]], None],
+    ) -> Vocabulary:
+        """Return the same vocabulary with other functions that give the same results.
+
+        Tables that only tokens decide are shared. Those of `derived` are made again, so
+        that the new functions see every text.
+        """
+        own = self.tokenizing
+        made = replace(
+            self,
+            tokenize=tokenize,
+            spacing=spacing,
+            normalize=normalize,
+            chat_template=chat_template,
+            examine=lambda _: own,
+            on_encoded=on_encoded,
+        )
+        object.__setattr__(made, "_tables", replace(self._tables, derived={}))
+        return made
 
     @property
     def n_tokens(self) -> int:

@@ -34,6 +34,7 @@ from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.requests.speculative import EngineDrafter
 from selectrie.engine.requests.stream import PreparedStream, Stream
 from selectrie.engine.runtimes import LocalRuntime, Runtime
+from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.engine.tokenizer_methods import TokenizerMethods
@@ -182,6 +183,13 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         with task_group(self._model_thread, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached) as group:
             prepared = prepare(self._model)
             return prepared.run(self._session(group))
+
+    def _observe(self, model: Model, observer: Observer | None) -> None:
+        """Prepare later requests on `model`, and have their tasks watched.
+
+        `model` is the engine's own, perhaps with another vocabulary object.
+        """
+        self._model, self._model_thread.observer = model, observer
 
     def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R:
         """Return what `prepare` makes of the model, without running it."""

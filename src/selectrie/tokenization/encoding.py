@@ -221,7 +221,7 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize 
     if len(texts) > 1 and adds_space and vocabulary.derived(_encodes_words_apart):
         return _encode_by_words(vocabulary, texts)
     result: list[list[int] | None] = [None] * len(texts)
-    if not vocabulary.space_prefix and len(texts) > 1:
+    if not vocabulary.space_prefix and len(texts) > 1 and vocabulary.encodes_together:
         last = {text[-1] for text in texts if text}
         ends_word = {byte for byte in last if 33 <= byte < 127 and not vocabulary.joins(byte, _SPACE[0])}
         alike = [i for i, text in enumerate(texts) if text[:1] == _SPACE and text[-1] in ends_word]
@@ -236,6 +236,8 @@ def _encode_each(vocabulary: Vocabulary, texts: list[bytes], tokenize: Tokenize 
                 bounds = [0, *(last_tokens + 1).tolist()]
                 for i, (start, stop) in zip(block, pairwise(bounds), strict=True):
                     result[i] = tokens[start:stop]
+                    if vocabulary.on_encoded is not None:
+                        vocabulary.on_encoded(texts[i], tokens[start:stop])
     return [tokenize(text) if done is None else done for text, done in zip(texts, result, strict=True)]
 
 

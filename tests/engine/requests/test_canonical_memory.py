@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def prepared_of(model, text, terminator="auto"):
 
 def joints(model, prepared, beginnings):
     """The canonical scores of all choices, and their cost."""
-    session = Session(None, model, None, beginnings=beginnings)
+    session = Session(SimpleNamespace(observer=None), model, None, beginnings=beginnings)
     values, cost = _canonical_joints(session, prepared, prepared.encoded.context, np.arange(3, dtype=np.int32))
     return values.tobytes(), cost
 

@@ -14,7 +14,7 @@ from selectrie.core.types import ROOT, BoolArray, Capacity, IntArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
-from selectrie.decoding.trie.row_values import ReadRows, RowValues
+from selectrie.decoding.trie.row_values import KnownValues, RowValues
 from selectrie.decoding.trie.scored_nodes import leading_to
 
 WANTED_BYTES = 64 << 20
@@ -39,7 +39,7 @@ class PromptReads:
     top: int
     named: tuple[int, ...]
     n_vocabulary: int
-    known: ReadRows
+    known: KnownValues
 
     def known_values(self, key: bytes, tokens: Sequence[int]) -> RowValues | None:
         """Return the values of a path if all that is read of it is known.

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Protocol
 
 import numpy as np
 
@@ -52,6 +53,18 @@ class RowValues:
     def nbytes(self) -> int:
         """Return roughly how many bytes the values take."""
         return _ENTRY_BYTES + _VALUE_BYTES * (len(self.logp) + len(self.top))
+
+
+class KnownValues(Protocol):
+    """Values of rows by the key of their path, as of `ReadRows`."""
+
+    def get(self, key: bytes) -> RowValues | None:
+        """Return the values of a path, or None if they are not known."""
+        ...
+
+    def put(self, key: bytes, values: RowValues) -> None:
+        """Keep the values of a path."""
+        ...
 
 
 class ReadRows:

@@ -119,6 +119,7 @@ class PathScheduler:
                 self._expire(job, now - job.deadline)
 
     def _expire(self, job: Job, late_s: float) -> None:
+        job.expired = True
         if not isinstance(job.task, SupportsDeadline):
             self._end(job, error=DeadlineError(late_s))
             return
@@ -162,7 +163,7 @@ class PathScheduler:
             return
         job.cost += answer.cost
         try:
-            job.task.tell(answer.rows)
+            job.tell(answer.rows)
             job.has_prompt_row = True
             if job.on_step is not None:
                 job.on_step()
@@ -181,6 +182,8 @@ class PathScheduler:
         ask = job.task.ask(offer)
         if ask is None:
             return None
+        if job.observer is not None:
+            job.observer.asked(offer, ask)
         if len(ask.tokens) > offer.rows:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
         return self._active[job].paths.add(ask)

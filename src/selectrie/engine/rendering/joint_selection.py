@@ -277,7 +277,7 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     other texts. The log-probability is comparable with those of the search.
     """
     search, k, longest = searched.search, searched.search_request.k, searched.paths.longest
-    handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs))
+    handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs), subject=prepared)
     evaluation = handle.result()
     scored = choice_scores.score(prepared, evaluation, None)
     offset, kth = _offset(prepared, scored, searched), _kth(scored.scores, k)

@@ -289,7 +289,9 @@ class ProductSearch:
             tolerance=self.tolerance + ROUNDING,
             min_score=min_logp,
         )
-        handle = self._group.begin(AutomatonSearch(paths.context.tokens, automaton, spec, fill_rows=self._fill_rows))
+        handle = self._group.begin(
+            AutomatonSearch(paths.context.tokens, automaton, spec, fill_rows=self._fill_rows), subject=spec
+        )
         outcome = handle.result()
         for path in outcome.paths:
             self._add(path.data, path.tokens.tolist(), path.score)
@@ -315,7 +317,7 @@ class ProductSearch:
             width=width, n=n_best, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
         spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
-        handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec))
+        handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec), subject=spec)
         outcome = handle.result()
         for path in outcome.finished:
             self._add(path.data, path.tokens.tolist(), path.logp)

@@ -54,7 +54,7 @@ class KeptBaselines:
     def _baseline(self, group: TaskGroup, key: tuple[bytes, ...], task: ScoreTask) -> Baseline:
         if key in self._kept:
             return Baseline(self._kept[key], Cost())
-        handle = group.begin(task)
+        handle = group.begin(task, subject=("baseline", key))
         evaluation = handle.result()
         group.call(self._clear)
         if len(self._kept) < _MAX_KEPT:

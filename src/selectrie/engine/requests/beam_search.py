@@ -127,7 +127,7 @@ class PreparedBeamSearch:
             may_start=canonicity.may_start if beam.canonical_only else None,
             tolerance=session.tolerance or 0.0,
         )
-        handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec))
+        handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec), subject=("beam_search", self, beam))
         return handle.result(), handle.cost
 
     def _gap(self, outcome: BeamOutcome) -> float:
@@ -179,7 +179,7 @@ class PreparedBeamSearch:
         )
         spec = constrained.spec(search)
         task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, fill_rows=session.fill_rows)
-        handle = session.group.begin(task)
+        handle = session.group.begin(task, subject=self)
         outcome = handle.result()
         paths = outcome.paths[: beam.n]
         if not paths:

@@ -9,16 +9,86 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from selectrie.core.model import Extension, Model, chain
 from selectrie.core.types import ROOT, Cost, IntArray
+from selectrie.decoding.task import Task
+from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.observer import Observer
+from selectrie.engine.scheduler.scheduler import Scheduler
+
+R = TypeVar("R")
 
 CHUNK = 32
 """Number of tokens in a chunk."""
 _ROOM = 256
 """The nodes of a memory that is kept are rounded up to a multiple."""
+
+
+class CanonicalMemory(Protocol):
+    """A memory in which paths are scored one by one after a context."""
+
+    def evaluate(self, context: IntArray) -> Cost:
+        """Evaluate the context, in the layout that it always has, and return the cost.
+
+        It is called once, before the first task.
+        """
+        ...
+
+    def work(self, task: Task[R]) -> tuple[R, Cost]:
+        """Run a task whose prompt is the context; return its result and cost.
+
+        Raises `CancelledError` after an interrupt, instead of making the call again.
+        """
+        ...
+
+    def leave(self) -> None:
+        """Release what `evaluate` held."""
+        ...
+
+
+class ModelMemory:
+    """A `CanonicalMemory` that is an empty model.
+
+    Args:
+        solo: The model (`Model.new_context`).
+        observer: What watches its tasks, or None.
+        subject: Their subject.
+    """
+
+    def __init__(self, solo: Model, observer: Observer | None, subject: object) -> None:
+        self._solo, self._scheduler = solo, Scheduler(solo)
+        self._observer, self._subject = observer, subject
+        self._held = ROOT
+
+    def evaluate(self, context: IntArray) -> Cost:
+        cost = Cost()
+        if self._solo.limits.batch_sizes.is_fixed:
+            cost = evaluate_apart(self._solo, context)
+        elif in_chunks(self._solo):
+            self._held, cost = evaluate_chunks(self._solo, whole_chunks(context))
+        if self._observer is not None:
+            self._observer.context_cost(self._subject, context, cost)
+        return cost
+
+    def work(self, task: Task[R]) -> tuple[R, Cost]:
+        scheduler, job = self._scheduler, Job(task)
+        if self._solo.limits.batch_sizes.is_fixed:
+            self._solo.trim(0)
+        if self._observer is not None:
+            job.observer = self._observer.begin(task, self._subject, is_canonical=True)
+        scheduler.submit(job)
+        while not job.future.done():
+            scheduler.step()
+            job.cancelled = scheduler.n_interrupted > 0
+        answer: R = job.future.result()
+        return answer, job.cost
+
+    def leave(self) -> None:
+        self._solo.release(np.array([self._held] if self._held != ROOT else [], dtype=np.int32))
 
 
 def in_chunks(model: Model) -> bool:

@@ -21,12 +21,13 @@ from selectrie.core.model import Model, ModelDescription
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray, Limits, OffsetArray
+from selectrie.core.types import ROOT, BoolArray, Capacity, Cost, FloatArray, IntArray, Limits, OffsetArray
 from selectrie.decoding.scoring import TrieReader, row_needs
 from selectrie.decoding.task import Ask, TaskBase, extend_in_rounds
 from selectrie.decoding.trie.batches import DepthFirstOrder, DepthFirstWindows
 from selectrie.decoding.trie.scored_nodes import ScoredNodes
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
+from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, ForkedError, OptionError
 
@@ -142,13 +143,14 @@ def loglikelihoods(model: Model, sequences: Sequences) -> LogLikelihoods:
 class _Evaluation:
     """The evaluation of one unit of sequences on an empty model, call by call."""
 
-    def __init__(self, model: Model, sequences: Sequences) -> None:
+    def __init__(self, model: Model, sequences: Sequences, observer: TaskObserver | None = None) -> None:
         """Prepare the evaluation without a model call.
 
-        Raises the errors of `loglikelihoods` for invalid sequences.
+        `observer` is told what is evaluated and read. Raises the errors of
+        `loglikelihoods` for invalid sequences.
         """
         model.vocabulary.check_tokens(sequences.tokens)
-        self._model, self._sequences = model, sequences
+        self._model, self._sequences, self._observer = model, sequences, observer
         trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
         self._scored = ScoredNodes.of(trie, sequences.n_scored)
         longest = int(trie.depth.max(initial=0))
@@ -170,9 +172,12 @@ class _Evaluation:
         """
         model, nodes, windows = self._model, self._nodes, self._windows
         if self._next is None:
-            self._next = windows.next_window(self._pace.capacity_at(windows.at))
+            capacity = self._pace.capacity_at(windows.at)
+            self._next = windows.next_window(capacity)
             if self._next is None:
                 return False
+            if self._observer is not None:
+                self._observer.asked(capacity, self._next[0])
             _forget(model, nodes, self._next[0].release)
         ask, scored = self._next
         parents = np.where(ask.parents >= 0, nodes[np.maximum(ask.parents, 0)], ask.parents).astype(np.int32)
@@ -180,13 +185,18 @@ class _Evaluation:
         nodes[windows.next_local - len(made) : windows.next_local] = made
         if model.limits.kind.is_recurrent:  # only the end of a long path needs a state
             _forget(model, nodes, windows.spent)
-        self._edges.read(scored, rows.fetch(lambda: self._edges.reads(scored)))
+        rows = rows.fetch(lambda: self._edges.reads(scored))
+        if self._observer is not None:
+            self._observer.told(self._edges.reads(scored), rows)
+        self._edges.read(scored, rows)
         self._rows_evaluated += len(made)
         self._next = None
         return True
 
     def leave(self) -> None:
         """Release the nodes that are still held."""
+        if self._observer is not None:
+            self._observer.ended(Cost(), None, is_expired=False)
         self._model.release(self._nodes[self._nodes > 0], forget=True)
         self._nodes[:] = 0
 
@@ -363,7 +373,8 @@ class LoglikelihoodScorer:
             raise ClosedError("the scorer")
         with task_group(self._model_thread) as group:
             solo = group.call(self._take)
-            evaluation = _Evaluation(solo, sequences)
+            observer = None if group.observer is None else group.observer.begin_sequences(sequences)
+            evaluation = _Evaluation(solo, sequences, observer)
             while group.call(evaluation.step):
                 pass
             group.call(evaluation.leave)

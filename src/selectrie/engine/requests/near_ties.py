@@ -11,33 +11,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
-from selectrie.core.model import Model
 from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
-from selectrie.decoding.task import Task
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores
-from selectrie.engine.requests.canonical_memory import (
-    evaluate_apart,
-    evaluate_chunks,
-    in_chunks,
-    new_memory,
-    whole_chunks,
-)
+from selectrie.engine.requests.canonical_memory import CanonicalMemory
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
-from selectrie.engine.scheduler.job import Job
-from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import DecodeInterrupted, ModelError
-
-R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +157,7 @@ def _canonical_joints(
         and the cost. The joints are None if a choice's terminator needs more than
         `MAX_ROWS` rows.
     """
-    model, beginnings = session.local_model, session.beginnings
+    model = session.local_model
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
@@ -185,41 +172,33 @@ def _canonical_joints(
     else:
         n_nodes[:] = n_nodes.max()
     result, cost = np.empty(len(choices)), Cost()
-    opened = new_memory if beginnings is None else beginnings.opened
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
-        with opened(model, context, int(n)) as solo:
-            result[picked], more = _joints(solo, prepared, context, [(choices[i], *subs[i]) for i in picked])
+        with session.canonical_memory(context, int(n), prepared) as memory:
+            result[picked], more = _joints(memory, prepared, context, [(choices[i], *subs[i]) for i in picked])
             cost += more
     return result, cost
 
 
 def _joints(
-    solo: Model, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
+    memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
 ) -> tuple[FloatArray, Cost]:
     """Return the joints of some choices on an own memory, float64[n], and the cost.
 
     `paths` has for each choice its index, and what `_alone` returns for its path.
     """
-    is_fixed = solo.limits.batch_sizes.is_fixed
-    scheduler, cost, held = Scheduler(solo), Cost(), ROOT
-    if is_fixed:
-        cost = evaluate_apart(solo, context)
-    elif in_chunks(solo):
-        held, cost = evaluate_chunks(solo, whole_chunks(context))
-    healed, more = _log_heal(scheduler, prepared, context)
+    cost = memory.evaluate(context)
+    healed, more = _log_heal(memory, prepared, context)
     cost += more
     result = np.empty(len(paths))
     for i, (choice, sub, end) in enumerate(paths):
-        if is_fixed:
-            solo.trim(0)
         needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
-        evaluation, more = _work(scheduler, ScoreTask(context, sub, needs))
+        evaluation, more = memory.work(ScoreTask(context, sub, needs))
         cost += more
         first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
         scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
         result[i] = scores.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
-    solo.release(np.array([held] if held != ROOT else [], dtype=np.int32))
+    memory.leave()
     return result, cost
 
 
@@ -242,7 +221,7 @@ def _alone(prepared: PreparedSelect, path: int, owner: IntArray | None) -> tuple
     return sub, int(np.searchsorted(old, end))
 
 
-def _log_heal(scheduler: Scheduler, prepared: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
+def _log_heal(memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray) -> tuple[float, Cost]:
     """Return the log-probability of the healed bytes after the context, and its cost.
 
     It is 0 if nothing was healed or if `context` is that of a premise.
@@ -255,22 +234,8 @@ def _log_heal(scheduler: Scheduler, prepared: PreparedSelect, context: IntArray)
     sub, old = prepared.trie.restrict(marked)
     observe = [(int(np.searchsorted(old, node)), ids) for node, ids in healing.observations]
     needs = scoring.row_needs(sub, "none", observe, prepared.needs.eog_ids)
-    evaluation, cost = _work(scheduler, ScoreTask(context, sub, needs))
+    evaluation, cost = memory.work(ScoreTask(context, sub, needs))
     edges = np.full(len(prepared.trie.token), np.nan)
     edges[old] = evaluation.edge_logp
     edges[ROOT] = 0.0
     return healing.log_heal(edges, evaluation.observed)[0], cost
-
-
-def _work(scheduler: Scheduler, task: Task[R]) -> tuple[R, Cost]:
-    """Run a task and return its result and cost.
-
-    Raises `CancelledError` after an interrupt, instead of making the call again.
-    """
-    job = Job(task)
-    scheduler.submit(job)
-    while not job.future.done():
-        scheduler.step()
-        job.cancelled = scheduler.n_interrupted > 0
-    answer: R = job.future.result()
-    return answer, job.cost

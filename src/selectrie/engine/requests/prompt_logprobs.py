@@ -113,7 +113,11 @@ class _Group:
         # Nodes are numbered depth-first, so those below a node keep their order.
         below = TokenTrie.from_flat(np.concatenate(rests), offsets)
         task = PromptRowsTask(context, below, wanted[start:stop], self.keys[start:stop], reads)
-        return _Reading(known, start, wanted, session.group.begin(task))
+        return _Reading(known, start, wanted, session.group.begin(task, subject=self.subject(reads)))
+
+    def subject(self, reads: PromptReads) -> object:
+        """Return what decides what the task asks (`Observer`)."""
+        return "prompt_logprobs", self.trie, self.scored, reads.top, reads.named
 
     def _paths_below(self, node: int) -> list[IntArray]:
         """Return the tokens of the paths that go through a node."""
@@ -183,7 +187,8 @@ class PreparedPromptLogprobs:
     def run(self, session: Session) -> list[PromptLogprobs]:
         """Evaluate all prompts together and return a result for each, in order."""
         named = tuple(self.request.named)
-        reads = PromptReads(self.request.top, named, len(self.vocabulary.pieces), session.read_rows)
+        known = session.known_values(("prompt_logprobs", self.prompts, self.request))
+        reads = PromptReads(self.request.top, named, len(self.vocabulary.pieces), known)
         with session.group.together():
             readings = [group.begin(session, reads) for group in self.groups]
         signature = Signature.of(

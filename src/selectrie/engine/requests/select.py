@@ -76,7 +76,10 @@ class SelectBatch:
             baselines, own = self._begin_baselines(group, known)
             exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
                 i: group.begin_counted(
-                    ScoreTask(one.encoded.context, one.trie, one.needs, one.plan), on_progress, one.needs.n_rows
+                    ScoreTask(one.encoded.context, one.trie, one.needs, one.plan),
+                    on_progress,
+                    one.needs.n_rows,
+                    subject=one,
                 )
                 for i, one in enumerate(requests)
                 if one.method == "exhaustive"
@@ -87,7 +90,7 @@ class SelectBatch:
                 means.append(_mean(one, baselines[i]))
         with group.together():
             searches: dict[int, Handle[SearchOutcome]] = {
-                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.needs.n_rows)
+                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.needs.n_rows, subject=one)
                 for i, one in enumerate(requests)
                 if i not in exhaustive
             }
@@ -118,7 +121,9 @@ class SelectBatch:
             new = [at for at, key in enumerate(keys) if key not in begun and key not in keys[:at]]
             for at in new:
                 key = keys[at]
-                begun[key] = known.get(key) or group.begin(ScoreTask(one.premises[at], one.trie, one.plain_needs))
+                begun[key] = known.get(key) or group.begin(
+                    ScoreTask(one.premises[at], one.trie, one.plain_needs), subject=("baseline", key)
+                )
             baselines.append([begun[key] for key in keys])
             own.append([begun[keys[at]] for at in new])
         return baselines, own
@@ -234,7 +239,8 @@ class PreparedScore:
     def run(self, session: Session) -> TextScore:
         """Return the text's log-probability, token by token."""
         prepared = self.select
-        handle = session.group.begin(ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs, prepared.plan))
+        task = ScoreTask(prepared.encoded.context, prepared.trie, prepared.needs, prepared.plan)
+        handle = session.group.begin(task, subject=prepared)
         evaluation = handle.result()
         scored = choice_scores.score(prepared, evaluation, None)
         first = int(prepared.encoded.first_scored[0])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.path_model import REMOTE
-from selectrie.core.types import SelfCheck
+from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
-from selectrie.decoding.trie.row_values import ReadRows
-from selectrie.engine.requests.canonical_memory import HeldBeginnings
+from selectrie.decoding.trie.row_values import KnownValues, ReadRows
+from selectrie.engine.requests.canonical_memory import CanonicalMemory, HeldBeginnings, ModelMemory, new_memory
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import InternalError
 
@@ -55,6 +56,26 @@ class Session:
         if self.model.identity.precision == REMOTE:
             raise InternalError("a model that others serve has no memory of its own")
         return cast("Model", self.model)
+
+    def known_values(self, subject: object) -> KnownValues:
+        """Return the values that were read before, for a request of this subject."""
+        observer = self.group.observer
+        return self.read_rows if observer is None else observer.known_values(subject, self.read_rows)
+
+    @contextmanager
+    def canonical_memory(self, context: IntArray, n_nodes: int, subject: object) -> Iterator[CanonicalMemory]:
+        """Yield a memory in which near ties of a request are scored after a context.
+
+        It is opened on the model's thread.
+
+        Args:
+            context: int32[T], the context.
+            n_nodes: Number of nodes for which it has room.
+            subject: What decides what its tasks ask (`Observer`).
+        """
+        opened = new_memory if self.beginnings is None else self.beginnings.opened
+        with opened(self.local_model, context, n_nodes) as solo:
+            yield ModelMemory(solo, self.group.observer, subject)
 
     @property
     def tolerance(self) -> float | None:

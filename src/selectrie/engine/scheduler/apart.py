@@ -14,6 +14,7 @@ from selectrie.core.model import Model
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.model_thread import Handle
+from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.engine.scheduler.task_group import TaskGroup
@@ -36,6 +37,11 @@ class RunnerApart:
 
     def __init__(self, group: TaskGroup, scheduler: Scheduler) -> None:
         self._group, self._scheduler = group, scheduler
+
+    @property
+    def observer(self) -> Observer | None:
+        """Return what watches the tasks that begin now, or None."""
+        return self._group.observer
 
     def now(self) -> float:
         """Return the seconds on the clock that deadlines are compared with."""

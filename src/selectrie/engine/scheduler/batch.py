@@ -65,7 +65,7 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
         all_rows = collector.add(elements, read)
         if all_rows is not None:
             job.ask = None
-            job.task.tell(all_rows)
+            job.tell(all_rows)
 
     wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
     tokens = [rows.token[row] for row in chosen]

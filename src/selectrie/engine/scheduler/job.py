@@ -15,6 +15,7 @@ from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, BoolArray, Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
+from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.outcome import Outcome
 
 ROW_CACHE_BYTES = 64 << 20
@@ -140,6 +141,7 @@ class Job:
             needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
         on_admitted: Called on the model's thread whenever the job is admitted.
+        observer: What watches the task, or None.
         order: Number of the job in the order of submission.
         has_prompt_row: Whether the task has received the row of its prompt's end.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
@@ -148,6 +150,7 @@ class Job:
             did not fit.
         cancelled: Whether the job was cancelled; any thread may set it.
         answered: Whether the future is set or about to be set.
+        expired: Whether the deadline has passed.
     """
 
     def __init__(
@@ -163,9 +166,10 @@ class Job:
         self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
         self.on_admitted: Callable[[], object] | None = None
+        self.observer: TaskObserver | None = None
         self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
-        self.cancelled = self.answered = self.has_prompt_row = self.narrow = False
+        self.cancelled = self.answered = self.expired = self.has_prompt_row = self.narrow = False
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
@@ -203,6 +207,12 @@ class Job:
             for row in ask.spent.tolist():
                 self.rows.keep[row] = False
         return gone
+
+    def tell(self, rows: Rows) -> None:
+        """Tell the task its rows, which hold the values that it reads."""
+        if self.observer is not None:
+            self.observer.told(self.task.reads(), rows)
+        self.task.tell(rows)
 
     def need(self, *, is_recurrent: bool) -> Capacity:
         """Return the capacity to reserve for the job beyond what it holds.
@@ -274,6 +284,8 @@ class Job:
         if self.answered:
             return
         self.answered = True
+        if self.observer is not None:
+            self.observer.ended(self.cost, error, is_expired=self.expired)
         if error is None:
             self.future.set_result(result)
             return

@@ -22,6 +22,7 @@ from selectrie.core.model import Model
 from selectrie.core.types import Cost
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S, Outcome
 from selectrie.engine.scheduler.scheduler import Load, Scheduler
 from selectrie.errors import (
@@ -197,6 +198,11 @@ class JobThread(ABC, Generic[SchedulerT]):
     Threads communicate through a `SimpleQueue` and single assignments, without a lock.
     A signal handler, a finalizer or a forked child may run at any point, and would wait
     forever for a lock that is held at that point.
+
+    Attributes:
+        closed: Whether `close` was called.
+        observer: What watches tasks from their beginning on, or None; any thread may
+            set it.
     """
 
     def __init__(
@@ -220,6 +226,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         self._running: _Call | SchedulerT | None = None
         self._uses: set[weakref.ref[_Use]] = set()
         self.closed = False
+        self.observer: Observer | None = None
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()

@@ -126,7 +126,7 @@ def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> BatchPa
         job.cursor = NO_NODE
         job.rows.node[0] = nodes[-1]
         if want_row:
-            job.task.tell(rows.fetch(job.task.reads))
+            job.tell(rows.fetch(job.task.reads))
             job.has_prompt_row = True
             row_cache.put(job.key, rows)
 

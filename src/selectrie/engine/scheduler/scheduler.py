@@ -211,6 +211,7 @@ class Scheduler:
                 self._expire(job, now - job.deadline)
 
     def _expire(self, job: Job, late_s: float) -> None:
+        job.expired = True
         if not isinstance(job.task, SupportsDeadline):
             self._end(job, error=DeadlineError(late_s))
             return
@@ -314,7 +315,7 @@ class Scheduler:
             row = self.row_cache.get(job.key)
             if row is None:
                 return None
-            job.task.tell(row.fetch(job.task.reads))
+            job.tell(row.fetch(job.task.reads))
             job.has_prompt_row = True
             if job.on_step is not None:  # a stream has its first token before any call
                 job.on_step()
@@ -358,6 +359,8 @@ class Scheduler:
             return False
         if len(ask.tokens) > offer.rows:
             raise ProtocolError(f"asked for {len(ask.tokens)} rows, offered {offer.rows}")
+        if job.observer is not None:
+            job.observer.asked(offer, ask)
         gone = job.begin(ask, is_recurrent=self._is_recurrent)
         if gone:
             self.model.release(as_ids(gone), forget=not job.keep_cached)

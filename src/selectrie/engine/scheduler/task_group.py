@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.model_thread import Handle, JobThread
+from selectrie.engine.scheduler.observer import NO_SUBJECT, Observer
 from selectrie.engine.scheduler.outcome import Outcome
 from selectrie.errors import CancelledError
 
@@ -34,6 +35,8 @@ class Runner(Protocol):
     `JobThread` describes the methods.
     """
 
+    @property
+    def observer(self) -> Observer | None: ...
     def now(self) -> float: ...
     def handle(
         self,
@@ -88,8 +91,18 @@ class TaskGroup:
         """Return the seconds since the deadline; 0 before it, or if there is none."""
         return 0.0 if self._until is None else max(0.0, self.model_thread.now() - self._until)
 
-    def begin(self, task: Task[R], on_step: Callable[[], None] | None = None) -> Handle[R]:
-        """Queue a task and return its handle (`JobThread.handle`)."""
+    @property
+    def observer(self) -> Observer | None:
+        """Return what watches the tasks that begin now, or None."""
+        return self.model_thread.observer
+
+    def begin(
+        self, task: Task[R], on_step: Callable[[], None] | None = None, *, subject: object = NO_SUBJECT
+    ) -> Handle[R]:
+        """Queue a task and return its handle (`JobThread.handle`).
+
+        `subject` is what decides, with the prompt, what the task asks (`Observer`).
+        """
         if len(self._handles) >= self._max_handles:  # a page starts thousands of tasks in turn
             self._handles[:] = [handle for handle in self._handles if not handle.is_done]
             self._max_handles = _MAX_HANDLES + 2 * len(self._handles)
@@ -97,6 +110,9 @@ class TaskGroup:
         handle = self.model_thread.handle(
             task, on_step, priority=self._priority, deadline_s=left_s, keep_cached=self._keep_cached
         )
+        observer = self.observer
+        if observer is not None:
+            handle.job.observer = observer.begin(task, subject)
         handle.job.on_admitted = _ADMITTED.get()
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
@@ -121,7 +137,14 @@ class TaskGroup:
         if held:
             self.model_thread.queue(*held)
 
-    def begin_counted(self, task: Counting[R], report: Callable[[int, int], None] | None, total: int = 0) -> Handle[R]:
+    def begin_counted(
+        self,
+        task: Counting[R],
+        report: Callable[[int, int], None] | None,
+        total: int = 0,
+        *,
+        subject: object = NO_SUBJECT,
+    ) -> Handle[R]:
         """Queue a task, report its progress after each model call, return its handle.
 
         Args:
@@ -129,8 +152,10 @@ class TaskGroup:
             report: Called with the number of rows read and `total`; None reports
                 nothing.
             total: Number of rows there are to read; 0 if it is unknown.
+            subject: As for `begin`.
         """
-        return self.begin(task, None if report is None else lambda: report(task.n_evaluated, total))
+        on_step = None if report is None else lambda: report(task.n_evaluated, total)
+        return self.begin(task, on_step, subject=subject)
 
     def call(self, function: Callable[[], R]) -> R:
         """Run a function on the model's thread, as `JobThread.call` does."""

@@ -1,0 +1,113 @@
+"""Records a trace of an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from selectrie.core.model import Model
+from selectrie.core.types import Limits
+from selectrie.engine.engine import Engine
+from selectrie.engine.tracing.journal import Journal
+from selectrie.engine.tracing.recorded_model import ModelWithVocabulary
+from selectrie.engine.tracing.recorder import Recorder
+from selectrie.errors import OptionError
+from selectrie.options import flag
+from selectrie.traces.checks import FORMAT
+from selectrie.traces.records import Header, Note, Record
+from selectrie.traces.vocabulary import vocabulary_records
+from selectrie.traces.writer import TraceWriter
+from selectrie.version import __version__
+
+
+@contextmanager
+def record(
+    engine: Engine, path: str | os.PathLike[str], *, full_rows: bool = False, vocabulary: bool = True
+) -> Iterator[Recording]:
+    """Record every row that is read in the block, so that `load` can replay it.
+
+    Answers are those without a recording, to the last bit. The file holds the prompts
+    and texts of all requests. Only its owner may read it. It is written while requests
+    run: if the process is killed, what was written until then can be replayed.
+
+    Requests that begin in the block are recorded, whichever thread makes them, and
+    those of a `loglikelihood_scorer` too. Requests of a `decision_scorer` that was made
+    before the block are recorded without the tokens of their texts.
+
+    Args:
+        engine: The engine.
+        path: The file. An older trace is replaced; another file is refused.
+        full_rows: Whether requests may read all values of a row, as drawing tokens at
+            random does. Each row then takes up to 4 bytes for each token of the
+            vocabulary. If false, such requests are refused before they run.
+        vocabulary: Whether the vocabulary is kept. Without it, the trace is smaller,
+            and `load` needs the model's tokenizer.
+
+    Raises:
+        OptionError: If the file cannot be written, or the engine is being recorded. At
+            the end of the block: if the trace could not be written as a whole.
+        ClosedError: If the engine was closed.
+    """
+    flag("full_rows", full_rows)
+    flag("vocabulary", vocabulary)
+    if not isinstance(engine, Engine):
+        raise OptionError("engine", engine, "an Engine, as `load` returns it")
+    if engine._model_thread.observer is not None:
+        raise OptionError("engine", engine, "an engine that is not being recorded")
+    first = list(_first_records(engine, full_rows=full_rows, vocabulary=vocabulary))
+    model = cast("Model", engine._model)  # that of a server is described alone, and only this is used of it
+    writer = TraceWriter(Path(path), first)
+    try:
+        journal = Journal(writer.add)
+        engine._observe(
+            ModelWithVocabulary(model, journal.kept(model.vocabulary)), Recorder(writer, full_rows=full_rows)
+        )
+        yield Recording(writer)
+    finally:
+        engine._observe(model, None)
+        writer.close()
+
+
+class Recording:
+    """A trace that is being recorded."""
+
+    def __init__(self, writer: TraceWriter) -> None:
+        self._writer = writer
+
+    @property
+    def path(self) -> Path:
+        """Return the file."""
+        return self._writer.path
+
+    def note(self, name: str, text: str) -> None:
+        """Add a text about the trace as a whole; a later one of a name replaces it."""
+        self._writer.add(Note(name, text))
+
+
+def _first_records(engine: Engine, *, full_rows: bool, vocabulary: bool) -> Iterator[Record]:
+    check, own = engine.self_check, engine.vocabulary
+    yield Header(
+        format=FORMAT,
+        versions=json.dumps({"selectrie": __version__, "numpy": np.__version__, "python": platform.python_version()}),
+        identity=json.dumps(asdict(engine.identity)),
+        limits=json.dumps(_plain_limits(engine.limits)),
+        check=json.dumps(None if check is None else asdict(check)),
+        n_tokens=own.n_tokens,
+        vocabulary_digest=own.digest,
+        has_vocabulary=vocabulary,
+        full_rows=full_rows,
+    )
+    if vocabulary:
+        yield from vocabulary_records(own)
+
+
+def _plain_limits(limits: Limits) -> dict[str, object]:
+    return asdict(limits) | {"kind": limits.kind.value}

@@ -1,0 +1,1 @@
+"""Traces: files of what tasks were told, from which their answers can be had again."""

@@ -1,0 +1,124 @@
+"""Records as bytes: a line for each record in JSON, then the arrays of all of them.
+
+The line of a record is a list: its kind, then its fields in order. In place of an array
+is its length. The arrays follow each other in the order of the lines.
+
+Nothing in a payload is trusted: every length is compared with the bytes that are left
+before anything is allocated, and every value with the type of its field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selectrie.traces.records import FIELDS, KINDS, NAMES, Record
+
+MAX_LINES_BYTES = 8 << 20
+"""Maximum size of the lines of a payload. The objects that they become are larger."""
+_LENGTH_BYTES = 4
+_MAX_INT = 1 << 62
+
+
+class PayloadError(ValueError):
+    """The bytes are not a payload; the message says why."""
+
+
+def size_of(record: Record) -> int:
+    """Return roughly how many bytes a record takes in a payload."""
+    n_bytes = 64
+    for name, kind in FIELDS[type(record)]:
+        if isinstance(kind, np.dtype):
+            n_bytes += kind.itemsize * len(getattr(record, name))
+        elif kind is str:
+            n_bytes += len(getattr(record, name))
+    return n_bytes
+
+
+def encode(records: Iterable[Record]) -> bytes:
+    """Return the payload of some records."""
+    lines: list[str] = []
+    arrays: list[bytes] = []
+    for record in records:
+        line: list[Any] = [NAMES[type(record)]]
+        for name, kind in FIELDS[type(record)]:
+            value = getattr(record, name)
+            if isinstance(kind, np.dtype):
+                line.append(len(value))
+                arrays.append(np.asarray(value, dtype=kind).tobytes())
+            else:
+                line.append(value)
+        lines.append(json.dumps(line, separators=(",", ":"), allow_nan=False))
+    text = "\n".join(lines).encode()
+    return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *arrays))
+
+
+def decode(payload: bytes) -> Iterator[Record]:
+    """Yield the records of a payload; raise `PayloadError` if it is not one."""
+    n_text = int.from_bytes(payload[:_LENGTH_BYTES], "little")
+    if len(payload) < _LENGTH_BYTES or n_text > min(MAX_LINES_BYTES, len(payload) - _LENGTH_BYTES):
+        raise PayloadError(f"its lines of {n_text} bytes do not fit")
+    at = _LENGTH_BYTES + n_text
+    text = payload[_LENGTH_BYTES:at]
+    for line in text.split(b"\n") if text else ():
+        values = _line(line)
+        arguments: dict[str, Any] = {}
+        names = FIELDS[KINDS[values[0]]]
+        if len(values) != 1 + len(names):
+            raise PayloadError(f"a record {values[0]!r} has {len(values) - 1} fields, not {len(names)}")
+        for (name, kind), value in zip(names, values[1:], strict=True):
+            if isinstance(kind, np.dtype):
+                size = _count(name, value, (len(payload) - at) // kind.itemsize)
+                arguments[name] = _array(payload, kind, size, at)
+                at += size * kind.itemsize
+            else:
+                arguments[name] = _plain(name, kind, value)
+        yield KINDS[values[0]](**arguments)
+    if at != len(payload):
+        raise PayloadError(f"{len(payload) - at} bytes belong to no record")
+
+
+def _line(line: bytes) -> list[Any]:
+    """Return the values of a line, the first of which is the name of a record."""
+    try:
+        values = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError("a line is not JSON") from error
+    if not isinstance(values, list) or not values or not isinstance(values[0], str) or values[0] not in KINDS:
+        raise PayloadError("a line is not a record of this version")
+    return values
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(text)
+
+
+def _count(name: str, value: object, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise PayloadError(f"{name} has a length that does not fit")
+    return value
+
+
+@cache
+def _empty(kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return the empty array that all records share; most arrays are empty."""
+    return np.empty(0, dtype=kind.newbyteorder("="))
+
+
+def _array(payload: bytes, kind: np.dtype[Any], size: int, at: int) -> NDArray[Any]:
+    if not size:
+        return _empty(kind)
+    return np.frombuffer(payload, dtype=kind, count=size, offset=at).astype(kind.newbyteorder("="))
+
+
+def _plain(name: str, kind: type, value: object) -> object:
+    if kind is float and type(value) is int:
+        value = float(value) if abs(value) < _MAX_INT else value
+    if type(value) is not kind or (kind is int and not 0 <= value < _MAX_INT):  # type: ignore[operator]
+        raise PayloadError(f"{name} is not what it must be")
+    return value

@@ -1,0 +1,253 @@
+"""Writes a trace from any thread, without making it wait for the disk.
+
+Threads put records into a queue. A thread of the writer numbers them, collects them
+into blocks and appends these to the file. So what is in the file is whole up to its
+last block, whenever the process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from selectrie.core.whole_files import check_plain
+from selectrie.errors import OptionError
+from selectrie.traces.blocks import MAGIC, BlockWriter
+from selectrie.traces.payloads import encode, size_of
+from selectrie.traces.records import NO_SET, Begin, ContextCost, End, Lookup, Record, Request, Step, TokenIds
+from selectrie.traces.values import ToldRows
+
+BLOCK_BYTES = 1 << 20
+"""A block is written once its payload has this size, and"""
+BLOCK_S = 0.5
+"""a block is written this many seconds after its first record at the latest."""
+MAX_WAITING_BYTES = 256 << 20
+"""A thread that records rows waits while more than this is not written yet."""
+
+
+class Numbered:
+    """A request or task in a trace; the writer's thread alone knows its number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = -1
+
+
+_Item = Callable[[], None]
+
+
+class TraceWriter:
+    """A trace that is being written.
+
+    Any thread may call the methods that add records; they raise nothing. What goes
+    wrong ends the trace and is raised by `close`.
+
+    Args:
+        path: The file. An older trace is replaced; any other file is refused.
+        first: The records that it begins with.
+
+    Raises:
+        OptionError: If the file cannot be written.
+    """
+
+    def __init__(self, path: Path, first: list[Record]) -> None:
+        self.path = path
+        self._file = _opened(path)
+        self._error: BaseException | None = None
+        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._room = threading.Event()
+        self._room.set()
+        self._n_put = self._n_done = 0
+        self._waiting: list[Record] = []
+        self._n_waiting_bytes = 0
+        self._n_requests = self._n_tasks = self._n_whole = 0
+        self._sets: dict[bytes, int] = {}
+        self._thread = threading.Thread(target=self._loop, name="selectrie-trace", daemon=True)
+        for record in first:
+            self.add(record)
+        self._thread.start()
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether something went wrong, so that nothing more is written."""
+        return self._error is not None
+
+    def add(self, record: Record) -> None:
+        """Add a record that refers to no other."""
+        self._queue.put(lambda: self._add(record))
+
+    def request(self, record: Request) -> Numbered:
+        """Add a request and return what its tasks refer to."""
+        request = Numbered()
+
+        def write() -> None:
+            request.number = self._n_requests
+            self._n_requests += 1
+            self._add(record)
+
+        self._queue.put(write)
+        return request
+
+    def begin(self, request: Numbered, record: Begin) -> Numbered:
+        """Add the beginning of a task and return what its steps refer to."""
+        task = Numbered()
+
+        def write() -> None:
+            task.number = self._n_tasks
+            self._n_tasks += 1
+            self._add(replace(record, request=request.number))
+
+        self._queue.put(write)
+        return task
+
+    def of_request(self, request: Numbered, record: ContextCost | Lookup) -> None:
+        """Add a record that refers to a request."""
+        self._queue.put(lambda: self._add(replace(record, request=request.number)))
+
+    def end(self, task: Numbered, record: End) -> None:
+        """Add the end of a task."""
+        self._queue.put(lambda: self._add(replace(record, task=task.number)))
+
+    def step(self, task: Numbered, ask: dict[str, Any], told: ToldRows) -> None:
+        """Add a step; waits while too much is not written yet.
+
+        Args:
+            task: The task.
+            ask: The fields of `Step` from `capacity` to `wanted`.
+            told: The values of its rows.
+        """
+        n_bytes = 1 << 10
+        n_bytes += sum(len(one.logits) * one.logits.itemsize for one in told.whole)
+        self._n_put += n_bytes
+        if self._n_put - self._n_done > MAX_WAITING_BYTES and not self.has_failed:
+            self._room.clear()
+            self._queue.put(self._room.set)
+            self._room.wait()
+
+        def write() -> None:
+            self._n_done += n_bytes
+            self._add_step(task.number, ask, told)
+
+        self._queue.put(write)
+
+    def close(self) -> None:
+        """Write what is left and the end of the file.
+
+        Raises:
+            OptionError: If the trace could not be written as a whole.
+        """
+        self._queue.put(None)
+        self._thread.join()
+        if self._error is not None:
+            reason = getattr(self._error, "strerror", None) or str(self._error)
+            expected = f"a file that can be written ({reason}); what is in it before that can be read"
+            raise OptionError("trace", str(self.path), expected) from self._error
+
+    # The methods below run on the writer's thread.
+
+    def _loop(self) -> None:
+        try:
+            with self._file:
+                self._write(BlockWriter(self._file))
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        except BaseException as error:  # noqa: BLE001 - raised by `close`
+            self._error = error
+            self._drop_all()
+
+    def _drop_all(self) -> None:
+        """Take items without writing them, so that no thread waits."""
+        while True:
+            self._room.set()
+            if self._queue.get() is None:
+                return
+
+    def _write(self, blocks: BlockWriter) -> None:
+        written_by = 0.0
+        while True:
+            timeout_s = max(0.0, written_by - time.monotonic()) if self._waiting else None
+            try:
+                item = self._queue.get(timeout=timeout_s)
+            except Empty:
+                self._write_block(blocks)
+                continue
+            if item is None:
+                self._write_block(blocks)
+                blocks.end()
+                return
+            if not self._waiting:
+                written_by = time.monotonic() + BLOCK_S
+            item()
+            if self._n_waiting_bytes >= BLOCK_BYTES:
+                self._write_block(blocks)
+
+    def _write_block(self, blocks: BlockWriter) -> None:
+        records, self._waiting, self._n_waiting_bytes = self._waiting, [], 0
+        if records:
+            blocks.write(encode(records), len(records))
+            self._file.flush()
+
+    def _add(self, record: Record) -> None:
+        self._waiting.append(record)
+        self._n_waiting_bytes += size_of(record)
+
+    def _add_step(self, task: int, ask: dict[str, Any], told: ToldRows) -> None:
+        numbers = np.array([NO_SET, *(self._set_number(one) for one in told.sets)], dtype=np.int32)
+        fields = dict(told.fields)
+        for name in ("mass_sets", "rest_sets", "top_sets"):
+            if name in fields:
+                fields[name] = numbers[fields[name] + 1]
+        for row in told.whole:
+            self._add(row)
+        if told.whole:
+            fields["whole"] = (fields["whole"] + self._n_whole).astype(np.int32)
+            self._n_whole += len(told.whole)
+        self._add(Step(task=task, **ask, **fields))
+
+    def _set_number(self, one: TokenIds) -> int:
+        digest = one.digest.tobytes()
+        if digest not in self._sets:
+            self._sets[digest] = len(self._sets)
+            self._add(one)
+        return self._sets[digest]
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open the file of a trace for writing; only its owner may read it.
+
+    Raises `OptionError` if it cannot be written, or holds anything but a trace.
+    """
+    try:
+        check_plain(path)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        file = os.fdopen(os.open(path, flags, 0o600), "r+b")
+    except (OSError, ValueError) as error:
+        raise _cannot_write(path, getattr(error, "strerror", None) or str(error)) from error
+    try:
+        if file.read(len(MAGIC)) not in (b"", MAGIC):
+            raise _cannot_write(path, "it is there and is not a trace")  # noqa: TRY301 - the file is closed below
+        if hasattr(os, "fchmod"):
+            os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+        file.seek(0)
+        file.truncate()
+    except OSError as error:
+        file.close()
+        raise _cannot_write(path, error.strerror or str(error)) from error
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _cannot_write(path: Path, reason: str) -> OptionError:
+    return OptionError("trace", str(path), f"a new file, or a trace to replace ({reason})")

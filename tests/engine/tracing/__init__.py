@@ -1,0 +1,1 @@
+"""Tests of recording an engine, and of replaying what was recorded."""

@@ -1,0 +1,1 @@
+"""Tests of traces: the format, what is written, and what is read back."""
