@@ -131,7 +131,7 @@ class OpenList:
         possible = int(np.count_nonzero(logp > -np.inf))
         n = min(possible, int(np.searchsorted(-bounds[:possible], -threshold, side="right")))
         if n < possible:
-            self._drop(float(bounds[n]), children.prefix + numerics.logsumexp(logp[n:possible]))
+            self.drop(float(bounds[n]), children.prefix + numerics.logsumexp(logp[n:possible]))
         if n == 0:
             return
         # Row 0 cannot be read again.
@@ -212,15 +212,16 @@ class OpenList:
         for batch in self._batches:
             n = max(batch.at, int(np.searchsorted(-batch.bounds, -threshold, side="right")))
             if n < len(batch.ids):
-                self._drop(float(batch.bounds[n]), batch.prefix + numerics.logsumexp(batch.logp[n:]))
+                self.drop(float(batch.bounds[n]), batch.prefix + numerics.logsumexp(batch.logp[n:]))
                 batch.cut(n)
             if -np.inf < batch.rest.bound < threshold:
-                self._drop(batch.rest.bound, batch.prefix + batch.rest_mass)
+                self.drop(batch.rest.bound, batch.prefix + batch.rest_mass)
                 batch.rest, batch.rest_mass = _NO_REST, -np.inf
         self._heap = [entry for entry in self._heap if -entry[0] >= threshold or entry[2] < 0]
         heapq.heapify(self._heap)
 
-    def _drop(self, best: float, log_mass: float) -> None:
+    def drop(self, best: float, log_mass: float) -> None:
+        """Count children that were not added, by their best bound and summed mass."""
         self.dropped_best = max(self.dropped_best, best)
         self.dropped_mass += float(np.exp(log_mass))
 

@@ -147,7 +147,7 @@ class PathRuntime(Runtime):
     def __init__(self, model: PathModel, *, cache_bytes: int = ROW_CACHE_BYTES, max_waiting: int | None = None) -> None:
         limits = model.limits
         n_together = max(1, limits.requests_in_flight) * max(1, limits.queries_per_request)
-        self._n_together = min(FILL_ROWS, n_together)
+        self._n_together, self._max_named = min(FILL_ROWS, n_together), limits.named_ids
         described = Limits(
             nodes=limits.path_tokens,
             sequences=_ANY,
@@ -166,7 +166,7 @@ class PathRuntime(Runtime):
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
-        return Session(group, model, self.check, n_together=self._n_together)
+        return Session(group, model, self.check, n_together=self._n_together, max_named=self._max_named)
 
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
         del check

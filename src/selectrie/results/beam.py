@@ -108,8 +108,9 @@ class BeamResult(Sequence[Hypothesis]):
         n_refused: Number of finished paths that are not the tokenizer's encoding of
             their text.
         n_steps: Number of tokens of the longest path.
-        close_steps: Steps at which the layout of calls could have changed which paths
-            were kept (`signature.tolerance`).
+        close_steps: Steps at which the layout of calls (`signature.tolerance`), or a
+            token that the model does not tell, could have changed which paths were
+            kept.
         coverage: Probability of the returned texts, over all of their paths that were
             found.
         healed: Bytes of the prompt that every path spells first.

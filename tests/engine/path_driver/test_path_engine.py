@@ -53,7 +53,7 @@ choices = st.lists(st.sampled_from(CHOICES), min_size=1, max_size=6, unique=True
         st.sampled_from(["heal", "split", "harness"]),
     ),
 )
-@settings(max_examples=40)
+@settings(max_examples=24)
 def test_a_selection_has_the_values_of_the_local_engine(seed, prompt, texts, options):
     """Every terminator that reads named tokens alone, rule and boundary; all rows, and the best found by bounds."""
     terminator, rule, boundary = options
@@ -75,7 +75,7 @@ def test_a_selection_has_the_values_of_the_local_engine(seed, prompt, texts, opt
 
 
 @given(st.integers(0, 99), st.sampled_from(PROMPTS))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_a_search_finds_the_winner_of_the_local_engine(seed, prompt):
     """Best first, with as many rows at a time as are worth it: the same texts, and a proof."""
     remote, local = engines(seed, limits=limits(named_ids=26))

@@ -285,14 +285,15 @@ def test_the_exact_search_of_any_tokens_scores_what_it_orders():
 
 def test_what_was_left_aside_is_not_called_impossible():
     """Where the beam dropped beginnings, the error says so and what finds them; only without any is nothing possible."""
-    asked, outcome = SimpleNamespace(grammar=PETS, doubt=""), SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-1.0)
+    none = {"n_dead_ends": 0, "n_refused": 0, "unread": -np.inf}
+    asked, outcome = SimpleNamespace(grammar=PETS, doubt=""), SimpleNamespace(lost=-1.0, **none)
     dropped = str(beam_search._nothing(asked, outcome))
     asked_in_doubt = SimpleNamespace(grammar=PETS, doubt="the prompt is one word")
     assert "the prompt is one word, beginnings were left aside" in str(beam_search._nothing(asked_in_doubt, outcome))
     assert "canonical_only=False" in dropped
     assert "no token" not in dropped
     assert "no token that it allows is possible" in str(
-        beam_search._nothing(asked, SimpleNamespace(n_dead_ends=0, n_refused=0, lost=-np.inf))
+        beam_search._nothing(asked, SimpleNamespace(lost=-np.inf, **none))
     )
 
 

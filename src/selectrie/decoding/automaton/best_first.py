@@ -24,7 +24,7 @@ from selectrie.decoding.automaton.records import (
     canonical_paths,
 )
 from selectrie.decoding.held_nodes import FILL_ROWS
-from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
+from selectrie.decoding.open_list import MAX_KEPT, MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.path_tree import NO_STATE
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask
@@ -81,6 +81,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         self._is_ready = not spec.healed
         # Nodes and children read before the probability of the healed bytes is known.
         self._unread: list[tuple[int, IntArray, FloatArray]] = []
+        # Of these nodes, bounds on each token that was not read, and on all of them.
+        self._beyond: dict[int, tuple[float, float]] = {}
+        self._best_unread = -np.inf
         self._first = FirstPath(self._tree, self._row_ends, self._known_logp, self._child, spec.canonical_path)
         # A node that replaces another one whose remaining children are to be read.
         self._again: dict[int, tuple[int, range | None]] = {}
@@ -116,6 +119,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             proved=best == -np.inf or best < kth - ROUNDING,
             bound_gap=np.inf if best == -np.inf else kth - best,
             best_open=best,
+            best_unread=self._best_unread,
             open_mass=self._open_mass(),
             cut_bound=self._cut_bound(),
             greedy=np.array(self._tree.tokens(self._first.greedy), dtype=np.int32),
@@ -204,23 +208,45 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         ids = self._ids_after(source)
         if ranks is not None:
             return Reads.of_row(ids)
-        masses, tops = [self._spec.vocabulary.eog], [(N_TOP_TOKENS, None)] if node == ROOT else []
-        reads = Reads.of_row(ids, masses=masses, tops=tops)
+        eog = self._spec.vocabulary.eog
+        tops: list[tuple[int, IntArray | None]] = [(N_TOP_TOKENS, None)] if node == ROOT else []
+        if self._reads_best(ids):
+            tops.append((MAX_KEPT, ids))
+            ids = eog
+        reads = Reads.of_row(ids, masses=[eog], tops=tops)
         return reads if self._is_ready else reads.joined(self._healing.reads())
+
+    def _reads_best(self, ids: IntArray) -> bool:
+        """Return whether only the most probable ones of the children are read."""
+        return self._spec.max_children is not None and len(ids) > self._spec.max_children
+
+    def _children_read(self, node: int, rows: Rows, i: int) -> tuple[IntArray, FloatArray]:
+        """Return the children that row i tells, and their log-probabilities.
+
+        What it does not tell is kept in `_beyond`.
+        """
+        ids = self._ids_after(node)
+        if not self._reads_best(ids):
+            return ids, rows.logp(i, ids)
+        known, logp = rows.top(i, MAX_KEPT, ids)
+        most = rows.unseen_max(i, MAX_KEPT, ids)
+        if most > -np.inf:
+            left = np.setdiff1d(ids, known, assume_unique=True)
+            self._beyond[node] = most, rows.log_mass_bounds(i, left)[1]
+        return known, logp
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
         """Read a node's row: its end, its children and the mass of the healed bytes."""
         if node == ROOT:
             self._top_tokens = rows.top(i, N_TOP_TOKENS)
         source, ranks = self._again.pop(node, (node, None))
-        ids = self._ids_after(source)
-        logp = rows.logp(i, ids)
+        ids, logp = self._children_read(source, rows, i)
         if ranks is not None:
             self._open.add(self._children(source, ids, logp, ranks), self._threshold())
             return
         best = int(np.argmax(logp)) if len(ids) else NO_NODE
-        best_logp = float(logp[best]) if len(ids) else -np.inf
-        best_token = int(ids[best]) if best_logp > -np.inf else NO_TOKEN
+        best_logp = float(logp[best]) if len(ids) else self._beyond.get(node, (-np.inf, -np.inf))[0]
+        best_token = int(ids[best]) if len(ids) and best_logp > -np.inf else NO_TOKEN
         self._row_ends[node] = RowEnds(float(rows.log_mass(i, self._spec.vocabulary.eog)), best_token, best_logp)
         self._unread.append((node, ids, logp))
         if not self._is_ready:
@@ -247,7 +273,22 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             if self._ends_by_token and self._tree.can_end[node]:
                 self._finish(node, self._row_ends[node].eog_logp)
             self._open.add(self._children(node, ids, logp), self._threshold())
+            if node in self._beyond:
+                self._leave_out(node, *self._beyond.pop(node))
         self._unread.clear()
+
+    def _leave_out(self, node: int, most: float, log_mass: float) -> None:
+        """Count the children of a node that were not read.
+
+        Args:
+            node: The node.
+            most: Bound on the log-probability of each of them.
+            log_mass: Bound on that of all of them together.
+        """
+        prefix = self._tree.logp[node] - self._log_heal
+        bound = float(self._bound(np.array([prefix + most]))[0])
+        self._best_unread = max(self._best_unread, bound)
+        self._open.drop(bound, prefix + log_mass)
 
     def _children(self, node: int, ids: IntArray, logp: FloatArray, ranks: range | None = None) -> RowChildren:
         prefix = self._tree.logp[node] - self._log_heal

@@ -23,8 +23,8 @@ class RowEnds(NamedTuple):
 
     Attributes:
         eog_logp: Log-probability of the end of generation.
-        token, logp: The most probable allowed token, NO_TOKEN for none, and its
-            log-probability.
+        token, logp: The most probable allowed token, and its log-probability. NO_TOKEN
+            if there is none, or if none was read; the second is then a bound.
     """
 
     eog_logp: float

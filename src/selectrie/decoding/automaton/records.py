@@ -49,6 +49,10 @@ class AutomatonSpec:
             best texts are looked for.
         tolerance: Nats below the k-th best score within which all texts are found too.
         min_score: A score known from elsewhere; no text below it is looked for.
+        max_children: Maximum number of tokens after a path of which all
+            log-probabilities are read. Of more, only the most probable ones are, as far
+            as they are certain; the others have bounds, and no text that begins with
+            them is looked for. None for no maximum.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -65,6 +69,7 @@ class AutomatonSpec:
     merge_equal_text: bool = True
     tolerance: float = 0.0
     min_score: float = -np.inf
+    max_children: int | None = None
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
@@ -107,6 +112,8 @@ class AutomatonOutcome:
         bound_gap: Score of the k-th minus `best_open`; inf where nothing is open, -inf
             where fewer than k texts were found and something is open.
         best_open: Best bound of an open path, -inf for none.
+        best_unread: That of a path whose last token was not read, -inf for none; it is
+            among the open ones.
         open_mass: Bound on the probability that text begins with an open path, or is a
             finished path that was not recorded.
         cut_bound: Best bound of the paths that were cut off at `max_tokens` tokens,
@@ -129,6 +136,7 @@ class AutomatonOutcome:
     proved: bool
     bound_gap: float
     best_open: float
+    best_unread: float
     open_mass: float
     cut_bound: float
     greedy: IntArray

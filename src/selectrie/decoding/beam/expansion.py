@@ -145,6 +145,17 @@ class BeamExpander:
             return Reads.everything(1)
         return Reads.of_row(tops=[(at_most, self._automaton.allowed(self.tree.state[node]))])
 
+    def unread_max(self, node: int, rows: Rows, i: int, n_looked: int) -> float:
+        """Return a bound on each log-probability that `followers` cannot look up.
+
+        Args:
+            rows, i: The row of the node.
+            n_looked: The number of tokens that are looked up at most.
+        """
+        if not self._spec.reads_best or node not in self.carries:
+            return -np.inf
+        return rows.unseen_max(i, n_looked, self._automaton.allowed(self.tree.state[node]))
+
     def followers(
         self, node: int, rows: Rows, i: int, n_looked: tuple[int, int], penalty: Mapping[int, float]
     ) -> Iterator[Follower]:

@@ -32,6 +32,8 @@ class BeamSpec:
             these tokens. It may err, so paths that it refuses are not followed and
             count in `BeamOutcome.lost`.
         tolerance: Nats a row by which layout may have moved a log-probability.
+        reads_best: Whether rows may tell only the most probable ones of the tokens that
+            may follow. The others have bounds, and are not followed.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -42,6 +44,7 @@ class BeamSpec:
     may_be_adjacent: Callable[[int, int], bool] | None = None
     may_start: Callable[[Sequence[int]], bool] | None = None
     tolerance: float = 0.0
+    reads_best: bool = False
 
     def __post_init__(self) -> None:
         one_of("terminator", self.terminator, ("none", "eog"))
@@ -113,18 +116,20 @@ class BeamOutcome:
         greedy: The text of masked greedy decoding. None if it does not end, or was
             given up because it could no longer win.
         agrees_with_greedy: Whether greedy decoding writes the winner; None if no text
-            was finished.
+            was finished, or if rows did not tell how greedy decoding goes on.
         stopped: "done" (no remaining path could be among the n best), "length" (as far
             as `max_tokens` goes), "budget" or "deadline".
         lost: The best score that a dropped or remaining path could have reached, -inf
             for none.
+        unread: That of a path whose last token was not read; it is among these.
         n_merged: Paths that were the second or a further one of their text.
         n_dead_ends: Paths that could neither end nor go on.
         n_refused: Finished paths that are not the tokenizer's encoding of their text.
         n_evaluated: Rows read.
         n_repeated: Nodes evaluated again.
         n_steps: Steps of the longest path.
-        close_steps: Steps in which the tolerance could have changed what was kept.
+        close_steps: Steps in which the tolerance, or a token that was not read, could
+            have changed what was kept.
         log_heal, heal_gap: From `HealedMass.log_heal`; already taken into account.
     """
 
@@ -134,6 +139,7 @@ class BeamOutcome:
     agrees_with_greedy: bool | None
     stopped: str
     lost: float
+    unread: float
     n_merged: int
     n_dead_ends: int
     n_refused: int

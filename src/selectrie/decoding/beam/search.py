@@ -94,10 +94,11 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._finished = self._pool(spec.beam.n)
         self._groups = self._make_groups()
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
+        self._is_greedy_known = True
         self._waiting: list[int] = [ROOT]
         self._rows: dict[int, tuple[Rows, int]] = {}
         self._broken: set[int] = set()
-        self._lost = -np.inf
+        self._lost = self._unread = -np.inf
         self._healing, self._log_heal = HealedMass(spec.vocabulary, spec.healed), 0.0
         self._early: dict[int, tuple[Rows, int]] = {}
         self._n_left = np.inf if spec.beam.budget_nodes is None else spec.beam.budget_nodes
@@ -127,7 +128,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     @property
     def reads_whole_rows(self) -> bool:
         """Return whether all values of a row may be read, not only those of some."""
-        return self._beam.expand is not None or not self._grown.joins_all
+        return self._beam.expand is not None or not (self._grown.joins_all or self._spec.reads_best)
 
     def expire(self) -> None:
         """End the search now with the texts found so far.
@@ -147,11 +148,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return Reads.concatenated([self._row_reads(node) for node in nodes])
 
     def _row_reads(self, node: int) -> Reads:
-        masses = [self._spec.vocabulary.eog] if node in self._grown.ends else []
-        reads = Reads.of_row(masses=masses)
+        eog = self._spec.vocabulary.eog
+        masses = [eog] if node in self._grown.ends else []
+        reads = Reads.of_row(eog, masses=masses) if masses and self._spec.reads_best else Reads.of_row(masses=masses)
         if node == self._healing.waiting:
             reads = reads.joined(self._healing.reads())
-        if node == self._greedy and not self._grown.joins_all:
+        if node == self._greedy and not self._grown.joins_all and not self._spec.reads_best:
             return reads.joined(Reads.everything(1))
         n_most = max(self._n_most(group.width) for group in self._groups)
         n_penalties = len(self._groups) * n_most if self._beam.diversity else 0
@@ -289,14 +291,24 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                     self._finish(node, 0.0, group)
                 if grown.needs_row(node) or node not in grown.ends:
                     kept.append(node)
+        unread = {node: tree.logp[node] + self._unread_max(node) for node in group.beam}
         for node in set(group.beam) - next_best.nodes - {tree.parent[node] for node in taken}:
-            grown.stuck(node)
-        self._lost = max(self._lost, self._bound(max(next_best.logp, grown.refused_logp), n_text))
-        if kept and tree.logp[kept[-1]] - next_best.logp <= 2 * self._spec.tolerance * depth:
+            if unread[node] == -np.inf:
+                grown.stuck(node)
+        most_unread = max(unread.values())
+        self._unread = max(self._unread, self._bound(most_unread, n_text))
+        self._lost = max(self._lost, self._unread, self._bound(max(next_best.logp, grown.refused_logp), n_text))
+        left = max(next_best.logp, most_unread)
+        is_full = len(kept) == width or most_unread == -np.inf
+        if (kept and tree.logp[kept[-1]] - left <= 2 * self._spec.tolerance * depth) or not is_full:
             self._close_steps.append(depth)
         self._broken.update(node for node in kept if not grown.needs_row(node))
         group.beam = [node for node in kept if grown.needs_row(node)]
         return taken
+
+    def _unread_max(self, node: int) -> float:
+        rows, i = self._rows[node]
+        return self._grown.unread_max(node, rows, i, self._spec.vocabulary.n_tokens)
 
     def _followers(self, node: int, n_looked: tuple[int, int], penalty: Mapping[int, float]) -> Iterator[Follower]:
         rows, i = self._rows[node]
@@ -316,6 +328,9 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         n_most = 1 if self._grown.joins_all else self._spec.vocabulary.n_tokens
         followers = self._followers(node, (1, n_most), {})
         best = next((f for f in followers if self._grown.joins(node, f[0])), None)
+        if best is None and self._unread_max(node) > end:
+            self._is_greedy_known = False
+            return
         if node in self._grown.ends and (best is None or end > best[1]):
             self._greedy_end, self._greedy_end_logp = node, end if self._spec.terminator == "eog" else 0.0
             return
@@ -391,9 +406,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             finished=tuple(results.path_of(text, group) for text, group in best),
             broken=results.broken(self._broken),
             greedy=None if greedy == NO_NODE else results.path_alone(greedy, self._greedy_end_logp, complete=True),
-            agrees_with_greedy=(greedy != NO_NODE and self._grown.key(greedy) == best[0][0].key) if best else None,
+            agrees_with_greedy=(greedy != NO_NODE and self._grown.key(greedy) == best[0][0].key)
+            if best and self._is_greedy_known
+            else None,
             stopped=self._stopped,
             lost=self._lost,
+            unread=self._unread,
             n_merged=self._finished.n_paths - len(self._finished.texts),
             n_dead_ends=self._grown.n_dead_ends,
             n_refused=self._grown.n_refused,

@@ -10,6 +10,7 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import ModelDescription
+from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.decoding import scoring
@@ -17,10 +18,17 @@ from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonS
 from selectrie.decoding.automaton.records import accepts
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
-from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, about, constrain, nothing_found, shown
+from selectrie.engine.requests.constrained_prompt import (
+    UNREAD_REMEDY,
+    ConstrainedPrompt,
+    about,
+    constrain,
+    nothing_found,
+    shown,
+)
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import beam_ended
-from selectrie.errors import NothingFoundError
+from selectrie.engine.requests.unproved import beam_ended, left_unread
+from selectrie.errors import NothingFoundError, WholeRowsError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
@@ -110,6 +118,7 @@ class PreparedBeamSearch:
         third = replace(
             third,
             lost=max(outcome.lost, third.lost),
+            unread=max(outcome.unread, third.unread),
             n_evaluated=outcome.n_evaluated + second.n_evaluated + third.n_evaluated,
             n_dead_ends=outcome.n_dead_ends,
         )
@@ -126,6 +135,7 @@ class PreparedBeamSearch:
             may_be_adjacent=constrained.may_join if beam.canonical_only else None,
             may_start=canonicity.may_start if beam.canonical_only else None,
             tolerance=session.tolerance or 0.0,
+            reads_best=session.max_named is not None,
         )
         handle = session.group.begin(BeamTask(constrained.prompt, automaton, spec), subject=("beam_search", self, beam))
         return handle.result(), handle.cost
@@ -152,12 +162,13 @@ class PreparedBeamSearch:
         `gap` is the lowest returned score minus the bound on other texts, and `stopped`
         is `BeamResult.stopped`. With several groups or a callback, nothing is proved.
         """
-        beam = self.beam
+        beam, is_unread = self.beam, _is_unread(outcome)
         is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING
-        is_proved = stopped == "done" if beam.exact else is_bounded
+        is_proved = stopped == "done" and not (is_unread and gap <= ROUNDING) if beam.exact else is_bounded
         reason = self.constrained.reason(outcome.heal_gap)
         if not reason and not is_proved:
-            reason = beam_ended(beam, stopped, outcome.n_evaluated)
+            is_unread &= beam.groups == 1 and beam.expand is None
+            reason = left_unread() if is_unread else beam_ended(beam, stopped, outcome.n_evaluated)
         return BeamCertificate(
             proved=not reason,
             about=about(strings=strings),
@@ -177,7 +188,7 @@ class PreparedBeamSearch:
         search = SearchParams(
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
-        spec = constrained.spec(search)
+        spec = replace(constrained.spec(search), max_children=session.max_named)
         task = AutomatonSearch(constrained.prompt, constrained.automaton, spec, fill_rows=session.fill_rows)
         handle = session.group.begin(task, subject=self)
         outcome = handle.result()
@@ -188,7 +199,8 @@ class PreparedBeamSearch:
         last = paths[-1].score if len(paths) == beam.n else -math.inf
         gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
         greedy, agrees = _exact_greedy(constrained, outcome, hypotheses)
-        stopped = "budget" if not outcome.proved else "length" if gap <= 0 else "done"
+        is_unread = not outcome.proved and _is_unread(outcome)
+        stopped = "done" if is_unread else "budget" if not outcome.proved else "length" if gap <= 0 else "done"
         return BeamResult(
             hypotheses=hypotheses,
             incomplete=(),
@@ -219,10 +231,19 @@ def prepare(
 ) -> PreparedBeamSearch:
     """Check and tokenize a beam search."""
     record("beam", beam, BeamSearchParams)
+    if beam.expand is not None and model.identity.precision == REMOTE:
+        raise WholeRowsError("`expand`", "leave it out, or load the model here")
     constrained = constrain(
         model, prompt, grammar, max_tokens=beam.max_tokens, terminator=beam.terminator, prompting=prompting
     )
     return PreparedBeamSearch(constrained, beam)
+
+
+def _is_unread(outcome: BeamOutcome | AutomatonOutcome) -> bool:
+    """Return whether the best path left aside has a token that was not read."""
+    if isinstance(outcome, BeamOutcome):
+        return -math.inf < outcome.unread == outcome.lost
+    return -math.inf < outcome.best_unread == outcome.best_open
 
 
 def _exact_greedy(
@@ -268,7 +289,11 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
     reasons += [constrained.doubt] if constrained.doubt else []
     if outcome.lost > -math.inf:
         reasons.append("beginnings were left aside")
-        remedy = "widen the beam, or allow any tokens (canonical_only=False)"
+        remedy = (
+            UNREAD_REMEDY
+            if outcome.unread == outcome.lost
+            else "widen the beam, or allow any tokens (canonical_only=False)"
+        )
     elif reasons:
         remedy = "widen the beam"
     else:

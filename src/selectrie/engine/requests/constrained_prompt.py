@@ -176,10 +176,16 @@ class ConstrainedPrompt:
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in texts))
 
 
+UNREAD_REMEDY = "use a grammar that allows fewer tokens at a time, or load the model here"
+
+
 def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
     """Return the error that says why a search found no text and what helps."""
     reasons, remedies = [], []
-    if not outcome.proved:
+    if not outcome.proved and outcome.best_unread == outcome.best_open:
+        reasons.append("the model does not tell enough tokens of a row")
+        remedies.append(UNREAD_REMEDY)
+    elif not outcome.proved:
         reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
         remedies += ["raise budget_nodes", "search with a beam", "use a grammar of fewer and shorter texts"]
     elif outcome.cut_bound > -np.inf:

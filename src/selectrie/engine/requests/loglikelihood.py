@@ -476,7 +476,10 @@ class PathScorer:
         with task_group(self._thread) as group:
             with group.together():
                 handles = [
-                    (members, group.begin(_task([paths[index] for index in members], n_scored[members])))
+                    (
+                        members,
+                        group.begin(_task([paths[index] for index in members], n_scored[members]), subject=sequences),
+                    )
                     for members in by_first.values()
                 ]
             for members, handle in handles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import search_ended
+from selectrie.engine.requests.unproved import left_unread, search_ended
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
@@ -70,7 +70,7 @@ class PreparedGrammarSelect:
             NothingFoundError: If no text was found within `max_tokens` or the budget.
         """
         constrained, on_found = self.constrained, self.search.on_found
-        spec = constrained.spec(self.search, rule=self.rule)
+        spec = replace(constrained.spec(self.search, rule=self.rule), max_children=session.max_named)
         on_path = None if on_found is None else lambda path: on_found(shown(path.data), path.logp)
         task = AutomatonSearch(
             constrained.prompt, constrained.automaton, spec, on_found=on_path, fill_rows=session.fill_rows
@@ -94,7 +94,8 @@ class PreparedGrammarSelect:
         """
         k, reason = search.k, self.constrained.reason(outcome.heal_gap)
         if not reason and not outcome.proved:
-            reason = search_ended(search, outcome.n_evaluated)
+            has_unread = outcome.best_unread == outcome.best_open
+            reason = left_unread() if has_unread else search_ended(search, outcome.n_evaluated)
         scores = np.array([path.score for path in outcome.paths[: k + 1]])
         next_best = max([outcome.best_open, *scores[k:]])
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])

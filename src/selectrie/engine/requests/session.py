@@ -40,6 +40,8 @@ class Session:
         baselines: Baselines that are kept from one request to the next; None for none.
         n_together: Number of rows that searches ask for at once at no further cost;
             None to take it from the sizes of the model's calls.
+        max_named: Maximum number of tokens of a row that may be named, where whole rows
+            cannot be read; None where they can.
     """
 
     group: TaskGroup
@@ -49,6 +51,7 @@ class Session:
     beginnings: HeldBeginnings | None = None
     baselines: KeepsBaselines | None = None
     n_together: int | None = None
+    max_named: int | None = None
 
     @property
     def local_model(self) -> Model:

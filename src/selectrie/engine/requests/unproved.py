@@ -21,6 +21,11 @@ def budget_ended(n_evaluated: int) -> str:
     return f"the budget ended after {n_evaluated} {'node' if n_evaluated == 1 else 'nodes'}"
 
 
+def left_unread() -> str:
+    """Return the reason for a search of rows that told only their best tokens."""
+    return "a text may be better whose tokens are among those that the model does not tell"
+
+
 def beam_ended(beam: BeamSearchParams, stopped: str, n_evaluated: int) -> str:
     """Return why a beam search, or the exact search in its place, proves nothing.
 
