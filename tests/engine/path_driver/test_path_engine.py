@@ -12,6 +12,7 @@ from selectrie import DecisionParams, Grammar, SamplingParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.runtimes import PathRuntime
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, PromptTooLongError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf
@@ -237,6 +238,14 @@ def test_the_engine_says_what_it_is():
         assert "remote" in repr(llm)
         with pytest.raises(PromptTooLongError, match="ask a server whose context is longer"):
             llm.select("a" * 60, ["at"])
+
+
+@pytest.mark.parametrize(("per_request", "in_flight", "n"), [(1, 1, 1), (2, 3, 6), (64, 4, 8)])
+def test_searches_ask_for_as_many_rows_as_are_worth_it(per_request, in_flight, n):
+    """A model that answers one query at a time is asked for no row beyond those that are needed."""
+    model = NotedPaths(HashModel(1), limits=limits(queries_per_request=per_request, requests_in_flight=in_flight))
+    with path_engine(model) as llm, task_group(llm._model_thread) as group:
+        assert llm._session(group).fill_rows == n
 
 
 def test_near_ties_are_flagged_and_not_scored_again():

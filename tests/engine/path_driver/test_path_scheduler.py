@@ -115,7 +115,12 @@ def test_deadlines_end_tasks():
     """With what was read until then if the task can end early, and else with an error; requests are aborted."""
     model = GatedPaths(HashModel(1), limits=limits(queries_per_request=1, requests_in_flight=4))
     with path_engine(model) as llm:
-        handles = [llm._model_thread.submit(task, deadline_s=0.05) for task in (Expires([0, 5], 3), Counts([0, 6], 3))]
+        thread, now = llm._model_thread, [0.0]
+        thread._clock = thread.scheduler._clock = lambda: now[0]
+        handles = [thread.submit(task, deadline_s=5) for task in (Expires([0, 5], 3), Counts([0, 6], 3))]
+        model.wait_for(2)
+        now[0] = 5.0
+        wait_for_a_step(thread)
         assert handles[0].result() == []
         with pytest.raises(DeadlineError):
             handles[1].result()
@@ -153,6 +158,12 @@ def test_a_model_that_fails_ends_the_request():
         assert llm.select("a bat", CHOICES).certificate.proved
 
 
+def wait_for_a_step(thread):
+    """Wait until the thread has taken a step with all that was queued before: calls run before the step of their turn."""
+    for _ in range(2):
+        thread.call(lambda: None)
+
+
 def test_tasks_wait_their_turn_and_too_many_are_refused():
     """Two tasks are under way for each query that may be; of one more that waits, the second is refused."""
     model = GatedPaths(HashModel(1), limits=limits(queries_per_request=1, requests_in_flight=1))
@@ -160,18 +171,18 @@ def test_tasks_wait_their_turn_and_too_many_are_refused():
         thread, handles = llm._model_thread, []
         for first in (5, 6):
             handles.append(thread.submit(Counts([0, first], 1)))
-            thread.call(lambda: None)  # it has begun
-            assert thread.call(lambda: thread.scheduler.load.n_waiting) == 0
+            wait_for_a_step(thread)  # it has begun
+            assert llm.load.n_waiting == 0
         handles.append(thread.submit(Counts([0, 7], 1)))
         with pytest.raises(QueueFullError):
             thread.submit(Counts([0, 8], 1))
-        thread.call(lambda: None)
+        wait_for_a_step(thread)
         assert (llm.load.n_active, llm.load.n_waiting) == (2, 1)
         model.open()
         for handle in handles:
             assert len(handle.result()) == 2
         assert len(thread.submit(Counts([0, 8], 1)).result()) == 2
-        thread.call(lambda: None)
+        wait_for_a_step(thread)
         assert (llm.load.n_active, llm.load.n_waiting) == (0, 0)
 
 
@@ -183,14 +194,12 @@ def test_a_task_of_a_higher_priority_does_not_wait():
         low = [thread.submit(Counts([0, first], 2)) for first in (5, 6, 7, 8)]
         model.wait_for(1)
         high = thread.submit(Counts([0, 9], 2), priority=1)
-        thread.call(lambda: None)
+        wait_for_a_step(thread)
         assert llm.load.n_active == 3
         model.open()
         for handle in (high, *low):
             assert len(handle.result()) == 3
-    firsts = [path[1] for [path] in model.requests]
-    assert firsts[1] == 9
-    assert max(i for i, first in enumerate(firsts) if first == 9) < firsts.index(7)
+    assert [path[1] for [path] in model.requests[:2]] == [5, 9]
 
 
 def test_closing_ends_running_requests():

@@ -167,15 +167,31 @@ def test_what_is_known_is_not_asked_again():
         assert len(model.queries) == 3
 
 
+def test_the_most_probable_tokens_that_are_known_are_not_asked_again():
+    """Not after named tokens were asked for in between, and not of a row of which every token is known."""
+    model = NotedPaths(HashModel(1))
+    best, everything = Reads.of_row(tops=[(3, None)]), named(*range(V))
+    with Asker(model) as asker:
+        asker.read(paths_of((0, 5)), best)
+        asker.read(paths_of((0, 5)), named(2))
+        assert len(asker.read(paths_of((0, 5)), best).rows.top(0, 3)[0]) == 3
+        assert [query.top for query in model.queries] == [4, 0]
+        asker.read(paths_of((0, 6)), everything)
+        assert len(asker.read(paths_of((0, 6)), best).rows.top(0, 3)[0]) == 3
+        assert len(model.queries) == 3
+
+
 def test_the_rows_that_are_kept_take_no_more_than_their_bytes():
-    """Of four rows, the two that were used last are kept."""
+    """Of three rows, the two that were used last are kept."""
     model = NotedPaths(HashModel(1))
     with Asker(model, cache_bytes=2 * (500 + 12) + 100) as asker:
-        for last in (2, 3, 4, 2):
+        for last in (2, 3, 2, 4):
             asker.read(paths_of((0, last)), named(7))
-        assert len(model.queries) == 4
+        assert len(model.queries) == 3
         for last in (4, 2):
             asker.read(paths_of((0, last)), named(7))
+        assert len(model.queries) == 3
+        asker.read(paths_of((0, 3)), named(7))
         assert len(model.queries) == 4
 
 
