@@ -127,6 +127,17 @@ def test_escapes_are_read_where_they_are_asked_for(engine: Engine):
     )
 
 
+def test_the_options_of_all_spellings_reach_the_engine(engine: Engine):
+    """`selectrie score` sums over all token sequences only where it is asked to."""
+    plain = {"tokenizations": "canonical", "event": "auto", "budget_nodes": None, "seed": 0, "following": ""}
+    every = {"tokenizations": "all", "event": "begins", "budget_nodes": 9, "seed": 7, "following": ""}
+    typed = ["--tokenizations", "all", "--event", "begins", "--budget", "9", "--seed", "7"]
+    for args, expected in (([], plain), (typed, every)):
+        assert run("score", "-p", "a", "-t", "b", *args).exit_code == 0
+        options = engine.asked[-1][2]
+        assert {name: options[name] for name in expected} == expected
+
+
 def test_every_option_of_select_reaches_the_engine(engine: Engine, tmp_path: Path):
     """Rule, ending, search and prompting, each from its options."""
     prior = tmp_path / "prior.json"
@@ -494,7 +505,18 @@ def test_score_and_tokens_hand_on_what_they_are_given(engine: Engine):
     result = run("tokens", "-p", "He wears", *flags(CHOICES), "--terminator", "eog", "--delimiter", "-")
     assert (result.exit_code, "   ├─ ' le'" in result.stdout) == (0, True)
     assert engine.asked == [
-        ("score", ("The sky is", " blue"), {"prompting": PromptParams(template_args={}), "following": "."}),
+        (
+            "score",
+            ("The sky is", " blue"),
+            {
+                "following": ".",
+                "tokenizations": "canonical",
+                "event": "auto",
+                "budget_nodes": None,
+                "seed": 0,
+                "prompting": PromptParams(template_args={}),
+            },
+        ),
         (
             "tokens",
             ("He wears", CHOICES),

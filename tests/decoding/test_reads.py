@@ -20,6 +20,7 @@ from selectrie.decoding.beam.search import BeamSpec, BeamTask
 from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import plain_objective, row_needs
+from selectrie.decoding.spelling.search import SpellingSearch
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
@@ -31,6 +32,7 @@ from selectrie.testing import HashModel
 from selectrie.tokenization.healing_automaton import HealedBytes
 from tests.support.bits import plain
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton
+from tests.support.spellings import spec_of
 from tests.support.task_driver import Driver
 
 EOG = np.array([1, 9], dtype=np.int32)
@@ -174,7 +176,27 @@ def guess_task(rng):
     return GuessTask(PROMPT, max_tokens=rng.randrange(1, 9), depth=3, branching=rng.randrange(1, 4), barred=barred)
 
 
-TASKS = (score_task, prompt_rows, trie_search, automaton_search, exact_sample, beam_task, sample_task, guess_task)
+def spelling_search(rng):
+    texts = rng.sample([b"cat", b"cats", b"at", b" cat", b"bat", b"c at"], rng.randrange(1, 4))
+    return SpellingSearch(
+        PROMPT,
+        spec_of(
+            TINY,
+            texts,
+            rng,
+            healed=rng.choice(HEALED),
+            ends=rng.random() < 0.5,
+            budget_nodes=rng.choice([None, 4, 20]),
+            n_draws=rng.choice([0, 3]),
+            max_gap=0.1,
+        ),
+    )
+
+
+TASKS = (
+    *(score_task, prompt_rows, trie_search, automaton_search, exact_sample, beam_task, sample_task, guess_task),
+    spelling_search,
+)
 
 
 def outcome_of(make, seed, *, is_partial):

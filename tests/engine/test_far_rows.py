@@ -38,6 +38,7 @@ REQUESTS = {
     "sample": lambda engine: engine.sample("a", grammar=GRAMMAR, n=3, seed=1),
     "beam": lambda engine: engine.beam_search("a", grammar=GRAMMAR, beam=BeamSearchParams(width=3, n=2)),
     "score": lambda engine: engine.score("a", " cat"),
+    "all spellings": lambda engine: engine.score("a c", "at", tokenizations="all", budget_nodes=4),
     "generate": lambda engine: engine.generate("a c", sampling=SamplingParams(), stopping=SHORT, n=2, seed=3),
     "render": lambda engine: engine.render(TEMPLATE, rendering=RenderParams(seed=7)),
     "log-likelihoods": log_likelihoods,

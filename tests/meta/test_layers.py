@@ -80,7 +80,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decisions", "row_estimate"),
         ("decision_scorer",),
         ("decided_tables", "runtimes"),
-        ("decision_methods", "prompt_methods", "tokenizer_methods"),
+        ("decision_methods", "prompt_methods", "score_methods", "tokenizer_methods"),
         ("engine",),
         ("tracing",),
         ("load",),
@@ -98,6 +98,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "beam",
             "sampling",
+            "spelling",
         ),
         (
             "automaton",

@@ -32,6 +32,7 @@ from selectrie.cli.groups import (
     SearchGroup,
     SelectOutput,
     SequencesGroup,
+    SpellingsGroup,
     StoppingGroup,
     TextGroup,
     TokensOutput,
@@ -135,17 +136,29 @@ def rank(
 
 
 @command(app)
-def score(model: ModelGroup, prompt: PromptGroup, text: TextGroup, output: ScoreOutput) -> int:
+def score(
+    model: ModelGroup, prompt: PromptGroup, text: TextGroup, spellings: SpellingsGroup, output: ScoreOutput
+) -> int:
     r"""Score one text after a prompt.
 
     Its log-probability is the sum over its tokens, each given all before it.
 
     \b
     selectrie score -m model.gguf -p "The sky is" -t " blue" --per-token
+    selectrie score -m model.gguf -p "The sky is" -t " blue" --tokenizations all
     """
     prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt)
     with requests.open_engine(model) as engine:
-        result = engine.score(prompt_input, text.text, prompting=how, following=text.following)
+        result = engine.score(
+            prompt_input,
+            text.text,
+            following=text.following,
+            tokenizations=spellings.tokenizations,
+            event=spellings.event,
+            budget_nodes=spellings.budget_nodes,
+            seed=spellings.estimate_seed,
+            prompting=how,
+        )
     if output.json:
         return show_json(result.to_dict())
     from selectrie.cli.report.terminal import text_score_report

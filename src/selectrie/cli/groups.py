@@ -277,6 +277,40 @@ class TextGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class SpellingsGroup:
+    """Spellings.
+
+    The options of `selectrie score` that sum over token sequences.
+    """
+
+    tokenizations: Annotated[
+        str,
+        Option(
+            metavar="canonical|all",
+            help="canonical: the tokenizer's own tokens; all: also the probability of the text, summed over all "
+            "token sequences that spell it.",
+        ),
+    ] = "canonical"
+    event: Annotated[
+        str,
+        Option(
+            metavar="ends|begins",
+            help="For all: the text and then the end, or whatever begins with the text. "
+            "[default: ends, if the model has an end]",
+            show_default=False,
+        ),
+    ] = "auto"
+    budget_nodes: Annotated[
+        int | None,
+        Option("--budget", metavar="N", help="For all: read at most N rows. [default: 64 for each row of canonical]"),
+    ] = None
+    # `seed` is the name of what a back end may have as an option.
+    estimate_seed: Annotated[
+        int, Option("--seed", metavar="N", min=0, help="For all: seed of the estimate where bounds stay far apart.")
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ScoreOutput:
     """Output.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, unique
@@ -442,6 +442,14 @@ class Vocabulary:
                 high += 1
             parts.append(ids[low:high])
         return np.sort(np.concatenate(parts)) if parts else _NONE.copy()
+
+    def with_bytes(self, text: bytes) -> IntArray:
+        """Return the tokens whose bytes are exactly `text`, as int32[] ordered by id.
+
+        Tokens without bytes are not included.
+        """
+        texts, ids = self.by_bytes()
+        return np.sort(ids[bisect_left(texts, text) : bisect_right(texts, text)])
 
     def begins_with(self, start: bytes) -> bool:
         """Return whether some token's bytes begin with `start`."""

@@ -37,6 +37,7 @@ from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
+from selectrie.engine.score_methods import ScoreMethods
 from selectrie.engine.tokenizer_methods import TokenizerMethods
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
@@ -56,7 +57,7 @@ from selectrie.options import (
     StopParams,
     at_least,
 )
-from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TextScore, TokenPlan
+from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TokenPlan
 from selectrie.tokenization.prompts import Prompt
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ R = TypeVar("R")
 NO_VALUES: Mapping[str, object] = MappingProxyType({})
 
 
-class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
+class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
     """Scores sets of texts on one model. Made by `selectrie.load`; a context manager.
 
     Methods may be called from any thread. The engine goes on working after an error,
@@ -340,23 +341,6 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
         return self._select(list(requests), options, search.on_progress)
 
-    def score(
-        self, prompt: Prompt, text: str, *, following: str = "", prompting: PromptParams = DEFAULT_PROMPTING
-    ) -> TextScore:
-        """Return the log-probability of one text after a prompt, token by token.
-
-        Args:
-            prompt: Text, token ids, or chat messages.
-            text: The text to score.
-            following: The text after it. Its first tokens, up to a boundary, are scored
-                too (terminator "text").
-            prompting: As in `select`.
-        """
-        if not text:
-            raise OptionError("text", text, "some text to score")
-        options = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
-        return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))
-
     def tokens(
         self,
         prompt: Prompt,
@@ -567,7 +551,6 @@ class Engine(DecisionMethods, PromptMethods, TokenizerMethods):
     asample = awaitable(sample)
     arank = awaitable(rank)
     aselect_many = awaitable(select_many)
-    ascore = awaitable(score)
     agenerate = awaitable(generate)
     abeam_search = awaitable(beam_search)
     astream = async_stream(stream)

@@ -36,6 +36,7 @@ from selectrie.options.selection import (
     ScoringRule,
     SearchParams,
 )
+from selectrie.options.spelling import SPELLING_EVENTS, SPELLING_ROWS, TOKENIZATIONS, SpellingParams
 
 __all__ = [
     "BEAM_TERMINATORS",
@@ -48,13 +49,17 @@ __all__ = [
     "GRAMMAR_NODES",
     "MAX_TEXTS",
     "RULES",
+    "SPELLING_EVENTS",
+    "SPELLING_ROWS",
     "TERMINATORS",
+    "TOKENIZATIONS",
     "BeamSearchParams",
     "PromptParams",
     "RenderParams",
     "SamplingParams",
     "ScoringRule",
     "SearchParams",
+    "SpellingParams",
     "StopParams",
     "at_least",
     "flag",

@@ -9,6 +9,7 @@ from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, Self
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
 from selectrie.results.plain import bytes_fields, fields_of, listing, number, quoted
+from selectrie.results.spellings import Spellings
 from selectrie.version import __version__
 
 FORMAT_VERSION = 2
@@ -302,6 +303,9 @@ class TextScore:
         cost: The model work that the score took.
         signature: Model, software and options that the score depends on.
         notes: As in `Selection`.
+        spellings: The probability over all spellings, if it was asked for
+            (`tokenizations="all"`). The other fields are those of the tokenizer's own
+            encoding.
     """
 
     text: str
@@ -314,6 +318,7 @@ class TextScore:
     cost: Cost
     signature: Signature
     notes: tuple[str, ...] = ()
+    spellings: Spellings | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "text_score".
@@ -325,13 +330,18 @@ class TextScore:
             "kind": "text_score",
             **fields_of(self, "text", "logp", "is_greedy", "tokens"),
             **fields_of(self, "healed", "log_heal", "heal_gap", "cost", "signature"),
+            **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def __repr__(self) -> str:
         shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
         head = f"TextScore({quoted(self.text)}, logp={self.logp:.4f}, {len(self.tokens)} tokens"
-        head += f"{', as greedy decoding' if self.is_greedy else ''})"
+        head += f"{', as greedy decoding' if self.is_greedy else ''}"
+        if self.spellings is not None:
+            low, high = self.spellings.logp_low, self.spellings.logp_high
+            head += f", all spellings: logp from {low:.4f} to {high:.4f} ({self.spellings.event})"
+        head += ")"
         return listing(head, shown, len(self.tokens))
 
     def _repr_html_(self) -> str:

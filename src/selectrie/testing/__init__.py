@@ -16,6 +16,7 @@ from selectrie.testing.oracles import (
     enumerate_table,
     naive_joint,
     naive_local,
+    naive_spelled,
     naive_unless_continued,
     score_paths_alone,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "make_vocabulary",
     "naive_joint",
     "naive_local",
+    "naive_spelled",
     "naive_unless_continued",
     "numbered_vocabulary",
     "score_paths_alone",

@@ -198,5 +198,34 @@ def _walk_continued(model: FakeModel, context: Path, node: NestedTrie, so_far: f
     return fsum(leaves)
 
 
+def naive_spelled(model: FakeModel, context: Sequence[int], text: bytes, *, ends: bool) -> float:
+    """Return the probability of a text over all token sequences that spell it.
+
+    They are enumerated. Tokens without bytes, control tokens and end-of-generation
+    tokens spell nothing.
+
+    Args:
+        model: The model.
+        context: The tokens before the text.
+        text: The bytes to spell.
+        ends: Whether the tokens spell exactly the text and an end-of-generation token
+            follows. Otherwise their bytes begin with the text.
+    """
+    vocabulary, path = model.vocabulary, tuple(int(t) for t in context)
+    p = probabilities(model, path)
+    if not text:
+        return fsum(p[token] for token in set(vocabulary.eog.tolist())) if ends else 1.0
+    silent = {*vocabulary.eog.tolist(), *vocabulary.control.tolist()}
+    parts = []
+    for token, piece in enumerate(vocabulary.pieces):
+        if not piece or token in silent or not p[token]:
+            continue
+        if not ends and piece.startswith(text):
+            parts.append(p[token])
+        elif text.startswith(piece):
+            parts.append(p[token] * naive_spelled(model, (*path, token), text[len(piece) :], ends=ends))
+    return fsum(parts)
+
+
 def _log(p: float) -> float:
     return log(p) if p > 0 else -inf

@@ -9,7 +9,7 @@ import math
 
 from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import ROOT, Cost
-from selectrie.results import Certificate, Selection, Signature, TextScore, TokenPlan
+from selectrie.results import Certificate, Selection, Signature, Spellings, TextScore, TokenPlan
 
 LOW_COVERAGE = 0.01
 """Coverage below which something is usually wrong with prompt or choices.
@@ -88,11 +88,29 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
             if score.is_greedy
             else "greedy decoding would write something else",
         ),
+        *([] if score.spellings is None else _spellings_facts(score.spellings)),
         ("cost", cost_sentence(score.cost)),
         ("precision", signature_words(score.signature)),
         *(("! note", note) for note in score.notes),
         *_healed(score.healed, score.log_heal, score.heal_gap),
     ]
+
+
+_EVENT_WORDS = {"ends": "spell the text and end", "begins": "begin with the text"}
+
+
+def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
+    """Return what is known of the sum over all spellings."""
+    low, high = one.canonical_share
+    event = _EVENT_WORDS[one.event]
+    bounds = f"logp {one.logp_low:.4f} to {one.logp_high:.4f} nats for all tokens that {event}"
+    facts = [("spellings", f"{bounds}; canonical tokens have {100 * low:.3g} to {100 * high:.3g} % of it")]
+    if not one.proved:
+        facts.append(("! bounds", f"they are further apart than a factor of 2: {one.reason}"))
+    if one.estimate is not None:
+        error = f"relative standard error {one.estimate.relative_error:.2g}, {count(one.estimate.n_draws, 'draw')}"
+        facts.append(("estimate", f"logp {one.estimate.logp:.4f} nats ({error}); nothing proves it"))
+    return facts
 
 
 def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:

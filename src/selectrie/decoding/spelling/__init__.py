@@ -1,0 +1,1 @@
+"""The probability of a text, summed over all token sequences that spell it."""

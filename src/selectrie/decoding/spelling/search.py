@@ -1,0 +1,264 @@
+"""Bounds the probability of events by reading the rows of prefixes that spell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selectrie.core import numerics
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
+from selectrie.core.types import ROOT, Capacity, FloatArray, IntArray
+from selectrie.core.vocabulary import Vocabulary
+from selectrie.decoding.held_nodes import HeldNodes
+from selectrie.decoding.spelling.draws import Draws, SampledMass, guessed_rest
+from selectrie.decoding.spelling.goals import Goal, total_gap
+from selectrie.decoding.spelling.lattice import ByteEvent, Lattice
+from selectrie.decoding.spelling.open_prefixes import OpenPrefixes
+from selectrie.decoding.spelling.tree import SpellingTree
+from selectrie.decoding.task import Ask, TaskBase
+from selectrie.errors import ProtocolError
+
+ROW_ERROR = 1e-6
+"""Nats by which rounding may move a log-probability that is read from a row.
+
+A log-sum-exp is usually within 1e-7. In the worst case all its terms are rounded in one
+direction when the largest logit is subtracted in float32, by up to 5e-7 where they are
+16 below it; terms further below hardly count. Float64 sums add less than 1e-9.
+"""
+FIRST_WIDTH = 8
+"""Maximum number of rows of the first round."""
+GROWTH = 4
+"""A round has at most one row for each `GROWTH` rows that were read before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpellingSpec:
+    """What a `SpellingSearch` looks for.
+
+    Attributes:
+        vocabulary: The vocabulary.
+        events: E events.
+        canonical: The tokens of the canonical spelling of some events, by index.
+        goal: What is read next, and when it is enough.
+        budget_nodes: Number of rows after which no new round begins, those of the
+            canonical spellings included; None for no limit. These are always read.
+        max_depth: Maximum number of tokens of a prefix whose row is read.
+        n_draws: Number of spellings of the first event to draw if the bounds of all
+            events together stay further apart than `max_gap`; 0 for none. Their rows do
+            not count towards the budget.
+        max_gap: Nats.
+        seed: Seed of the draws; draw i has seed + i.
+    """
+
+    vocabulary: Vocabulary
+    events: tuple[ByteEvent, ...]
+    canonical: tuple[tuple[int, IntArray], ...]
+    goal: Goal
+    budget_nodes: int | None = None
+    max_depth: int = 1 << 30
+    n_draws: int = 0
+    max_gap: float = np.inf
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpellingOutcome:
+    """What a `SpellingSearch` found, for E events.
+
+    Attributes:
+        log_low, log_high: float64[E], proved bounds on the log-probability of each
+            event.
+        canonical_low, canonical_high: float64[E], the log-probability of the canonical
+            spelling, with the bounds of its rounding; NaN where none was given.
+        sampled: The estimate by draws, None if there is none.
+        is_enough: Whether the bounds came as close as was asked for.
+        n_evaluated: Number of rows read, without those of the draws.
+        n_repeated: Number of nodes that were evaluated again.
+    """
+
+    log_low: FloatArray
+    log_high: FloatArray
+    canonical_low: FloatArray
+    canonical_high: FloatArray
+    sampled: SampledMass | None
+    is_enough: bool
+    n_evaluated: int
+    n_repeated: int
+
+
+class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
+    """Bounds the probability of each of some events over all token sequences.
+
+    A row gives the probability of all children of a prefix at once. What has happened
+    with certainty is a lower bound on the probability of an event. Together with the
+    probability of all open prefixes after which it may still happen, it is an upper
+    bound. The canonical spellings are read first, because best first alone may finish
+    no spelling for a long time. Then come the open prefixes of largest weighted
+    probability, in rounds. A round is decided by the rows of the rounds before it, so
+    the result does not depend on the capacity.
+
+    The bounds hold for the rows as they are read, rounding included (`ROW_ERROR`), and
+    never widen.
+
+    Raises `ProtocolError` for an empty prompt, and for a canonical spelling that spells
+    something else.
+    """
+
+    def __init__(self, prompt: IntArray, spec: SpellingSpec) -> None:
+        if len(prompt) == 0:
+            raise ProtocolError("a search needs a prompt of at least one token")
+        spec.vocabulary.check_tokens(prompt)
+        self._lattice = Lattice(spec.vocabulary, spec.events)
+        self._max_depth = min(spec.max_depth, self._lattice.max_tokens)
+        super().__init__(prompt, Capacity(1, max(1, self._max_depth), 1), [ROOT])
+        self._spec = spec
+        self._tree = SpellingTree(self._lattice)
+        self._live = HeldNodes(self._tree, self._tree.may_carry)
+        self._canonical = [(event, self._add_canonical(event, tokens)) for event, tokens in spec.canonical]
+        self._open = OpenPrefixes.none()
+        n = len(self._lattice.events)
+        self._found_low, self._found_high = np.full(n, -np.inf), np.full(n, -np.inf)
+        self._low, self._high = np.full(n, -np.inf), np.zeros(n)
+        self._round = list(range(len(self._tree)))
+        self._n_searched = 0
+        self._draws: Draws | None = None
+
+    def bounds(self) -> tuple[FloatArray, FloatArray]:
+        """Return the bounds on each event's log-probability so far, float64[E] each."""
+        index = list(self._lattice.index_of)
+        return self._low[index], self._high[index]
+
+    def _add_canonical(self, event: int, tokens: IntArray) -> int:
+        """Add the nodes of a canonical spelling and return the last one."""
+        node, path = ROOT, tokens.tolist()
+        is_whole = self._spec.events[event].ends
+        for token in path if is_whole else path[:-1]:
+            node = self._tree.child(node, token)
+        if b"".join(self._spec.vocabulary.pieces[token] for token in path) != self._spec.events[event].text:
+            raise ProtocolError(f"the canonical spelling of event {event} spells something else")
+        if not is_whole:
+            self._tree.name(node, path[-1])
+        return node
+
+    def _plan(self, capacity: Capacity) -> tuple[Ask, list[int]] | None:
+        targets = [node for node in self._round if not self._tree.evaluated[node]]
+        if not targets:
+            self._round = targets = self._next_round()
+        if not targets:
+            return None
+        return self._live.plan(targets, self._tree.evaluated, capacity)
+
+    def _reads(self, nodes: list[int]) -> Reads:
+        return Reads.concatenated([self._tree.reads(node) for node in nodes])
+
+    def _read(self, nodes: list[int], rows: Rows) -> None:
+        for i, node in enumerate(nodes):
+            self._tree.read(node, rows, i)
+        if self._draws is None and all(self._tree.evaluated[node] for node in self._round):
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Add what the rows of a round say to the bounds."""
+        parts = [self._open]
+        for node in self._round:
+            parts.append(self._tree.prefixes_below(node))
+            values, logp = self._tree.read_values(node), self._tree.logp[node]
+            error = ROW_ERROR * (self._tree.depth[node] + 1)
+            events = values.events
+            self._found_low[events] = np.logaddexp(self._found_low[events], logp + values.low - error)
+            self._found_high[events] = np.logaddexp(self._found_high[events], logp + values.high + error)
+        self._open = OpenPrefixes.concatenated(parts)
+        self._n_searched += len(self._round)
+        self._low = np.maximum(self._low, self._found_low)
+        high = np.logaddexp(self._found_high, self._open.log_mass(self._lattice, ROW_ERROR))
+        self._high = np.minimum(self._high, high)
+
+    def _next_round(self) -> list[int]:
+        """Return the nodes to read next; none when the task has finished."""
+        if self._draws is None:
+            nodes = self._expand()
+            if nodes:
+                return nodes
+            self._draws = self._begin_draws()
+        return [] if self._draws is None else self._draws.advance()
+
+    def _expand(self) -> list[int]:
+        """Return new nodes for the most urgent open prefixes."""
+        spec = self._spec
+        weights = spec.goal.weights(*self.bounds())
+        budget = len(self._open) if spec.budget_nodes is None else spec.budget_nodes - self._n_searched
+        if weights is None or budget <= 0:
+            return []
+        by_event = np.full(len(self._lattice.events), -np.inf)
+        np.logaddexp.at(by_event, list(self._lattice.index_of), weights)
+        urgency = self._open.urgency(self._lattice, by_event)
+        urgency[self._open.depth > self._max_depth] = -np.inf
+        order = np.argsort(-urgency, kind="stable")
+        order = order[urgency[order] > -np.inf]
+        left_after = np.cumsum(numerics.exp(urgency[order][::-1]))[::-1] - numerics.exp(urgency[order])
+        n_enough = 1 + int(np.count_nonzero(left_after > spec.goal.enough))
+        picked = order[: min(budget, n_enough, max(FIRST_WIDTH, self._n_searched // GROWTH))]
+        taken = self._open.take(picked)
+        self._open = self._open.take(np.setdiff1d(np.arange(len(self._open)), picked))
+        columns = zip(taken.parent.tolist(), taken.token.tolist(), taken.logp.tolist(), strict=True)
+        return [self._tree.child(*one) for one in columns]
+
+    def _begin_draws(self) -> Draws | None:
+        """Return the draws of spellings, None if there are to be none."""
+        spec, event = self._spec, self._lattice.index_of[0]
+        is_cut = bool((self._open.depth > self._max_depth).any())
+        if not spec.n_draws or is_cut or total_gap(*self.bounds()) <= spec.max_gap:
+            return None
+        return Draws(
+            self._tree,
+            self._lattice,
+            event,
+            self._open,
+            log_rest=self._guessed_rest(),
+            n_draws=spec.n_draws,
+            seed=spec.seed,
+        )
+
+    def _guessed_rest(self) -> FloatArray:
+        """Return the guess for the draws, from the canonical spelling of event 0."""
+        tree, lengths = self._tree, self._spec.vocabulary.lengths
+        tokens = dict(self._spec.canonical)[0]
+        node = dict(self._canonical)[0]
+        named, logp = tree.read_values(node).named, []
+        while node != ROOT:
+            logp.append(tree.logp[node] - tree.logp[tree.parent[node]])
+            node = tree.parent[node]
+        logp = logp[::-1] if self._spec.events[0].ends else [*logp[::-1], named]
+        return guessed_rest(lengths[tokens], np.array(logp))
+
+    def _result(self) -> SpellingOutcome:
+        log_low, log_high = self.bounds()
+        canonical = np.full((2, len(self._spec.events)), np.nan)
+        for event, node in self._canonical:
+            canonical[:, event] = self._canonical_bounds(event, node)
+        found = float(self._found_low[self._lattice.index_of[0]])
+        return SpellingOutcome(
+            log_low,
+            log_high,
+            canonical[0],
+            canonical[1],
+            None if self._draws is None else self._draws.result(found),
+            self._spec.goal.weights(log_low, log_high) is None,
+            self._n_searched,
+            self._live.n_repeated,
+        )
+
+    def _canonical_bounds(self, event: int, node: int) -> tuple[float, float]:
+        """Return bounds on the log-probability of a canonical spelling.
+
+        `node` is the last one whose row it needs.
+        """
+        values, logp = self._tree.read_values(node), self._tree.logp[node]
+        low = high = values.named
+        if self._spec.events[event].ends:
+            at = int(np.flatnonzero(values.events == self._lattice.index_of[event])[0])
+            low, high = float(values.low[at]), float(values.high[at])
+        error = ROW_ERROR * (self._tree.depth[node] + 1)
+        return logp + low - error, logp + high + error

@@ -1,0 +1,45 @@
+"""Options for scoring a text over all token sequences that spell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selectrie.errors import IncompatibleOptionsError
+from selectrie.options.checks import at_least, natural, one_of
+
+TOKENIZATIONS = ("canonical", "all")
+SPELLING_EVENTS = ("auto", "ends", "begins")
+SPELLING_ROWS = 64
+"""Rows that are read for each row of the canonical spelling if no budget is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpellingParams:
+    """The spellings of a text that are counted, and how many rows that may take.
+
+    Attributes:
+        tokenizations: "canonical" for the tokenizer's own encoding, or "all" for every
+            token sequence that spells the text.
+        event: What is counted with "all". "ends": the tokens spell the text, and an
+            end-of-generation token follows. "begins": the bytes begin with the text.
+            "auto" is "ends" if the model has such a token.
+        budget_nodes: Maximum number of rows to read for the bounds. The canonical
+            spelling is read in any case. None allows `SPELLING_ROWS` for each of its
+            rows.
+        seed: Seed of the estimate that is made where the bounds stay far apart.
+    """
+
+    tokenizations: str = "canonical"
+    event: str = "auto"
+    budget_nodes: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        one_of("tokenizations", self.tokenizations, TOKENIZATIONS)
+        one_of("event", self.event, SPELLING_EVENTS)
+        at_least("budget_nodes", self.budget_nodes, 1)
+        object.__setattr__(self, "seed", natural("seed", self.seed, "a whole number of at least 0"))
+        for name, value, default in (("event", self.event, "auto"), ("budget_nodes", self.budget_nodes, None)):
+            if self.tokenizations == "canonical" and value != default:
+                remedy = "only the sum over all spellings has it: set tokenizations='all'"
+                raise IncompatibleOptionsError(name, "tokenizations='canonical'", remedy)

@@ -1,0 +1,69 @@
+"""Frozen records of a text's probability over all token sequences that spell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from selectrie.results.plain import fields_of
+
+
+@dataclass(frozen=True, slots=True)
+class SpellingEstimate:
+    """An estimate of a text's probability from spellings drawn at random.
+
+    It proves nothing, and the bounds do not use it. What the bounds leave open is
+    sampled without bias, and what they have found is added. An estimate outside the
+    bounds is moved to the nearer one. The standard error is too small if a probable
+    spelling was never drawn.
+
+    Attributes:
+        logp: Natural log of the estimated probability, conditional as the bounds are.
+        relative_error: Standard error of the probability, divided by the estimate.
+        n_draws: Number of spellings drawn.
+        n_rows: Number of rows that were read for them alone.
+    """
+
+    logp: float
+    relative_error: float
+    n_draws: int
+    n_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spellings:
+    """The probability of a text, summed over all token sequences that spell it.
+
+    Attributes:
+        event: "ends": the tokens spell exactly the text, and an end-of-generation token
+            follows. "begins": the bytes of the tokens begin with the text.
+        logp_low, logp_high: Proved bounds on the natural log of the probability,
+            conditional on the healed bytes as `TextScore.logp` is. They hold for the
+            rows as they were read; `Signature.tolerance` says by how much the layout of
+            calls may move each.
+        canonical_share: Bounds (low, high) on the share that the tokenizer's own
+            encoding has of the probability.
+        proved: Whether the upper bound is at most twice the lower one.
+        reason: Why it is not; "" if it is.
+        log_heal_low, log_heal_high: Bounds on the log-probability of the healed bytes
+            over all their spellings; 0 if nothing was healed.
+        n_rows: Number of rows that were read for the bounds.
+        estimate: An estimate by sampling, if the bounds stay further apart; else None.
+    """
+
+    event: str
+    logp_low: float
+    logp_high: float
+    canonical_share: tuple[float, float]
+    proved: bool
+    reason: str
+    log_heal_low: float
+    log_heal_high: float
+    n_rows: int
+    estimate: SpellingEstimate | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON; infinities and NaN become None."""
+        return {
+            **fields_of(self, "event", "logp_low", "logp_high", "canonical_share", "proved", "reason"),
+            **fields_of(self, "log_heal_low", "log_heal_high", "n_rows", "estimate"),
+        }
