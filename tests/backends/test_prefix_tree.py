@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -241,6 +243,42 @@ def test_room_is_made_of_the_oldest_leaves_and_never_of_what_the_call_stands_on(
     with pytest.raises(CapacityError):
         tree.make_room(plan, nodes=4, sequences=0)
     assert tree.n_nodes == 3
+
+
+def worn_tree() -> PrefixTree:
+    """An empty tree whose next ids descend: a chain is dropped from its leaf upwards, again and again."""
+    tree = PrefixTree(V)
+    for _ in range(4):
+        tree.release(ints(*add(tree, [ROOT] + [~i for i in range(1199)], [0] * 1200)))
+        tree.drop(tree.idle(0))
+    return tree
+
+
+WORN = worn_tree()
+
+
+@settings(max_examples=60)
+@given(
+    before=st.lists(st.tuples(st.integers(0, 5), st.integers(0, V - 1)), max_size=40),
+    after=st.lists(st.tuples(st.integers(0, 5), st.integers(0, V - 1), st.booleans()), min_size=1, max_size=30),
+)
+def test_what_goes_first_does_not_depend_on_ids(before, after):
+    """A tree that held other nodes before, whose ids are used again, drops the same paths as a new one."""
+    worn = copy.deepcopy(WORN)
+    for pick, token in before:
+        held = add(worn, [ROOT] + [~i for i in range(pick)], [token] * (pick + 1))
+        worn.release(ints(*held))
+        worn.drop(worn.idle(0)[: pick + 1])
+    worn.drop(worn.idle(0))
+    orders = []
+    for tree in (PrefixTree(V), worn):
+        nodes = [ROOT]
+        for pick, token, is_wide in after:
+            below = nodes[pick % len(nodes)]
+            nodes += add(tree, [below] * V, range(V)) if is_wide else add(tree, [below], [token])
+        tree.release(ints(*nodes[1:]))
+        orders.append([tree.path(node).tolist() for node, _ in tree.eviction_order()])
+    assert orders[0] == orders[1]
 
 
 def test_a_parent_left_without_children_is_continued_and_needs_no_branch():

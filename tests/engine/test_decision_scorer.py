@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from contextlib import suppress
 
@@ -197,3 +198,25 @@ def test_real_units_have_the_same_bits_in_any_order():
             before = answer.selections[0]
             assert now.index == before.index
             assert abs(now.choices.logp - before.choices.logp).max() <= 2 * before.signature.tolerance * 8
+
+
+WORDS = ("parcel", "late", "dog", "refund", "coat", "happy", "password", "login", "broken", "lamp", "please")
+FULL = {
+    "embedded": (None, {"n_ctx": 1024, "n_batch": 512}, "state first", (24, 40)),
+    "hybrid": ("random-hybrid-qwen35.gguf", {"n_ctx": 512, "n_batch": 256}, "questions first", (8, 10)),
+}
+
+
+@pytest.mark.parametrize("case", FULL)
+def test_a_unit_that_fills_the_memory_leaves_nothing_behind(weights, case):
+    """Which nodes are dropped to make room, and which states are held, does not depend on earlier units."""
+    name, options, layout, (n_rows, n_words) = FULL[case]
+    draw = random.Random(0)
+    one, other = ([" ".join(draw.choices(WORDS, k=n_words)) for _ in range(n_rows)] for _ in range(2))
+    params = DecisionParams(layout=layout)
+    with selectrie.load(*([] if name is None else [weights(name)]), n_threads=1, **options) as llm:
+        with llm.decision_scorer(QUESTIONS, params=params) as scorer:
+            scorer.decisions(one)
+            found = scorer.decisions(other)
+        with llm.decision_scorer(QUESTIONS, params=params) as scorer:
+            assert bits(scorer.decisions(other)) == bits(found)

@@ -12,7 +12,8 @@ changes before step 4:
 
 Node 0 is the empty context. It always exists, is never counted and never dropped. Ids
 of dropped nodes are reused as late as possible, so that a stale id is noticed
-(`NodeError`).
+(`NodeError`). No order depends on ids: nodes that are equally old come in the order in
+which they were added, so what a tree does depends only on what it holds.
 """
 
 from __future__ import annotations
@@ -120,10 +121,11 @@ class PrefixTree:
         self.first_child, self.next_sibling, self.previous_sibling = [NO_NODE], [NO_NODE], [NO_NODE]
         self.clock = self.n_nodes = self.n_leaves = self.n_held = self.n_held_leaves = 0
         self._held_children = [0]
+        self._serial, self._n_added = [0], 0
         self._forgotten: set[int] = set()
         self._child: dict[int, int] = {}
         self._unused: deque[int] = deque()
-        self._idle: list[tuple[int, int]] = []
+        self._idle: list[tuple[int, int, int]] = []
         self._journal: tuple[CallPlan, list[int], list[int]] | None = None
 
     def clear(self) -> None:
@@ -350,7 +352,8 @@ class PrefixTree:
 
     def _forgettable(self, nodes: Iterable[int]) -> list[int]:
         """Return the forgotten nodes to drop, in an order in which each is a leaf."""
-        start = sorted({n for n in nodes if n in self._forgotten}, key=self.depth.__getitem__, reverse=True)
+        chosen = {n for n in nodes if n in self._forgotten}
+        start = sorted(chosen, key=lambda n: (-self.depth[n], self._serial[n]))
         return self._cascade([n for n in start if not self.n_children[n]])
 
     def _cascade(self, leaves: list[int]) -> list[int]:
@@ -375,17 +378,18 @@ class PrefixTree:
     def eviction_order(self, protected: Collection[int] = ()) -> Iterator[tuple[int, bool]]:
         """Yield cached nodes in eviction order: least recently used leaf first.
 
-        Yields each node with whether dropping it ends a branch, that is, whether its
-        parent is the root or keeps other children. Referenced and protected nodes and
-        their ancestors never appear. Changes nothing; the tree must not change while
-        this runs.
+        Of several that were used last at the same time, the one that was added first
+        comes first. Yields each node with whether dropping it ends a branch, that is,
+        whether its parent is the root or keeps other children. Referenced and protected
+        nodes and their ancestors never appear. Changes nothing; the tree must not
+        change while this runs.
         """
         heap = list(self._idle)
         children_left: dict[int, int] = {}
         gone: set[int] = set()
         while heap:
-            used, node = heapq.heappop(heap)
-            if node in gone or node in protected or self.references[node] != 0:
+            used, serial, node = heapq.heappop(heap)
+            if node in gone or node in protected or self.references[node] or self._serial[node] != serial:
                 continue
             exposed = children_left.get(node) == 0
             if not exposed and (self.n_children[node] or self.used[node] != used):
@@ -396,7 +400,7 @@ class PrefixTree:
             children_left[above] = left
             yield node, above == ROOT or left > 0
             if left == 0 and above != ROOT:
-                heapq.heappush(heap, (max(used, self.used[above]), above))
+                heapq.heappush(heap, (max(used, self.used[above]), self._serial[above], above))
 
     def idle(self, rows: int) -> list[int]:
         """Return the cached nodes not used during the last `rows` rows, leaf first.
@@ -450,6 +454,8 @@ class PrefixTree:
         made.append(node)
         self.parent[node], self.token[node], self.depth[node] = parent, token, self.depth[parent] + 1
         self.references[node] = self.n_children[node] = self._held_children[node] = 0
+        self._n_added += 1
+        self._serial[node] = self._n_added
         self.first_child[node] = self.previous_sibling[node] = NO_NODE
         sibling = self.next_sibling[node] = self.first_child[parent]
         if sibling != NO_NODE:
@@ -493,6 +499,7 @@ class PrefixTree:
             (self.next_sibling, NO_NODE),
             (self.previous_sibling, NO_NODE),
             (self._held_children, 0),
+            (self._serial, 0),
         ):
             column.extend([value] * more)
         self._unused.extend(range(size, size + more))
@@ -535,9 +542,9 @@ class PrefixTree:
         """
         if node == ROOT:
             return
-        heapq.heappush(self._idle, (self.used[node], node))
+        heapq.heappush(self._idle, (self.used[node], self._serial[node], node))
         if len(self._idle) > 2 * self.n_nodes + 64:
-            fresh = {(u, n) for u, n in self._idle if self._is_idle(n) and self.used[n] == u}
+            fresh = {one for one in self._idle if self._is_idle(one[2]) and self.used[one[2]] == one[0]}
             self._idle = sorted(fresh)
 
     def _is_idle(self, node: int) -> bool:

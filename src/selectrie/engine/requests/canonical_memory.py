@@ -131,6 +131,9 @@ def evaluate_apart(solo: Model, context: IntArray) -> Cost:
     node, cost, step = ROOT, Cost(), solo.limits.rows_per_call
     for start in range(0, len(context), step):
         extension = _extended(solo, node, context[start : start + step])
+        # The nodes above the last one stay, but a recurrent-state model may drop their
+        # states.
+        solo.release(np.append(extension.nodes[:-1], [node] if node != ROOT else []).astype(np.int32))
         node = int(extension.nodes[-1])
         cost += _cost(extension)
     return cost
