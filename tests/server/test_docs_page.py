@@ -23,6 +23,7 @@ BODIES = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "seed": 1},
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [3]},
+    "/v1/vocabulary/encode": {"texts": ["YQ=="]},
 }
 _HOST = re.compile(r"//[\w\[]")
 
