@@ -198,7 +198,7 @@ def test_a_client_that_leaves_while_it_waits_for_a_model(monkeypatch):
     ended = []
 
     @asynccontextmanager
-    async def lend(_self, _name):
+    async def lease(_self, _name):
         waits.set()
         try:
             await asyncio.Event().wait()
@@ -215,7 +215,7 @@ def test_a_client_that_leaves_while_it_waits_for_a_model(monkeypatch):
         return await waiting
 
     waits = asyncio.Event()
-    monkeypatch.setattr(Models, "lend", lend)
+    monkeypatch.setattr(Models, "lease", lease)
     with fake() as llm:
         assert run(left(llm)).status == 0
         assert ended == [True]

@@ -63,8 +63,8 @@ def test_requests_wait_in_the_order_in_which_they_came(pool):
     order = []
 
     async def used(models, name, number, begun, hold):
-        async with models.lend(name) as lent:
-            order.append((number, lent.name))
+        async with models.lease(name) as lease:
+            order.append((number, lease.name))
             begun.set()
             await hold.wait()
 
@@ -189,12 +189,12 @@ def test_who_waits_for_memory_frees_its_place(pool, how):
     async def all_of_them():
         application, leave = app(pool, ServerOptions(deadline_s=60 if how == "leaves" else 0.1)), asyncio.Event()
         models = application.state.models
-        async with models.lend("a"):
+        async with models.lease("a"):
             waiting = asyncio.ensure_future(
                 asked(application, "POST", "/v1/decisions", {**BODY, "model": "b"}, leave=leave)
             )
             await until(lambda: models._queue)
-            behind = asyncio.ensure_future(models.lend("a").__aenter__())
+            behind = asyncio.ensure_future(models.lease("a").__aenter__())
             for _ in range(20):
                 await asyncio.sleep(0)
             assert not behind.done()
@@ -216,7 +216,7 @@ def test_memory_that_others_free_is_seen(pool, monkeypatch):
     async def all_of_them():
         models = Models(pool, ServerOptions())
         with pool.use("a"):
-            waiting = asyncio.ensure_future(models.lend("b").__aenter__())
+            waiting = asyncio.ensure_future(models.lease("b").__aenter__())
             await until(lambda: models._queue)
         assert (await waiting).name == "b"
 

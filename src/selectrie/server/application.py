@@ -38,12 +38,12 @@ class _Cors(CORSMiddleware):
     """
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        found = super().preflight_response(request_headers)
-        if found.status_code != 200:
+        response = super().preflight_response(request_headers)
+        if response.status_code != 200:
             error = HttpError(403, "cors", "pages of this origin may not send this request; --cors-origin names some")
-            found = _response(error, found.headers)
-        found.raw_headers.extend(Exchange(id_of(request_headers.get("x-request-id", "")), "other").headers())
-        return found
+            response = _response(error, response.headers)
+        response.raw_headers.extend(Exchange(id_of(request_headers.get("x-request-id", "")), "other").headers())
+        return response
 
 
 class App:
@@ -89,19 +89,19 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
 
 
 def _routes() -> FastAPI:
-    made = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
-    made.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
-    made.include_router(decisions.router)
-    made.include_router(chat.router)
-    made.include_router(completions.router)
-    made.include_router(tokenizer.router)
-    made.include_router(vocabulary.router)
-    made.include_router(service.router)
-    made.add_exception_handler(HTTPException, _http)
-    made.add_exception_handler(Exception, _any)
-    made.add_exception_handler(HttpError, _any)
-    made.add_exception_handler(SelectrieError, _any)
-    return made
+    api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
+    api.include_router(decisions.router)
+    api.include_router(chat.router)
+    api.include_router(completions.router)
+    api.include_router(tokenizer.router)
+    api.include_router(vocabulary.router)
+    api.include_router(service.router)
+    api.add_exception_handler(HTTPException, _http)
+    api.add_exception_handler(Exception, _any)
+    api.add_exception_handler(HttpError, _any)
+    api.add_exception_handler(SelectrieError, _any)
+    return api
 
 
 async def _docs(request: Request) -> Response:
@@ -124,10 +124,10 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _any(request: Request, error: Exception) -> Response:
     """Answer for an exception of an endpoint."""
-    found = error_of(error)
-    if found.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
+    response = error_of(error)
+    if response.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
         logger.error("%s failed", exchange_of(request).id, exc_info=error)
-    return _response(found)
+    return _response(response)
 
 
 def _response(error: HttpError, further: Mapping[str, str] = MappingProxyType({})) -> Response:

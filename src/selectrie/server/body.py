@@ -181,13 +181,13 @@ def _object(data: bytes, max_depth: int) -> dict[str, Any]:
             raise HttpError(413, "body_too_large", message)
     decoder = _JSON_WITH_LONG_NUMBERS if _LONG_NUMBER in data.translate(_DIGITS) else _JSON
     try:
-        found = decoder.decode(data.decode("utf-8"))
+        value = decoder.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else clip(str(error), 200)
         raise HttpError(400, "bad_json", f"the body is not JSON: {reason}") from error
-    if not isinstance(found, dict):
-        raise HttpError(400, "bad_json", f"the body is a JSON {type(found).__name__}: expected an object")
-    return found
+    if not isinstance(value, dict):
+        raise HttpError(400, "bad_json", f"the body is a JSON {type(value).__name__}: expected an object")
+    return value
 
 
 def flag_of(body: Mapping[str, Any], name: str, path: str = "", *, default: bool = False) -> bool:
@@ -220,12 +220,12 @@ def _whole(digits: str) -> int:
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object, none of whose keys was written twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"an object has the key {clip(ascii(twice), 80)} twice")
-    return found
+    return result
 
 
 _JSON, _JSON_WITH_LONG_NUMBERS = (

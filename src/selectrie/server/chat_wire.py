@@ -109,8 +109,8 @@ class ChatWriter:
 
     def whole(self, generation: Generation, usage: Mapping[str, int]) -> dict[str, Any]:
         """Return the chat completion object."""
-        made = chat_completion(generation, logprobs=self._request.has_logprobs)
-        return {**self._head, **made, "usage": dict(usage), **self._warned}
+        answer = chat_completion(generation, logprobs=self._request.has_logprobs)
+        return {**self._head, **answer, "usage": dict(usage), **self._warned}
 
     def chunks(self, chunk: Chunk) -> list[dict[str, Any]]:
         """Return the chunk objects for what a choice has gained.
@@ -118,18 +118,18 @@ class ChatWriter:
         The first of a choice has the role, and the last the reason for its end. The
         first of all has the warnings.
         """
-        made = []
+        chunks = []
         if chunk.index not in self._begun:
             warned = {} if self._begun else self._warned
             self._begun.add(chunk.index)
-            made.append(self._chunk(chunk.index, {"role": "assistant", "content": "", "refusal": None}) | warned)
+            chunks.append(self._chunk(chunk.index, {"role": "assistant", "content": "", "refusal": None}) | warned)
         has_logprobs = self._request.has_logprobs and bool(chunk.tokens)
         if chunk.text or has_logprobs:
             logprobs = chat_logprobs(chunk.tokens, chunk.alternatives) if has_logprobs else None
-            made.append(self._chunk(chunk.index, {"content": chunk.text}, logprobs))
+            chunks.append(self._chunk(chunk.index, {"content": chunk.text}, logprobs))
         if chunk.completion is not None:
-            made.append(self._chunk(chunk.index, {}, finish=finish_reason(chunk.completion.finish)))
-        return made
+            chunks.append(self._chunk(chunk.index, {}, finish=finish_reason(chunk.completion.finish)))
+        return chunks
 
     def _chunk(
         self, index: int, delta: Mapping[str, object], logprobs: object = None, finish: str | None = None

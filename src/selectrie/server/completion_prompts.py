@@ -21,7 +21,7 @@ from selectrie.tokenization.encoding import least_tokens
 from selectrie.tokenization.records import PromptText
 
 
-async def answered_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[AnsweredPrompt]:
+async def score_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[AnsweredPrompt]:
     """Return the prompts of a request, with their log-probabilities if it needs them.
 
     Raises:
@@ -42,7 +42,7 @@ async def answered_prompts(engine: Engine, request: CompletionRequest, options: 
             named=request.named if request.scores_echo else (),
             priority=request.generation.options.priority,
         )
-    return [replace(one, scored=found) for one, found in zip(prompts, scored, strict=True)]
+    return [replace(one, scored=scores) for one, scores in zip(prompts, scored, strict=True)]
 
 
 @contextmanager
@@ -98,25 +98,25 @@ def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list
 
 
 def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPrompt:
-    given, vocabulary = request.prompts[index], engine.vocabulary
+    prompt, vocabulary = request.prompts[index], engine.vocabulary
     try:
-        ids = _tokens(engine, given, request)
+        ids = _tokens(engine, prompt, request)
     except RequestError as error:
         raise HttpError(400, error.code, str(error), request.name_of(index)) from error
-    hides_first = isinstance(given, str) and request.adds_bos and _is_added(engine, ids, given)
+    hides_first = isinstance(prompt, str) and request.adds_bos and _is_added(engine, ids, prompt)
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:
         ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
     return AnsweredPrompt(ids, spelling_of(vocabulary, ids, hides_first=hides_first))
 
 
-def _tokens(engine: Engine, given: PromptInput, request: CompletionRequest) -> list[int]:
-    if isinstance(given, str):
+def _tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:
+    if isinstance(prompt, str):
         prompting = PromptParams(parse_special=True, add_bos=request.adds_bos)
-        found: list[int] = engine.encode(given, prompting=prompting).tolist()
-        return found
-    checked: list[int] = engine.vocabulary.check_tokens(given).tolist()
-    return checked
+        encoded: list[int] = engine.encode(prompt, prompting=prompting).tolist()
+        return encoded
+    tokens: list[int] = engine.vocabulary.check_tokens(prompt).tolist()
+    return tokens
 
 
 def _is_added(engine: Engine, ids: Sequence[int], text: str) -> bool:

@@ -74,13 +74,13 @@ class CompletionWriter:
 
     def chunks(self, choices: Sequence[Choice | None]) -> list[Choice]:
         """Return a chunk object for each choice; the first of all has the warnings."""
-        made = [{**self._head, "choices": [choice]} for choice in choices if choice is not None]
+        chunks = [{**self._head, "choices": [choice]} for choice in choices if choice is not None]
         if self._includes_usage:
-            made = [{**chunk, "usage": None} for chunk in made]
-        if made:
-            made[0] |= self._warned
+            chunks = [{**chunk, "usage": None} for chunk in chunks]
+        if chunks:
+            chunks[0] |= self._warned
             self._warned = {}
-        return made
+        return chunks
 
     def last(self, usage: Mapping[str, int]) -> list[Choice]:
         """Return the chunk object with the usage, if the request wants one."""

@@ -109,8 +109,8 @@ def read_completion(body: Mapping[str, Any], options: ServerOptions) -> Completi
     refuse_unsupported(body, _UNSUPPORTED)
     prompts, is_list = read_prompts(body.get("prompt"), options)
     n_top, named = _top(body, "logprobs", options), _named(body)
-    given = count_of_tokens(body, ("max_tokens",), min_value=0)
-    max_tokens = DEFAULT_MAX_TOKENS if given is None else given
+    limit = count_of_tokens(body, ("max_tokens",), min_value=0)
+    max_tokens = DEFAULT_MAX_TOKENS if limit is None else limit
     generation = read_generation(
         body,
         options,
@@ -144,7 +144,7 @@ def read_completion(body: Mapping[str, Any], options: ServerOptions) -> Completi
     )
 
 
-def read_prompts(given: object, options: ServerOptions) -> tuple[list[PromptInput], bool]:
+def read_prompts(value: object, options: ServerOptions) -> tuple[list[PromptInput], bool]:
     """Return the prompts of a request, and whether it has a list of them.
 
     None is the empty text. A list of whole numbers is one prompt of token ids.
@@ -152,50 +152,50 @@ def read_prompts(given: object, options: ServerOptions) -> tuple[list[PromptInpu
     Raises:
         RequestError: For anything but a text, token ids, or a list of these.
     """
-    if given is None or isinstance(given, str):
-        return [_text(given or "", "prompt")], False
-    if not isinstance(given, list) or not given:
-        raise OptionError("prompt", given, "a text, token ids, or a list of these that is not empty")
-    if _is_id(given[0]):
-        return [_ids(given, "prompt")], False
-    if len(given) > options.max_prompts:
-        raise OptionError("prompt", len(given), f"at most {options.max_prompts} prompts in a request")
-    if len(given) > options.max_rows:  # each has a token at least
-        message = f"the request has {len(given)} prompts: expected at most {options.max_rows} tokens in all"
+    if value is None or isinstance(value, str):
+        return [_text(value or "", "prompt")], False
+    if not isinstance(value, list) or not value:
+        raise OptionError("prompt", value, "a text, token ids, or a list of these that is not empty")
+    if _is_id(value[0]):
+        return [_ids(value, "prompt")], False
+    if len(value) > options.max_prompts:
+        raise OptionError("prompt", len(value), f"at most {options.max_prompts} prompts in a request")
+    if len(value) > options.max_rows:  # each has a token at least
+        message = f"the request has {len(value)} prompts: expected at most {options.max_rows} tokens in all"
         raise HttpError(400, "too_many_rows", message, "prompt")
-    found: list[PromptInput] = []
-    for index, one in enumerate(given):
+    prompts: list[PromptInput] = []
+    for index, one in enumerate(value):
         path = f"prompt[{index}]"
         if isinstance(one, str):
-            found.append(_text(one, path))
+            prompts.append(_text(one, path))
         elif isinstance(one, list):
-            found.append(_ids(one, path))
+            prompts.append(_ids(one, path))
         else:
             raise OptionError(path, one, "a text or a list of token ids")
-    return found, True
+    return prompts, True
 
 
-def _text(given: str, path: str) -> str:
+def _text(text: str, path: str) -> str:
     try:
-        to_bytes(given, path)
+        to_bytes(text, path)
     except TextError as error:
         raise HttpError(400, error.code, str(error), path) from error
-    return given
+    return text
 
 
-def _ids(given: Sequence[object], path: str) -> tuple[int, ...]:
-    if not given:
-        raise OptionError(path, given, "at least one token id")
-    if set(map(type, given)) == {int} and min(given) >= 0:  # type: ignore[operator, type-var]  # they are numbers
-        return tuple(given)  # type: ignore[arg-type]
-    for index, one in enumerate(given):
+def _ids(ids: Sequence[object], path: str) -> tuple[int, ...]:
+    if not ids:
+        raise OptionError(path, ids, "at least one token id")
+    if set(map(type, ids)) == {int} and min(ids) >= 0:  # type: ignore[operator, type-var]  # they are numbers
+        return tuple(ids)  # type: ignore[arg-type]
+    for index, one in enumerate(ids):
         if not _is_id(one):
             raise OptionError(f"{path}[{index}]", one, "a token id, a whole number of at least 0")
-    return tuple(given)  # type: ignore[arg-type]  # they were checked
+    return tuple(ids)  # type: ignore[arg-type]  # they were checked
 
 
-def _is_id(given: object) -> bool:
-    return type(given) is int and given >= 0
+def _is_id(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def _top(body: Mapping[str, Any], name: str, options: ServerOptions) -> int | None:
@@ -205,17 +205,17 @@ def _top(body: Mapping[str, Any], name: str, options: ServerOptions) -> int | No
 
 
 def _named(body: Mapping[str, Any]) -> tuple[int, ...]:
-    given = body.get("logprob_token_ids")
-    if given is None:
+    ids = body.get("logprob_token_ids")
+    if ids is None:
         return ()
-    if not isinstance(given, list) or len(given) > MAX_NAMED:
-        shown = len(given) if isinstance(given, list) else given
+    if not isinstance(ids, list) or len(ids) > MAX_NAMED:
+        shown = len(ids) if isinstance(ids, list) else ids
         raise OptionError("logprob_token_ids", shown, f"a list of at most {MAX_NAMED} token ids")
-    return token_ids("logprob_token_ids", given)
+    return token_ids("logprob_token_ids", ids)
 
 
-def _truncated(given: Any) -> int | None:
-    if given is not None and given != -1:
-        at_least("truncate_prompt_tokens", given, 1)
-    found: int | None = given
-    return found
+def _truncated(value: Any) -> int | None:
+    if value is not None and value != -1:
+        at_least("truncate_prompt_tokens", value, 1)
+    limit: int | None = value
+    return limit

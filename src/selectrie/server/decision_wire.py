@@ -102,11 +102,11 @@ def read_systemone(body: Mapping[str, Any], options: ServerOptions) -> DecisionR
         raise OptionError("state", state, "a text, an object or an array")
     refuse_media(state, "state")
     _check_count(len(questions), options)
-    given = body.get("instructions")
-    if given is not None and not isinstance(given, str):
-        raise OptionError("instructions", given, "a text")
+    lead = body.get("instructions")
+    if lead is not None and not isinstance(lead, str):
+        raise OptionError("instructions", lead, "a text")
     named = [(_path(name, index), data) for index, (name, data) in enumerate(questions.items())]
-    return _request(body, "/v1/systemone", state, named, list(questions), given or "", options)
+    return _request(body, "/v1/systemone", state, named, list(questions), lead or "", options)
 
 
 def _request(  # noqa: PLR0917 - the parts of a request that differ
@@ -118,13 +118,13 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     lead: str,
     options: ServerOptions,
 ) -> DecisionRequest:
-    made: dict[str, Question] = {}
+    questions: dict[str, Question] = {}
     for path, data in named:
         if isinstance(data, Mapping):
             if data.get("type") == "box":
                 raise unsupported(f"{path}.type", "boxes in images are not found", code="unsupported_input")
             refuse_media(data.get("instructions"), f"{path}.instructions")
-        made[path] = question_of_data(data, path, lead)
+        questions[path] = question_of_data(data, path, lead)
     confidence = body.get("confidence")
     confidence = options.confidence if confidence is None else confidence
     if confidence not in CONFIDENCES:
@@ -136,7 +136,7 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     request = DecisionRequest(
         text,
         field,
-        made,
+        questions,
         names,
         [data for _, data in named],
         params,

@@ -89,11 +89,11 @@ class EventStream(Response):
 
     @staticmethod
     def _failed(error: Exception, exchange: Exchange) -> bytes:
-        found = error_of(error)
-        if found.status >= 500 and not isinstance(error, HttpError):
+        response = error_of(error)
+        if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed while it was streamed", exchange.id, exc_info=error)
-        exchange.error = found.code
-        return error_ending(found)
+        exchange.error = response.code
+        return error_ending(response)
 
 
 def encoded_event(event: Event) -> bytes:
@@ -107,8 +107,8 @@ def error_ending(error: HttpError) -> bytes:
 
 
 async def _next_or_none(events: Events) -> Sequence[Event] | None:
-    async for found in events:
-        return found
+    async for item in events:
+        return item
     return None
 
 

@@ -74,19 +74,19 @@ class Exchange:
         """Return the headers that every response has."""
         own = self.id.encode("ascii")
         warned = _NOT_SHOWN.sub("?", "; ".join(self.warnings)).encode("ascii")
-        found = [(b"x-request-id", own), (b"x-typesafe-request-id", own)]
-        return [*found, (b"x-selectrie-warning", warned)] if warned else found
+        headers = [(b"x-request-id", own), (b"x-typesafe-request-id", own)]
+        return [*headers, (b"x-selectrie-warning", warned)] if warned else headers
 
 
-def id_of(given: str) -> str:
+def id_of(value: str) -> str:
     """Return a client's id, cut to what a log and a header can hold; else a new one."""
-    return _NO_ID.sub("", given)[:_MAX_ID] or uuid.uuid4().hex
+    return _NO_ID.sub("", value)[:_MAX_ID] or uuid.uuid4().hex
 
 
 def exchange_of(request: Request) -> Exchange:
     """Return the exchange of a request."""
-    found: Exchange = request.scope[KEY]
-    return found
+    exchange: Exchange = request.scope[KEY]
+    return exchange
 
 
 def encoded_json(content: Mapping[str, Any]) -> bytes:

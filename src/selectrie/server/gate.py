@@ -172,14 +172,14 @@ class Gate:
 
         A reader that does not take the end of its stream does not get it.
         """
-        found = error_of(error)
-        if found.status >= 500 and not isinstance(error, HttpError):
+        response = error_of(error)
+        if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed", answer.exchange.id, exc_info=error)
         if not answer.exchange.status:
-            await send_error(found, answer)
+            await send_error(response, answer)
         elif answer.is_streaming:
-            answer.exchange.error = found.code
-            ending = answer({"type": "http.response.body", "body": error_ending(found)})
+            answer.exchange.error = response.code
+            ending = answer({"type": "http.response.body", "body": error_ending(response)})
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ending, ENDING_TIMEOUT_S)
 
@@ -275,6 +275,6 @@ def _has_key(headers: dict[bytes, str], digests: Sequence[bytes]) -> bool:
     Keys are compared as bytes, as they came.
     """
     bearer = headers.get(b"authorization", "")
-    given = [bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", headers.get(b"x-api-key", "").strip()]
-    own = [sha256(key.encode("latin-1")).digest() for key in given if key]
+    keys = [bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", headers.get(b"x-api-key", "").strip()]
+    own = [sha256(key.encode("latin-1")).digest() for key in keys if key]
     return any([hmac.compare_digest(one, digest) for one in own for digest in digests])  # noqa: C419 - all are compared

@@ -19,26 +19,26 @@ from selectrie.results import Chunk, Generation
 from selectrie.server.exchange import Exchange
 from selectrie.server.generation_wire import GenerationRequest
 from selectrie.server.http_errors import HttpError
-from selectrie.server.models import Lent
+from selectrie.server.models import ModelLease
 from selectrie.server.state import ServerState
 
 
 @asynccontextmanager
-async def lent_to(state: ServerState, exchange: Exchange, name: object = None) -> AsyncGenerator[Lent, None]:
-    """Lend the model that a request names, and keep its name and how long it waited.
+async def lease_model(state: ServerState, exchange: Exchange, name: object = None) -> AsyncGenerator[ModelLease, None]:
+    """Lease the model that a request names, and keep its name and how long it waited.
 
     `name` is that of a request without a body.
     """
     exchange.is_waiting = True
-    async with state.models.lend(exchange.body.get("model", name)) as lent:
-        exchange.is_waiting, exchange.model = False, lent.name
+    async with state.models.lease(exchange.body.get("model", name)) as lease:
+        exchange.is_waiting, exchange.model = False, lease.name
         tell_admission(exchange.admitted)
-        if lent.warning:
-            exchange.warnings.append(lent.warning)
-        yield lent
+        if lease.warning:
+            exchange.warnings.append(lease.warning)
+        yield lease
 
 
-async def drawn(
+async def generate(
     engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
 ) -> Generation:
     """Return the generation that a request asks for."""
@@ -51,7 +51,7 @@ async def drawn(
 
 
 @asynccontextmanager
-async def streamed(
+async def open_stream(
     engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
 ) -> AsyncGenerator[Stream, None]:
     """Yield the stream that a request asks for; its work ends with the block."""
@@ -84,7 +84,7 @@ def _check_field(vocabulary: Vocabulary, tokens: Sequence[int], field: str) -> N
         raise HttpError(400, error.code, f"{field}: {error}", field) from error
 
 
-def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
+def join_chunks(chunks: Sequence[Chunk]) -> list[Chunk]:
     """Return one chunk for each sequence that has any, in the order of their first."""
     parts: dict[tuple[int, int], list[Chunk]] = {}
     for chunk in chunks:

@@ -193,7 +193,7 @@ def read_generation(
         raise IncompatibleOptionsError("best_of", "stream", "which are the best is known only at the end")
     if best_of == n:
         best_of = None
-    sampled, stopped = _given(body, _SAMPLING, _converted), _stopping(body, options)
+    sampled, stopped = _options_of(body, _SAMPLING, _converted), _stopping(body, options)
     limit = _limit(max_tokens, stopped, options)
     if (best_of or n) * limit > options.max_rows:
         message = f"the request may draw {best_of or n} x {limit} tokens: expected at most {options.max_rows} in all"
@@ -241,14 +241,14 @@ def _count(body: Mapping[str, Any], name: str, max_value: int) -> int | None:
 
 def count_of_tokens(body: Mapping[str, Any], names: Sequence[str], *, min_value: int = 1) -> int | None:
     """Return the maximum number of tokens of the first field that gives it, or None."""
-    found = None
+    limit = None
     for name in names:
         value: int | None = body.get(name)
         at_least(name, value, min_value)
-        if found is not None and value is not None and value != found:
+        if limit is not None and value is not None and value != limit:
             raise IncompatibleOptionsError(name, names[0], "give one of the two")
-        found = value if found is None else found
-    return found
+        limit = value if limit is None else limit
+    return limit
 
 
 def _seed(body: Mapping[str, Any]) -> int | None:
@@ -260,19 +260,21 @@ def _seed(body: Mapping[str, Any]) -> int | None:
     return value % _SEEDS
 
 
-def _given(body: Mapping[str, Any], fields: Mapping[str, str], convert: Callable[[str, Any], Any]) -> dict[str, Any]:
+def _options_of(
+    body: Mapping[str, Any], fields: Mapping[str, str], convert: Callable[[str, Any], Any]
+) -> dict[str, Any]:
     """Return the options that a request gives, by their names in the engine."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for field, option in fields.items():
         value = body.get(field)
         if value is None:
             continue
         value = convert(field, value)
-        if found.get(option, value) != value:
+        if options.get(option, value) != value:
             other = next(name for name, same in fields.items() if same == option)
             raise IncompatibleOptionsError(field, other, "they are two names of one option; give one of them")
-        found[option] = value
-    return found
+        options[option] = value
+    return options
 
 
 def _converted(field: str, value: Any) -> Any:
@@ -288,12 +290,12 @@ def _converted(field: str, value: Any) -> Any:
 
 
 def _stopping(body: Mapping[str, Any], options: ServerOptions) -> dict[str, Any]:
-    found = _given(body, _STOPPING, lambda _, value: value)
+    stopping = _options_of(body, _STOPPING, lambda _, value: value)
     for field, option in (("stop", "stop"), ("stop_token_ids", "stop_tokens")):
-        value = found.get(option)
+        value = stopping.get(option)
         if isinstance(value, list) and len(value) > options.max_stops:
             raise OptionError(field, len(value), f"at most {options.max_stops} of them")
-    return found
+    return stopping
 
 
 def _limit(max_tokens: int | None, stopped: Mapping[str, Any], options: ServerOptions) -> int:
@@ -304,17 +306,17 @@ def _limit(max_tokens: int | None, stopped: Mapping[str, Any], options: ServerOp
 
 
 def _includes_usage(body: Mapping[str, Any], *, is_stream: bool) -> bool:
-    given = body.get("stream_options")
-    if given is None:
+    stream_options = body.get("stream_options")
+    if stream_options is None:
         return False
-    if not isinstance(given, Mapping):
-        raise OptionError("stream_options", given, "an object with `include_usage`")
+    if not isinstance(stream_options, Mapping):
+        raise OptionError("stream_options", stream_options, "an object with `include_usage`")
     if not is_stream:
         raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
-    for name, value in given.items():
+    for name, value in stream_options.items():
         if name != "include_usage" and value:
             raise unsupported("stream_options", f"{of_value(name[:40])} is not offered; leave it out")
-    return flag_of(given, "include_usage", "stream_options.")
+    return flag_of(stream_options, "include_usage", "stream_options.")
 
 
 @contextmanager
@@ -332,11 +334,11 @@ def _fields_of(fields: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[N
 
 def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:
     """Name an exchange by the field `request_id`, if there is one."""
-    given = body.get("request_id")
-    if given is not None and not isinstance(given, str):
-        raise OptionError("request_id", given, "a text")
-    if given:
-        exchange.id = id_of(given)
+    name = body.get("request_id")
+    if name is not None and not isinstance(name, str):
+        raise OptionError("request_id", name, "a text")
+    if name:
+        exchange.id = id_of(name)
 
 
 def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:

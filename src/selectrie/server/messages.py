@@ -34,7 +34,7 @@ _DEVELOPER = re.compile(r"""(["'])developer\1""")
 _MARK = "selectrie-0b7e"
 
 
-def read_messages(given: object) -> list[dict[str, str]]:
+def read_messages(messages: object) -> list[dict[str, str]]:
     """Return messages with texts alone: role, content, and what a template may read.
 
     The parts of a content are joined by line ends, and content that is null is empty.
@@ -45,10 +45,10 @@ def read_messages(given: object) -> list[dict[str, str]]:
         OptionError: For anything that is not a list of messages.
         HttpError: For messages of tools, and for images, audio and files.
     """
-    if not isinstance(given, list) or not given:
-        raise OptionError("messages", given, "a list of messages, each with `role` and `content`")
-    refuse_media(given, "messages")
-    return [_message(message, f"messages[{index}]") for index, message in enumerate(given)]
+    if not isinstance(messages, list) or not messages:
+        raise OptionError("messages", messages, "a list of messages, each with `role` and `content`")
+    refuse_media(messages, "messages")
+    return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
 def refuse_media(value: object, path: str) -> None:

@@ -24,7 +24,7 @@ _LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lent:
+class ModelLease:
     """A model for the time of one request.
 
     Attributes:
@@ -53,10 +53,10 @@ class Models:
         self._pool: ModelPool | None = None
         self._engine: Engine | None = None
         self.set_source(source)
-        self._given, self._strict = tuple(options.model_names), options.strict_model
+        self._names, self._strict = tuple(options.model_names), options.strict_model
         self.created = int(time())
         self._queue: deque[asyncio.Future[None]] = deque()
-        self._lent: dict[str, Engine] = {}
+        self._loaded: dict[str, Engine] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -69,8 +69,8 @@ class Models:
         """Return the names of all models, the one that answers by default first."""
         if self._pool is not None:
             return tuple(self._pool)
-        if self._given or self._engine is None:
-            return self._given
+        if self._names or self._engine is None:
+            return self._names
         return (name_of(self._engine.identity.name),)
 
     @property
@@ -83,7 +83,7 @@ class Models:
         """Return the engines of the models that are loaded, by name."""
         if self._engine is not None:
             return {} if self._engine.closed else {self.names[0]: self._engine}
-        return {name: engine for name, engine in self._lent.items() if not engine.closed}
+        return {name: engine for name, engine in self._loaded.items() if not engine.closed}
 
     def set_source(self, source: Engine | ModelPool | None) -> None:
         """Give the engine or the pool that was loaded meanwhile."""
@@ -97,7 +97,7 @@ class Models:
             raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
 
     @asynccontextmanager
-    async def lend(self, name: object) -> AsyncIterator[Lent]:
+    async def lease(self, name: object) -> AsyncIterator[ModelLease]:
         """Yield the model for a request.
 
         Requests for models of a pool are served first come, first served: one that
@@ -118,14 +118,14 @@ class Models:
         if not known and (self._pool is not None or self._strict):
             self.check_name(name)
         if self._pool is not None:
-            async with self._lend_of_pool(self._pool, str(name)) as lent:
-                yield lent
+            async with self._lease_of_pool(self._pool, str(name)) as lease:
+                yield lease
         elif self._engine is not None:
             answers = str(name) if known and name is not None else self.names[0]
-            yield Lent(self._engine, answers, "" if known else f"unknown model; {answers} answers")
+            yield ModelLease(self._engine, answers, "" if known else f"unknown model; {answers} answers")
 
     @asynccontextmanager
-    async def _lend_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[Lent]:
+    async def _lease_of_pool(self, pool: ModelPool, name: str) -> AsyncIterator[ModelLease]:
         place = await self._turn()
         loop = asyncio.get_running_loop()
         with ExitStack() as stack:
@@ -135,9 +135,9 @@ class Models:
                 )
             finally:
                 self._leave(place)
-            self._lent[name] = engine
+            self._loaded[name] = engine
             stack.callback(self._changed.set)
-            yield Lent(engine, name)
+            yield ModelLease(engine, name)
 
     async def _entered(self, use: Callable[[], AbstractContextManager[Engine]], stack: ExitStack) -> Engine:
         """Return the engine of a model, loading it as soon as there is memory.

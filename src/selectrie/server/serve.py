@@ -297,12 +297,12 @@ def _bound(serving: Serving) -> socket.socket:
             serving.host, serving.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with ExitStack() as stack:
-            made = stack.enter_context(socket.socket(family, kind, protocol))
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-            made.listen(_BACKLOG)
+            listening = stack.enter_context(socket.socket(family, kind, protocol))
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
             stack.pop_all()
     except OSError as error:
         where = f"{serving.host}:{serving.port}"
         raise OptionError("host", where, f"an address that can be listened on ({error.strerror or error})") from error
-    return made
+    return listening

@@ -35,5 +35,5 @@ class ServerState:
 
 def state_of(request: Request) -> ServerState:
     """Return the state of the application that answers a request."""
-    found: ServerState = request.scope[KEY]
-    return found
+    state: ServerState = request.scope[KEY]
+    return state

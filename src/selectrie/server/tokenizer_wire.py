@@ -100,7 +100,7 @@ def spelling(vocabulary: Vocabulary, token: int | None) -> str | None:
     if token is None:
         return None
     text = vocabulary.texts[token]
-    found, rest = vocabulary.encode_spans(
+    tokens, rest = vocabulary.encode_spans(
         [(text.encode("utf-8", "replace"), text.encode() not in vocabulary.ambiguous)]
     )
-    return text if [*found.tolist(), *vocabulary.encode_run(rest, after=None)] == [token] else None
+    return text if [*tokens.tolist(), *vocabulary.encode_run(rest, after=None)] == [token] else None

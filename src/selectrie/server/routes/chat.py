@@ -13,13 +13,13 @@ from starlette.responses import Response
 from selectrie.engine.aio import Arrivals, in_thread
 from selectrie.errors import PromptTooLongError
 from selectrie.server.chat_wire import ChatRequest, ChatWriter, read_chat
-from selectrie.server.drawing import drawn, joined, lent_to, streamed
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response
+from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
 from selectrie.server.generation_wire import note_generation, take_id
 from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import with_roles_of
-from selectrie.server.models import Lent
+from selectrie.server.models import ModelLease
 from selectrie.server.schemas import body_of
 from selectrie.server.state import ServerState, state_of
 
@@ -30,28 +30,28 @@ router = APIRouter()
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)
-    asked = read_chat(exchange.body, state.options)
+    chat_request = read_chat(exchange.body, state.options)
     take_id(exchange.body, exchange)
-    if asked.generation.is_stream:
-        exchange.warnings += asked.generation.warnings
-        return EventStream(_events(state, exchange, asked))
-    async with lent_to(state, exchange) as lent:
-        messages = await _messages(lent, asked)
+    if chat_request.generation.is_stream:
+        exchange.warnings += chat_request.generation.warnings
+        return EventStream(_events(state, exchange, chat_request))
+    async with lease_model(state, exchange) as lease:
+        messages = await _messages(lease, chat_request)
         with _naming():
-            generation = await drawn(lent.engine, messages, asked.generation, asked.prompting)
-        writer = _writer(asked, exchange)
+            generation = await generate(lease.engine, messages, chat_request.generation, chat_request.prompting)
+        writer = _writer(chat_request, exchange)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
 
 
-async def _events(state: ServerState, exchange: Exchange, asked: ChatRequest) -> Events:
+async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) -> Events:
     """Yield the chunk objects of an answer while it is drawn."""
-    async with lent_to(state, exchange) as lent:
-        writer = _writer(asked, exchange)
-        messages = await _messages(lent, asked)
+    async with lease_model(state, exchange) as lease:
+        writer = _writer(request, exchange)
+        messages = await _messages(lease, request)
         with _naming():
-            async with streamed(lent.engine, messages, asked.generation, asked.prompting) as stream:
+            async with open_stream(lease.engine, messages, request.generation, request.prompting) as stream:
                 async for arrived in Arrivals(stream):
-                    events = [event for chunk in joined(arrived) for event in writer.chunks(chunk)]
+                    events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
                     if events:
                         yield events
                 usage = note_generation(stream.generation(), exchange)
@@ -68,9 +68,9 @@ def _naming() -> Iterator[None]:
         raise HttpError(400, error.code, message, None if message == str(error) else "messages") from error
 
 
-async def _messages(lent: Lent, asked: ChatRequest) -> list[dict[str, str]]:
-    return await in_thread(lambda: with_roles_of(lent.engine.vocabulary, asked.messages))
+async def _messages(lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
+    return await in_thread(lambda: with_roles_of(lease.engine.vocabulary, request.messages))
 
 
-def _writer(asked: ChatRequest, exchange: Exchange) -> ChatWriter:
-    return ChatWriter(asked, id=exchange.id, created=int(time()), model=exchange.model)
+def _writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:
+    return ChatWriter(request, id=exchange.id, created=int(time()), model=exchange.model)

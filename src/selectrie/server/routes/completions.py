@@ -12,12 +12,12 @@ from starlette.responses import Response
 from selectrie.engine.aio import Arrivals, in_thread
 from selectrie.engine.engine import Engine
 from selectrie.results import Generation
-from selectrie.server.completion_prompts import answered_prompts, fixed, naming
+from selectrie.server.completion_prompts import fixed, naming, score_prompts
 from selectrie.server.completion_response import AnsweredPrompt, ChoiceWriter, CompletionWriter
 from selectrie.server.completion_wire import CompletionRequest, read_completion
-from selectrie.server.drawing import drawn, joined, lent_to, streamed
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response
+from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
 from selectrie.server.generation_wire import note_generation, take_id
 from selectrie.server.schemas import body_of
 from selectrie.server.state import ServerState, state_of
@@ -34,22 +34,22 @@ async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompt and text."""
     state, exchange = state_of(request), exchange_of(request)
 
-    def asked_of() -> CompletionRequest:
+    def read_request() -> CompletionRequest:
         return read_completion(exchange.body, state.options)
 
-    asked = await in_thread(asked_of) if exchange.is_large else asked_of()
+    completion_request = await in_thread(read_request) if exchange.is_large else read_request()
     take_id(exchange.body, exchange)
-    if asked.generation.is_stream:
-        exchange.warnings += asked.generation.warnings
-        return EventStream(_events(state, exchange, asked))
+    if completion_request.generation.is_stream:
+        exchange.warnings += completion_request.generation.warnings
+        return EventStream(_events(state, exchange, completion_request))
     generation = None
-    async with lent_to(state, exchange) as lent:
-        prompts = await answered_prompts(lent.engine, asked, state.options)
-        if asked.max_tokens:
-            with naming(asked):
-                generation = await drawn(lent.engine, fixed(prompts), asked.generation)
-        choices = _choices(lent.engine, asked, prompts)
-    usage, answer = _noted(exchange, prompts, generation), CompletionWriter(asked, exchange)
+    async with lease_model(state, exchange) as lease:
+        prompts = await score_prompts(lease.engine, completion_request, state.options)
+        if completion_request.max_tokens:
+            with naming(completion_request):
+                generation = await generate(lease.engine, fixed(prompts), completion_request.generation)
+        choices = _choices(lease.engine, completion_request, prompts)
+    usage, answer = _noted(exchange, prompts, generation), CompletionWriter(completion_request, exchange)
 
     def response() -> Response:
         if generation is None:
@@ -59,20 +59,20 @@ async def completions(request: Request) -> Response:
     return await in_thread(response) if _is_large(prompts) else response()
 
 
-async def _events(state: ServerState, exchange: Exchange, asked: CompletionRequest) -> Events:
+async def _events(state: ServerState, exchange: Exchange, request: CompletionRequest) -> Events:
     """Yield the objects of an answer while it is drawn."""
     generation = None
-    async with lent_to(state, exchange) as lent:
-        prompts = await answered_prompts(lent.engine, asked, state.options)
-        choices, answer = _choices(lent.engine, asked, prompts), CompletionWriter(asked, exchange)
-        if asked.echo or asked.returns_ids or not asked.max_tokens:
+    async with lease_model(state, exchange) as lease:
+        prompts = await score_prompts(lease.engine, request, state.options)
+        choices, answer = _choices(lease.engine, request, prompts), CompletionWriter(request, exchange)
+        if request.echo or request.returns_ids or not request.max_tokens:
             for writer in choices:
                 yield answer.chunks([await in_thread(writer.echoed) if _is_large(prompts) else writer.echoed()])
-        if asked.max_tokens:
-            with naming(asked):
-                async with streamed(lent.engine, fixed(prompts), asked.generation) as stream:
+        if request.max_tokens:
+            with naming(request):
+                async with open_stream(lease.engine, fixed(prompts), request.generation) as stream:
                     async for arrived in Arrivals(stream):
-                        grown = [choices[asked.number_of(one)].grown(one) for one in joined(arrived)]
+                        grown = [choices[request.number_of(one)].grown(one) for one in join_chunks(arrived)]
                         if any(grown):
                             yield answer.chunks(grown)
                     generation = stream.generation()
@@ -85,10 +85,10 @@ def _is_large(prompts: Sequence[AnsweredPrompt]) -> bool:
     return sum(len(one.ids) for one in prompts if one.scored is not None) > WRITTEN_IN_PLACE
 
 
-def _choices(engine: Engine, asked: CompletionRequest, prompts: Sequence[AnsweredPrompt]) -> list[ChoiceWriter]:
+def _choices(engine: Engine, request: CompletionRequest, prompts: Sequence[AnsweredPrompt]) -> list[ChoiceWriter]:
     """Return a writer for each choice; choice i of prompt p is number p·n + i."""
-    label, n = labels_of(engine.vocabulary, as_ids=asked.as_ids), asked.generation.n
-    return [ChoiceWriter(asked, prompt, p * n + i, label) for p, prompt in enumerate(prompts) for i in range(n)]
+    label, n = labels_of(engine.vocabulary, as_ids=request.as_ids), request.generation.n
+    return [ChoiceWriter(request, prompt, p * n + i, label) for p, prompt in enumerate(prompts) for i in range(n)]
 
 
 def _noted(exchange: Exchange, prompts: Sequence[AnsweredPrompt], generation: Generation | None) -> dict[str, int]:

@@ -20,8 +20,8 @@ from selectrie.server.decision_wire import (
     systemone_response,
     usage_of,
 )
-from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import exchange_of, json_response
+from selectrie.server.generation import lease_model
 from selectrie.server.options import ServerOptions
 from selectrie.server.schemas import body_of
 from selectrie.server.state import state_of
@@ -47,18 +47,20 @@ async def systemone(request: Request) -> Response:
 async def _decided(request: Request, read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
 
-    def asked_of() -> DecisionRequest:
+    def read_request() -> DecisionRequest:
         return read(exchange.body, state.options)
 
-    asked = await in_thread(asked_of) if exchange.is_large else asked_of()
-    async with lent_to(state, exchange) as lent:
-        questions, max_rows = asked.questions, state.options.max_rows
-        with errors_about(asked.field):
-            decision = await lent.engine.adecide(asked.state, questions, params=asked.params, max_rows=max_rows)
+    decision_request = await in_thread(read_request) if exchange.is_large else read_request()
+    async with lease_model(state, exchange) as lease:
+        questions, max_rows = decision_request.questions, state.options.max_rows
+        with errors_about(decision_request.field):
+            decision = await lease.engine.adecide(
+                decision_request.state, questions, params=decision_request.params, max_rows=max_rows
+            )
     usage = usage_of(decision)
     exchange.tokens, exchange.cost = usage.input_tokens, usage.cost
 
     def answer() -> Response:
-        return json_response(write(asked, decision, lent.name))
+        return json_response(write(decision_request, decision, lease.name))
 
     return await in_thread(answer) if exchange.is_large else answer()

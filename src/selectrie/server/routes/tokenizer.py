@@ -16,9 +16,9 @@ from starlette.responses import Response
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import in_thread
 from selectrie.errors import TokenRangeError
-from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.fields import unknown_fields
+from selectrie.server.generation import lease_model
 from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import with_roles_of
 from selectrie.server.schemas import body_of, model_query
@@ -32,28 +32,28 @@ router = APIRouter()
 async def tokenizer_info(request: Request) -> Response:
     """Return the special tokens and the chat template of a model."""
     state, exchange = state_of(request), exchange_of(request)
-    async with lent_to(state, exchange, request.query_params.get("model")) as lent:
-        return json_response(_info(lent.engine.vocabulary, lent.engine.limits.nodes))
+    async with lease_model(state, exchange, request.query_params.get("model")) as lease:
+        return json_response(_info(lease.engine.vocabulary, lease.engine.limits.nodes))
 
 
 @router.post("/tokenize", openapi_extra=body_of("tokenize"))
 async def tokenize(request: Request) -> Response:
     """Return the tokens of a text or a chat; control tokens are read in it."""
     exchange = exchange_of(request)
-    asked = read_tokenize(exchange.body)
-    async with lent_to(state_of(request), exchange) as lent:
-        engine = lent.engine
-        found: list[int] = []
-        if asked.prompt:
-            vocabulary, prompt = engine.vocabulary, asked.prompt
+    tokenize_request = read_tokenize(exchange.body)
+    async with lease_model(state_of(request), exchange) as lease:
+        engine = lease.engine
+        tokens_of_prompt: list[int] = []
+        if tokenize_request.prompt:
+            vocabulary, prompt = engine.vocabulary, tokenize_request.prompt
             read = prompt if isinstance(prompt, str) else await in_thread(lambda: with_roles_of(vocabulary, prompt))
-            found = (await engine.aencode(read, prompting=asked.prompting)).tolist()
-        tokens = with_bos(engine.vocabulary, asked, found)
+            tokens_of_prompt = (await engine.aencode(read, prompting=tokenize_request.prompting)).tolist()
+        tokens = with_bos(engine.vocabulary, tokenize_request, tokens_of_prompt)
         answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
-        if asked.wants_texts:
+        if tokenize_request.wants_texts:
             answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
     exchange.tokens = len(tokens)
-    return _response(answer, unknown_fields(exchange.body, asked.known))
+    return _response(answer, unknown_fields(exchange.body, tokenize_request.known))
 
 
 @router.post("/detokenize", openapi_extra=body_of("detokenize"))
@@ -61,8 +61,8 @@ async def detokenize(request: Request) -> Response:
     """Return the text of tokens, with control tokens by their names."""
     exchange = exchange_of(request)
     tokens = read_tokens(exchange.body)
-    async with lent_to(state_of(request), exchange) as lent:
-        engine = lent.engine
+    async with lease_model(state_of(request), exchange) as lease:
+        engine = lease.engine
         try:
             answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
         except TokenRangeError as error:

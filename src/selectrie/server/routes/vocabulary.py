@@ -22,9 +22,9 @@ from selectrie.core.vocabulary import Tokenize, Vocabulary
 from selectrie.engine.aio import in_thread
 from selectrie.errors import OptionError, TextError
 from selectrie.options.checks import one_of
-from selectrie.server.drawing import lent_to
 from selectrie.server.exchange import encoded_json, exchange_of, json_response
 from selectrie.server.fields import unknown_fields
+from selectrie.server.generation import lease_model
 from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
 
@@ -47,8 +47,8 @@ class _Written:
 async def vocabulary(request: Request) -> Response:
     """Return the vocabulary of a model: the bytes of its tokens, and special ids."""
     state, exchange = state_of(request), exchange_of(request)
-    async with lent_to(state, exchange, request.query_params.get("model")) as lent:
-        own = lent.engine.vocabulary
+    async with lease_model(state, exchange, request.query_params.get("model")) as lease:
+        own = lease.engine.vocabulary
         written = await in_thread(lambda: own.derived(_written))
     headers = {"vary": "accept-encoding"}
     if not _takes_gzip(request.headers.get("accept-encoding", "")):
@@ -62,8 +62,8 @@ async def encode(request: Request) -> Response:
     exchange = exchange_of(request)
     texts, form = _texts(exchange.body), exchange.body.get("form", BEGIN)
     one_of("form", form, (BEGIN, INSIDE, NORMALIZE))
-    async with lent_to(state_of(request), exchange) as lent:
-        own = lent.engine.vocabulary
+    async with lease_model(state_of(request), exchange) as lease:
+        own = lease.engine.vocabulary
         answer = await in_thread(lambda: _answer(own, texts, form))
     exchange.tokens = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
     warnings = unknown_fields(exchange.body, _FIELDS)
@@ -86,19 +86,19 @@ def _takes_gzip(accepted: str) -> bool:
 
 def _texts(body: Mapping[str, Any]) -> list[bytes]:
     """Return the texts of a request, which are sent as base64 of their bytes."""
-    given = body.get("texts")
-    if not isinstance(given, list) or not given or len(given) > MAX_TEXTS:
-        raise OptionError("texts", given, f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8")
-    return [_bytes(one, index) for index, one in enumerate(given)]
+    texts = body.get("texts")
+    if not isinstance(texts, list) or not texts or len(texts) > MAX_TEXTS:
+        raise OptionError("texts", texts, f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8")
+    return [_bytes(one, index) for index, one in enumerate(texts)]
 
 
-def _bytes(given: object, index: int) -> bytes:
+def _bytes(value: object, index: int) -> bytes:
     try:
-        if isinstance(given, str):
-            return base64.b64decode(given.encode("ascii"), validate=True)
+        if isinstance(value, str):
+            return base64.b64decode(value.encode("ascii"), validate=True)
     except (UnicodeEncodeError, binascii.Error):
         pass
-    raise OptionError(f"texts[{index}]", given, "a text as base64 of its UTF-8")
+    raise OptionError(f"texts[{index}]", value, "a text as base64 of its UTF-8")
 
 
 def _answer(own: Vocabulary, texts: Sequence[bytes], form: str) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def _answer(own: Vocabulary, texts: Sequence[bytes], form: str) -> dict[str, Any
     if form == NORMALIZE:
         return {"texts": [as_text(own.normalized(text)) for text in texts]}
     tokenize = own.spacing.encode_inside if form == INSIDE and own.spacing is not None else own.tokenize
-    found = [_encoded(tokenize, text) for text in texts]
-    return {"tokens": [tokens for tokens, _ in found], "reasons": [reason for _, reason in found]}
+    tokens = [_encoded(tokenize, text) for text in texts]
+    return {"tokens": [tokens for tokens, _ in tokens], "reasons": [reason for _, reason in tokens]}
 
 
 def _encoded(tokenize: Tokenize, text: bytes) -> tuple[list[int] | None, str | None]:
