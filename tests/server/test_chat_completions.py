@@ -294,11 +294,19 @@ def test_streams_beside_each_other_are_what_they_are_alone():
     """Sixteen at once share calls, and each gets its own tokens and texts."""
     bodies = [{**BODY, "seed": seed, "n": 2, "stream": True, "logprobs": True} for seed in range(16)]
 
-    async def all_at_once(application: Any) -> list[Reply]:
-        return await asyncio.gather(*(asked(application, "POST", PATH, body) for body in bodies))
+    async def all_at_once(llm: Engine) -> list[Reply]:
+        held, application = Held(llm, 0), app(llm)
+        first = asyncio.ensure_future(asked(application, "POST", PATH, {**BODY, "max_tokens": 1}))
+        await held.reached.wait()
+        waiting = asyncio.gather(*(asked(application, "POST", PATH, body) for body in bodies))
+        while llm.load.n_waiting < 2 * len(bodies):  # noqa: ASYNC110 - the engine tells no one when they are there
+            await asyncio.sleep(0)
+        held.go()
+        await first
+        return await waiting
 
     with fake() as llm:
-        together = run(all_at_once(app(llm)))
+        together = run(all_at_once(llm))
         n_calls = llm._model.calls
         for reply, body in zip(together, bodies, strict=True):
             llm.trim()
