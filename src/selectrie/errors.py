@@ -435,7 +435,7 @@ class MissingRowError(ModelError):
         self.path, self.what, self.trace = path, what, trace
         shown = path if len(path) <= MAX_QUOTED else f"…{path[1 - MAX_QUOTED :]}"
         super().__init__(
-            f"{clip(trace)} does not have {what} after {shown!r}; ask what was recorded, or record this request too"
+            f"{clip(trace)} does not have {what} after '{shown}'; ask what was recorded, or record this request too"
         )
 
 
@@ -453,8 +453,8 @@ class MissingTextError(ModelError):
         self.text, self.trace = text, trace
         what = f"the tokens of {of_value(text)}" if text else "what the model's chat template makes of these messages"
         super().__init__(
-            f"{clip(trace)} does not have {what}; ask what was recorded, give token ids, or load it with the model's "
-            "tokenizer (tokenizer=…)"
+            f"{clip(trace)} does not have {what}; ask what was recorded, or load it with the model's tokenizer "
+            "(tokenizer=…)"
         )
 
 

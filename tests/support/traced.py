@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -17,6 +17,8 @@ from selectrie import (
     StopParams,
     Template,
 )
+from selectrie.core.types import SelfCheck
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.testing import HashModel
 from tests.support.deciding import BYTES, LIMITS, QUESTIONS, STATE
@@ -32,10 +34,16 @@ GREEDY = SamplingParams(temperature=0)
 SHORT = StopParams(max_tokens=5)
 
 
-def hash_model() -> HashModel:
+def hash_model(nodes: int = LIMITS.nodes, vocabulary: Vocabulary = BYTES) -> HashModel:
     """A model that hashes its context, byte by byte."""
     tied = (0, *(2 + byte for byte in TIED.encode()))
-    return HashModel(7, vocabulary=BYTES, limits=LIMITS, sharpness=0.5, planted={tied: [0.0] * BYTES.n_tokens})
+    limits = replace(LIMITS, nodes=nodes)
+    return HashModel(7, vocabulary=vocabulary, limits=limits, sharpness=0.5, planted={tied: [0.0] * BYTES.n_tokens})
+
+
+def engine_of(model: HashModel) -> Engine:
+    """An engine on a fake, with the self-check that it would make."""
+    return Engine(model, check=SelfCheck(batch_multiple=8, moved=0.0, tolerance=2e-6, n_rows=160))
 
 
 def _loglikelihoods(engine: Engine) -> object:
@@ -59,7 +67,7 @@ ASKED = {
     "select, pmi": lambda e: e.select("a cat", CATS, rule="pmi"),
     "rank": lambda e: e.rank("a cat", CATS),
     "score": lambda e: e.score("a cat", " cat bat", following="."),
-    "select_many": lambda e: e.select_many([("a cat", CATS), ("a bat", CATS), ("a cat", CATS[:2])]),
+    "select_many": lambda e: e.select_many([("one", CATS), ("a bat", CATS), ("one", CATS[:2])]),
     "decide": lambda e: e.decide(STATE, QUESTIONS),
     "grammar": lambda e: e.select("a cat", grammar=ANY_TEXT, search=SearchParams(max_tokens=4, budget_nodes=60)),
     "beam": lambda e: e.beam_search("a cat", ANY_TEXT, beam=BeamSearchParams(width=3, n=2, max_tokens=4)),

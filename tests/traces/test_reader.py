@@ -22,9 +22,9 @@ from selectrie.traces.blocks import BlockReader, BlockWriter
 from selectrie.traces.payloads import decode, encode
 from selectrie.traces.reader import is_trace, read_trace
 from selectrie.traces.records import Begin, Encoding, End, Header, Lookup, Request, Step, TokenIds, WholeRow
-from tests.support.traced import ASKED, Engine, hash_model
+from tests.support.traced import ASKED, engine_of, hash_model
 
-HEADER = Header(1, "{}", "{}", "{}", "null", 4, "", has_vocabulary=False, full_rows=False)
+HEADER = Header(1, "{}", "{}", "{}", "null", "{}", 4, "", has_vocabulary=False, full_rows=False)
 
 
 def ints(*values):
@@ -182,7 +182,7 @@ def test_a_block_of_too_many_records_is_refused(tmp_path):
 def recorded() -> tuple[bytes, list]:
     """A trace of several requests, as bytes and as records."""
     with TemporaryDirectory() as folder:
-        with Engine(hash_model()) as engine, selectrie.record(engine, f"{folder}/t", full_rows=True):
+        with engine_of(hash_model()) as engine, selectrie.record(engine, f"{folder}/t", full_rows=True):
             for name in ("select, healed", "select, near tie", "generate", "prompt_logprobs", "chat", "loglikelihoods"):
                 ASKED[name](engine)
         data = Path(folder, "t").read_bytes()

@@ -5,6 +5,8 @@ A hub source is written `hf:owner/repo/file.gguf`, or `hf:owner/repo` for a chec
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,11 @@ from selectrie.core.types import Limits, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
 from selectrie.engine.sources import resolve
+from selectrie.engine.tracing.replay import replay
 from selectrie.engine.trial import Marks, try_file
+from selectrie.errors import IncompatibleOptionsError, UnknownOptionError
 from selectrie.options import at_least, flag
+from selectrie.traces.reader import is_trace
 
 
 def load(
@@ -62,8 +67,10 @@ def load(
             `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M` for the one file of that
             quantisation, or `hf:owner/repo` for a checkpoint (extra `hf`); an open
             `llama_cpp.Llama`, whose weights are shared; or an open
-            `AutoModelForCausalLM`, which is put back as it was by `close`. None loads
-            the small model that comes with selectrie; its self-check is made here, so
+            `AutoModelForCausalLM`, which is put back as it was by `close`; or a trace
+            (`record`), which has one option, `tokenizer`: a GGUF file, the folder of a
+            tokenizer, or an engine, for texts that were not recorded. None loads the
+            small model that comes with selectrie; its self-check is made here, so
             that the first answer is quick.
         backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
             the one that recognises the source by its content.
@@ -86,6 +93,8 @@ def load(
     at_least("max_waiting", max_waiting, 1)
     if untrusted is not None:
         flag("untrusted", untrusted)
+    if isinstance(source, str | os.PathLike) and is_trace(Path(os.fspath(source))):
+        return _replayed(Path(os.fspath(source)), backend, max_waiting, options)
     resolved = resolve(source, backend, options)
     entry, opened = resolved.backend, resolved.opened
     checks = cache_folder() / "selfcheck.json"
@@ -111,6 +120,16 @@ def load(
         engine.close()
         raise
     return engine
+
+
+def _replayed(path: Path, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:
+    """Return an engine that answers from a trace."""
+    if backend is not None:
+        raise IncompatibleOptionsError("backend", "a trace", "leave it out: no model is opened")
+    for name, value in options.items():
+        if name != "tokenizer":
+            raise UnknownOptionError(name, value, backend="trace", names=("tokenizer",))
+    return replay(path, tokenizer=options.get("tokenizer"), max_waiting=max_waiting)
 
 
 _KINDS = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}

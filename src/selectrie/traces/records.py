@@ -75,6 +75,8 @@ class Header:
         versions: JSON object: the versions of selectrie, numpy and Python.
         identity, limits, check: JSON objects: `ModelIdentity`, `Limits`, and
             `SelfCheck`, which is null if there was none.
+        searches: JSON object: how searches ask, where that is not in `limits`
+            (`n_together` and `max_named` of a `Session`).
         n_tokens: Number of tokens of the vocabulary.
         vocabulary_digest: Digest of the vocabulary.
         has_vocabulary: Whether the pieces and texts of all tokens are in the trace.
@@ -86,6 +88,7 @@ class Header:
     identity: str
     limits: str
     check: str
+    searches: str
     n_tokens: int
     vocabulary_digest: str
     has_vocabulary: bool

@@ -20,7 +20,7 @@ from selectrie.testing import HashModel, PathsOf
 from selectrie.traces import writer
 from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Context, Ending
-from tests.support.traced import ASKED, TIED, hash_model, same_answer
+from tests.support.traced import ASKED, TIED, engine_of, hash_model, same_answer
 
 CATS = [" cat", " bat", " car"]
 
@@ -29,9 +29,9 @@ CATS = [" cat", " bat", " car"]
 def test_recording_changes_no_answer_and_no_call(name, tmp_path):
     """Each kind of request has the same result, to the last bit, from the same calls."""
     plain, recorded = hash_model(), hash_model()
-    with Engine(plain) as engine:
+    with engine_of(plain) as engine:
         expected = ASKED[name](engine)
-    with Engine(recorded) as engine, selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
+    with engine_of(recorded) as engine, selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
         answer = ASKED[name](engine)
     assert same_answer(answer, expected)
     assert recorded.call_sizes == plain.call_sizes
@@ -40,7 +40,7 @@ def test_recording_changes_no_answer_and_no_call(name, tmp_path):
 
 def test_the_comparison_of_answers_can_fail():
     """Another model, another prompt and another option give other answers."""
-    with Engine(hash_model()) as engine, Engine(HashModel(8)) as other:
+    with engine_of(hash_model()) as engine, Engine(HashModel(8)) as other:
         answer = engine.select("a cat", CATS)
         assert same_answer(answer, engine.select("a cat", CATS)) is False  # it was cached, so it cost less
         engine.trim()
@@ -54,7 +54,7 @@ def test_the_comparison_of_answers_can_fail():
 def test_every_value_is_that_of_the_models_row(name, tmp_path):
     """Each recorded value is what the model's row after the recorded path says."""
     model = hash_model()
-    with Engine(model) as engine, selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
+    with engine_of(model) as engine, selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
         ASKED[name](engine)
     trace = read_trace(tmp_path / "run.trace")
     n_rows = 0
@@ -83,7 +83,7 @@ def test_every_value_is_that_of_the_models_row(name, tmp_path):
 
 def test_contexts_are_told_apart(tmp_path):
     """Near ties are scored again in a context of their own, and so are log-likelihoods."""
-    with Engine(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace"):
+    with engine_of(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace"):
         engine.select(TIED, ["a", "b"])
         with engine.loglikelihood_scorer(8) as scorer:
             scorer.loglikelihoods(Sequences.of([([3, 4], [5, 6])]))
@@ -100,7 +100,7 @@ def test_contexts_are_told_apart(tmp_path):
 
 def test_the_header_says_what_was_recorded(tmp_path):
     """Identity, limits, self-check and vocabulary are those of the engine."""
-    with Engine(hash_model()) as engine:
+    with engine_of(hash_model()) as engine:
         for name, has_vocabulary in (("with", True), ("without", False)):
             with selectrie.record(engine, tmp_path / name, vocabulary=has_vocabulary) as recording:
                 recording.note("command", "selectrie select")
@@ -117,7 +117,7 @@ def test_the_header_says_what_was_recorded(tmp_path):
 def test_sampling_is_refused_before_it_runs(tmp_path):
     """Without full rows, a request that reads them raises, and no call is made for it."""
     model = hash_model()
-    with Engine(model) as engine:
+    with engine_of(model) as engine:
         engine.score("a cat", " cat")
         with selectrie.record(engine, tmp_path / "run.trace"):
             before = model.calls
@@ -138,7 +138,7 @@ def test_only_the_owner_may_read_a_trace(tmp_path):
     """A new file and a replaced one have mode 0600; other things are left alone."""
     path, other = tmp_path / "run.trace", tmp_path / "notes.txt"
     other.write_text("mine")
-    with Engine(hash_model()) as engine:
+    with engine_of(hash_model()) as engine:
         for _ in range(2):
             with selectrie.record(engine, path):
                 engine.select("a cat", CATS)
@@ -153,7 +153,7 @@ def test_only_the_owner_may_read_a_trace(tmp_path):
 
 def test_an_engine_is_recorded_once_at_a_time(tmp_path):
     """A second recording is refused, and one after the first is not."""
-    with Engine(hash_model()) as engine:
+    with engine_of(hash_model()) as engine:
         with selectrie.record(engine, tmp_path / "a"), pytest.raises(OptionError, match="not being recorded"):
             selectrie.record(engine, tmp_path / "b").__enter__()
         with selectrie.record(engine, tmp_path / "b"):
@@ -169,7 +169,7 @@ def test_an_engine_is_recorded_once_at_a_time(tmp_path):
 def test_a_killed_process_leaves_what_was_written(tmp_path, monkeypatch):
     """Before its end a trace is torn, and holds the complete blocks."""
     monkeypatch.setattr(writer, "BLOCK_BYTES", 1)
-    with Engine(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace") as recording:
+    with engine_of(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace") as recording:
         engine.select("a cat", CATS)
         recording.note("a", "b")
         while (copy := (tmp_path / "run.trace").read_bytes()) == b"" or recording._writer._queue.qsize():
@@ -215,7 +215,7 @@ def test_a_full_disk_is_said_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "_opened", lambda path: Full(opened(path)))
     monkeypatch.setattr(writer, "BLOCK_BYTES", 1)
     monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 1)
-    with Engine(hash_model()) as engine:
+    with engine_of(hash_model()) as engine:
         recording = selectrie.record(engine, tmp_path / "run.trace")
         recording.__enter__()
         for prompt in ("a cat", "a bat", "a car"):
@@ -229,7 +229,7 @@ def test_a_full_disk_is_said_at_the_end(tmp_path, monkeypatch):
 def test_a_large_trace_waits_for_the_disk(tmp_path, monkeypatch):
     """If much is not written yet, rows wait for it; nothing is lost."""
     monkeypatch.setattr(writer, "MAX_WAITING_BYTES", 1)
-    with Engine(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
+    with engine_of(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
         made = engine.generate("a cat", n=3, seed=1, stopping=StopParams(max_tokens=6))
     trace = read_trace(tmp_path / "run.trace")
     assert sum(len(task.steps) for task in trace.tasks) == sum(len(one.tokens) for one in made.completions)
@@ -237,7 +237,7 @@ def test_a_large_trace_waits_for_the_disk(tmp_path, monkeypatch):
 
 def test_a_failed_request_is_recorded_as_failed(tmp_path):
     """A task that is cancelled by its deadline ends as such, and later ones go on."""
-    with Engine(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace"):
+    with engine_of(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace"):
         engine.select("a cat", CATS)
         options = GenerationParams(deadline_s=1e-9)
         greedy = SamplingParams(temperature=0)

@@ -35,6 +35,7 @@ class PathScheduler:
             than any of these begins in addition.
         wake: Called in any thread when rows have arrived, so that `step` is called.
         clock: Returns the seconds that deadlines are compared with.
+        reader_of: Returns what reads the rows of a job in place of `reader`.
 
     Attributes:
         load: The load as of the last step; any thread may read it.
@@ -49,9 +50,11 @@ class PathScheduler:
         max_active: int,
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        reader_of: Callable[[Job], RowReader] | None = None,
     ) -> None:
         self._reader, self._limits, self._max_active = reader, limits, max_active
         self._wake, self._clock = wake, clock
+        self._reader_of = (lambda _: reader) if reader_of is None else reader_of
         self._waiting: list[Job] = []
         self._active: dict[Job, _Progress] = {}
         self._arrived: deque[tuple[Job, Answer | BaseException]] = deque()
@@ -152,7 +155,7 @@ class PathScheduler:
 
         cancellation = self._active[job].cancellation = Cancellation()  # which keeps what it cancels
         try:
-            self._reader.start(paths, job.task.reads(), done, cancellation, priority=job.priority)
+            self._reader_of(job).start(paths, job.task.reads(), done, cancellation, priority=job.priority)
         except BaseException as error:  # noqa: BLE001 - as in _expire
             self._end(job, error=error)
 
@@ -178,7 +181,7 @@ class PathScheduler:
 
     def _asked(self, job: Job) -> Sequence[IntArray] | None:
         """Return the paths that a task asks for; None if it has finished."""
-        offer = self._reader.capacity(job.floor)
+        offer = self._reader_of(job).capacity(job.floor)
         ask = job.task.ask(offer)
         if ask is None:
             return None

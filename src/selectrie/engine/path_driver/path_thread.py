@@ -29,6 +29,7 @@ class PathThread(JobThread[PathScheduler]):
         max_active: int,
         max_waiting: int | None = None,
         clock: Callable[[], float] = time.monotonic,
+        reader_of: Callable[[Job], RowReader] | None = None,
     ) -> None:
         """Start the thread.
 
@@ -38,10 +39,13 @@ class PathThread(JobThread[PathScheduler]):
             max_active: Number of tasks that are under way at once (`PathScheduler`).
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
+            reader_of: Returns what reads the rows of a task in place of `reader`.
         """
         at_least("max_waiting", max_waiting, 1)
         self._reader = reader
-        scheduler = PathScheduler(reader, limits, max_active=max_active, wake=self._wake, clock=clock)
+        scheduler = PathScheduler(
+            reader, limits, max_active=max_active, wake=self._wake, clock=clock, reader_of=reader_of
+        )
         super().__init__(scheduler, again_s=LOOK_AGAIN_S, max_waiting=max_waiting, clock=clock)
 
     def cancel(self, job: Job) -> None:

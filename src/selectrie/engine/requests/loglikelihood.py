@@ -212,6 +212,37 @@ class _Evaluation:
         )
 
 
+class TellsSequences(Protocol):
+    """What tells the rows of sequences in place of a model."""
+
+    def capacity(self, floor: Capacity) -> Capacity:
+        """Return the capacity for the next rows."""
+        ...
+
+    def rows(self, capacity: Capacity, ask: Ask, reads: Reads) -> Rows:
+        """Return the wanted rows of an ask, given what is read of them."""
+        ...
+
+
+def loglikelihoods_told(sequences: Sequences, source: TellsSequences) -> LogLikelihoods:
+    """Return the log-likelihoods of sequences whose rows are told, not evaluated."""
+    trie = TokenTrie.from_flat(sequences.tokens, sequences.offsets)
+    scored = ScoredNodes.of(trie, sequences.n_scored)
+    edges = _EdgeReader(trie)
+    windows = DepthFirstWindows(DepthFirstOrder(trie, scored.marked, scored.wanted))
+    n_rows = 0
+    while True:
+        capacity = source.capacity(windows.floor)
+        step = windows.next_window(capacity)
+        if step is None:
+            break
+        ask, nodes = step
+        edges.read(nodes, source.rows(capacity, ask, edges.reads(nodes)))
+        n_rows += len(ask.tokens)
+    logp, is_greedy = edges.along(scored)
+    return LogLikelihoods(logp, is_greedy, sequences.n_scored, n_rows, sequences.rows_naive)
+
+
 def _forget(model: Model, nodes: IntArray, local: IntArray) -> None:
     """Release the nodes of local rows that were not released before."""
     held = nodes[local]

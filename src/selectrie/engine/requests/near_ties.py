@@ -24,7 +24,7 @@ from selectrie.engine.requests.canonical_memory import CanonicalMemory
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
-from selectrie.errors import DecodeInterrupted, ModelError
+from selectrie.errors import DecodeInterrupted, MissingRowError, ModelError
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def rescore_near_ties(
         joints = session.group.call(
             lambda: [_canonical_joints(session, prepared, context, finalists) for context in contexts]
         )
-    except DecodeInterrupted:
+    except (DecodeInterrupted, MissingRowError):
         raise
     except ModelError as error:  # e.g. no memory for a second context: the scores stay
         logger.debug("%d near ties are not scored again: %s", len(finalists), error)
@@ -157,18 +157,18 @@ def _canonical_joints(
         and the cost. The joints are None if a choice's terminator needs more than
         `MAX_ROWS` rows.
     """
-    model = session.local_model
+    limits = session.model.limits
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
     n_nodes = len(context) + len(prepared.healing.nodes) + np.array([len(sub.token) for sub, _ in subs])
-    if model.limits.batch_sizes.is_fixed:
+    if limits.batch_sizes.is_fixed:
         # The length of a memory must not depend on other paths, as programs for other
         # lengths sum in another order. Nor is it longer than the model's own memory,
         # for which there may be no programs yet.
         rounded = len(context) + -(-(n_nodes - len(context)) // _ROOM) * _ROOM
-        n_nodes = np.maximum(n_nodes, np.minimum(rounded, model.limits.nodes))
+        n_nodes = np.maximum(n_nodes, np.minimum(rounded, limits.nodes))
     else:
         n_nodes[:] = n_nodes.max()
     result, cost = np.empty(len(choices)), Cost()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
@@ -23,6 +23,14 @@ class KeepsBaselines(Protocol):
     def of(self, group: TaskGroup, requests: Sequence[Any]) -> Mapping[tuple[bytes, ...], Any]: ...
 
 
+class OpensMemories(Protocol):
+    """Opens memories in which near ties are scored, in place of the model."""
+
+    def opened(self, context: IntArray, subject: object) -> AbstractContextManager[CanonicalMemory]:
+        """Return a block with a memory, as of `Session.canonical_memory`."""
+        ...
+
+
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -38,6 +46,7 @@ class Session:
         beginnings: Memories for near ties that keep what contexts begin with; None for
             a new memory each time.
         baselines: Baselines that are kept from one request to the next; None for none.
+        memories: What opens memories for near ties; None for the model itself.
         n_together: Number of rows that searches ask for at once at no further cost;
             None to take it from the sizes of the model's calls.
         max_named: Maximum number of tokens of a row that may be named, where whole rows
@@ -52,6 +61,7 @@ class Session:
     baselines: KeepsBaselines | None = None
     n_together: int | None = None
     max_named: int | None = None
+    memories: OpensMemories | None = None
 
     @property
     def local_model(self) -> Model:
@@ -76,6 +86,10 @@ class Session:
             n_nodes: Number of nodes for which it has room.
             subject: What decides what its tasks ask (`Observer`).
         """
+        if self.memories is not None:
+            with self.memories.opened(context, subject) as memory:
+                yield memory
+            return
         opened = new_memory if self.beginnings is None else self.beginnings.opened
         with opened(self.local_model, context, n_nodes) as solo:
             yield ModelMemory(solo, self.group.observer, subject)

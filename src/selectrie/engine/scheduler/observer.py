@@ -7,13 +7,23 @@ methods raise nothing. Those of a task are called on the thread that runs it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.row_values import KnownValues
+
+
+@runtime_checkable
+class ReadsWholeRows(Protocol):
+    """A task that may read all values of a row."""
+
+    @property
+    def reads_whole_rows(self) -> bool:
+        """Return whether it may; a task without this property never does."""
+        ...
 
 
 class TaskObserver(Protocol):

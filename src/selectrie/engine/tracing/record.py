@@ -16,6 +16,7 @@ import numpy as np
 from selectrie.core.model import Model
 from selectrie.core.types import Limits
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.task_group import task_group
 from selectrie.engine.tracing.journal import Journal
 from selectrie.engine.tracing.recorded_model import ModelWithVocabulary
 from selectrie.engine.tracing.recorder import Recorder
@@ -93,13 +94,17 @@ class Recording:
 
 
 def _first_records(engine: Engine, *, full_rows: bool, vocabulary: bool) -> Iterator[Record]:
-    check, own = engine.self_check, engine.vocabulary
+    own = engine.vocabulary
+    with task_group(engine._model_thread) as group:
+        session = engine._session(group)
+    check, searches = session.check, {"n_together": session.n_together, "max_named": session.max_named}
     yield Header(
         format=FORMAT,
         versions=json.dumps({"selectrie": __version__, "numpy": np.__version__, "python": platform.python_version()}),
         identity=json.dumps(asdict(engine.identity)),
         limits=json.dumps(_plain_limits(engine.limits)),
         check=json.dumps(None if check is None else asdict(check)),
+        searches=json.dumps(searches),
         n_tokens=own.n_tokens,
         vocabulary_digest=own.digest,
         has_vocabulary=vocabulary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.row_values import KnownValues, RowValues
-from selectrie.engine.scheduler.observer import TaskObserver
+from selectrie.engine.scheduler.observer import ReadsWholeRows, TaskObserver
 from selectrie.engine.tracing.subjects import name_of, subject_digest
 from selectrie.errors import IncompatibleOptionsError, NonFiniteLogitsError
 from selectrie.traces.records import Begin, Context, ContextCost, End, Ending, Lookup, Request
@@ -28,16 +28,6 @@ logger = logging.getLogger(__name__)
 _NO_IDS: IntArray = np.empty(0, dtype=np.int32)
 _NO_FLAGS = np.empty(0, dtype=np.uint8)
 _MAX_INT32 = 2**31 - 1
-
-
-@runtime_checkable
-class ReadsWholeRows(Protocol):
-    """A task that may read all values of a row."""
-
-    @property
-    def reads_whole_rows(self) -> bool:
-        """Return whether it may; a task without this property never does."""
-        ...
 
 
 class Recorder:
