@@ -129,6 +129,52 @@ def test_slices_are_views(seed, start, stop):
         assert part.logp(i, 2) == rows.logp(start + i, 2)
 
 
+@given(
+    seeds,
+    st.lists(st.integers(1, 3), min_size=1, max_size=5),
+    st.dictionaries(st.integers(0, 14), st.sampled_from([np.nan, np.inf]), max_size=3),
+    st.permutations(range(5)),
+)
+def test_parts_of_a_call_have_the_bits_of_rows_alone(seed, sizes, bad, order):
+    """Whichever part is read first, although it computes the normalisers of all; rows that are not finite raise in their
+    own part alone."""
+    starts = np.cumsum([0, *sizes]).tolist()
+    matrix = matrix_of(seed, starts[-1])
+    for row, value in bad.items():
+        if row < starts[-1]:
+            matrix[row, row % 11] = value
+    call = DenseRows(matrix)
+    parts = {i: call.slice(start, start + size) for i, (start, size) in enumerate(zip(starts, sizes, strict=False))}
+    for i in (at for at in order if at in parts):
+        alone, part = matrix[starts[i] : starts[i + 1]], parts[i]
+        if np.isfinite(alone).all():
+            part.check()
+            expected = [DenseRows(row[None]).logp(0, np.arange(11)) for row in alone]
+            assert np.array_equal(part.logp(np.arange(len(alone))[:, None], np.arange(11)), expected)
+            assert part.top(0, 3)[1].tolist() == DenseRows(alone[:1]).top(0, 3)[1].tolist()
+            assert np.array_equal(part.copy().logp(0, np.arange(11)), expected[0])
+        else:
+            with pytest.raises(NonFiniteLogitsError):
+                part.check()
+            with pytest.raises(NonFiniteLogitsError):
+                part.logp(np.arange(len(alone)), 0)
+
+
+def test_the_rows_of_a_call_are_normalised_in_one_step(monkeypatch):
+    """Those of ten parts, of which each reads its own row twice."""
+    asked = []
+    whole = numerics.logsumexp_rows
+    monkeypatch.setattr(
+        numerics, "logsumexp_rows", lambda matrix, index: asked.append(len(index)) or whole(matrix, index)
+    )
+    call = DenseRows(matrix_of(3, 10))
+    for i in range(10):
+        part = call.slice(i, i + 1)
+        part.check()
+        part.top(0, 2)
+    assert asked == [10]
+
+
 def test_take_stack_and_copy_keep_rows_apart():
     """Reordered, stacked and copied rows say the same; only copies outlive the buffer."""
     matrix = matrix_of(3)

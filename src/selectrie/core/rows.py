@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from selectrie.core import numerics
 from selectrie.core.reads import Reads
 from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
+from selectrie.errors import NonFiniteLogitsError
 
 RowsT = TypeVar("RowsT", bound="Rows")
 
@@ -174,7 +177,7 @@ class DenseRows(KnownRows):
             not copied.
     """
 
-    __slots__ = ("_index", "_matrix", "_normaliser")
+    __slots__ = ("_are_known", "_call", "_index", "_matrix", "_normaliser")
 
     def __init__(
         self, matrix: LogitArray, index: ArrayLike | None = None, normalisers: FloatArray | None = None
@@ -182,6 +185,10 @@ class DenseRows(KnownRows):
         self._matrix = matrix
         self._index = np.arange(len(matrix)) if index is None else np.asarray(index, dtype=np.int64)
         self._normaliser: FloatArray = np.full(len(self._index), np.nan) if normalisers is None else normalisers
+        self._call: DenseRows | None = None
+        """The rows that these are a part of, whose normalisers are computed at once."""
+        self._are_known = False
+        """Whether all normalisers are known, and none is NaN."""
 
     def __len__(self) -> int:
         return len(self._index)
@@ -191,13 +198,17 @@ class DenseRows(KnownRows):
         return int(len(self._index) * self._matrix.shape[1] * self._matrix.itemsize)
 
     def check(self) -> None:
-        self._normalisers(np.arange(len(self._index)))
+        if not self._are_known and not self._are_read_ahead():
+            self._normalisers(np.arange(len(self._index)))
+            self._are_known = True
 
     def _normalisers(self, rows: NDArray[np.int64]) -> FloatArray:
         """Return the log-sum-exp of these rows, float64 shaped like `rows`.
 
         Values computed before are reused.
         """
+        if self._are_known or self._are_read_ahead():
+            return np.asarray(self._normaliser[rows])
         values: FloatArray = self._normaliser[rows]
         unread = np.isnan(values)
         if unread.any():
@@ -206,9 +217,28 @@ class DenseRows(KnownRows):
             values = self._normaliser[rows]
         return values
 
+    def _are_read_ahead(self) -> bool:
+        """Return whether the normalisers of all rows of the call are known now.
+
+        If rows of other parts are not finite, those of all others are known.
+        """
+        call, self._call = self._call, None
+        if call is None:
+            return False
+        try:
+            call.check()
+        except NonFiniteLogitsError:
+            for i in np.flatnonzero(np.isnan(call._normaliser)):
+                with suppress(NonFiniteLogitsError):
+                    call._normaliser[i] = numerics.logsumexp_rows(call._matrix, call._index[i : i + 1])[0]
+            return False
+        self._are_known = True
+        return True
+
     def logsumexp(self, i: int) -> float:
         """Return the log of the sum of exponentials of row i's logits."""
-        return float(self._normalisers(np.array([i]))[0])
+        value = self._normaliser.item(i)
+        return float(self._normalisers(np.array([i]))[0]) if math.isnan(value) else value
 
     def normalisers(self) -> FloatArray:
         """Return the log-sum-exp of each row's logits, float64[n]."""
@@ -253,10 +283,12 @@ class DenseRows(KnownRows):
         """Return the rows of the wanted nodes start..stop as a view.
 
         The view shares this one's buffer. A normaliser that either of them computes is
-        known to both.
+        known to both, and the view computes those of all rows together.
         """
-        part = DenseRows(self._matrix, self._index[start:stop])
+        part = DenseRows.__new__(DenseRows)  # `__init__` would make another array
+        part._matrix, part._index = self._matrix, self._index[start:stop]
         part._normaliser = self._normaliser[start:stop]
+        part._call, part._are_known = self, self._are_known
         return part
 
     def take(self, order: ArrayLike) -> DenseRows:
@@ -266,7 +298,7 @@ class DenseRows(KnownRows):
         """
         picked = np.asarray(order, dtype=np.int64)
         part = DenseRows(self._matrix, self._index[picked])
-        part._normaliser = self._normaliser[picked]
+        part._normaliser, part._are_known = self._normaliser[picked], self._are_known
         return part
 
     def copy(self) -> DenseRows:
@@ -274,8 +306,10 @@ class DenseRows(KnownRows):
 
     def stacked(self, others: Sequence[DenseRows]) -> DenseRows:
         parts = [self, *others]
-        stacked = DenseRows(np.concatenate([part._matrix[part._index] for part in parts]))
+        copies = [part._matrix[part._index] for part in parts]
+        stacked = DenseRows(np.concatenate(copies) if others else copies[0])
         stacked._normaliser = np.concatenate([part._normaliser for part in parts])
+        stacked._are_known = all(part._are_known for part in parts)
         return stacked
 
     def fetch(self, reads: Callable[[], Reads]) -> DenseRows:  # noqa: ARG002 - everything can be read

@@ -291,6 +291,12 @@ class Cost:
             self.decode_s + other.decode_s,
         )
 
+    def with_rows_naive(self, rows_naive: int) -> Cost:
+        """Return the cost with another number of `rows_naive`."""
+        return Cost(
+            self.model_calls, self.rows, self.rows_repeated, self.rows_padded, rows_naive, decode_s=self.decode_s
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:

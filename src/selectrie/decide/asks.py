@@ -204,14 +204,14 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     selections = evidence.selections
     first = selections[0]
     tables = [one.choices for one in selections]
-    by_order = [[float(p) for p in table.probability] for table in tables]
+    by_order: list[list[float]] = [table.probability.tolist() for table in tables]
     probabilities = by_order[0] if len(by_order) == 1 else mean_of(by_order)
     winner, margin, is_tie = first.index, first.margin, first.is_tie
     if len(selections) > 1:
         best = max(probabilities)
         winner, margin = probabilities.index(best), margin_of(probabilities)
         is_tie = sum(p == best for p in probabilities) > 1
-    finished = [bool(one) for one in tables[0].finished]
+    finished: list[bool] = tables[0].finished.tolist()
     confidence = confidence_of(probabilities[winner], len(ask.options))
     trust = _trust(evidence, params, confidence)
     trust |= {"margin": margin, "is_tie": is_tie, "spread": spread_of(by_order), "complete": all(finished)}

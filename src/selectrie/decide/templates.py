@@ -51,6 +51,16 @@ class Page:
         """Return whether the page is a chat."""
         return bool(self.messages)
 
+    @property
+    def prompt(self) -> str | tuple[Mapping[str, str], ...]:
+        """Return the text, or the messages of a chat."""
+        return self.messages or self.text
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Return how the answer begins and ends: options of a request depend on it."""
+        return self.is_chat, self.assistant_prefix, self.following
+
 
 @dataclass(slots=True)
 class _Turns:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from selectrie.core.model import ModelDescription
-from selectrie.core.types import IntArray
+from selectrie.core.types import ROOT, IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
 from selectrie.decide.asks import CONTENT_FREE, Ask, Evidence, answer_of, ask_of, choices_of, values_of
@@ -137,11 +137,12 @@ class DecisionMaker:
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
         key = first.signature, ask.has_grammar, len(ask.orders)
-        if key not in self._signatures:
+        found = self._signatures.get(key)
+        if found is None:
             if len(self._signatures) == _SIGNATURES_KEPT:
                 self._signatures.clear()
-            self._signatures[key] = self._signature(ask, first)
-        return self._signatures[key]
+            found = self._signatures[key] = self._signature(ask, first)
+        return found
 
     def _signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         params = self.params
@@ -174,23 +175,36 @@ class PromptMaker:
         self._frame: StateFrame | None = None
         self._n_read = 0
         self._prompt_frame: PromptFrame | None = None
+        self._requests: dict[tuple[object, ...], SelectRequest] = {}
         self._plans: dict[tuple[object, ...], selection.SelectPlan] = {}
 
     def prepared(self, state: str) -> PreparedPrompt:
         """Return the prompt about a state, checked and tokenized."""
-        params, ask = self._maker.params, self._ask
-        prompt, page, prompting = self._page(state)
-        if params.scoring == "letters":
-            terminator, page = "none", replace(page, following="")  # the letter alone is read
-        else:
-            terminator = "text" if page.following else "eog" if page.is_chat else "auto"
-        rule = ScoringRule(params.rule, content_free=CONTENT_FREE if params.rule == "calibrated" else ())
-        search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
-        request = SelectRequest(rule, terminator, page.following, ask.prior, search, prompting)
-        if isinstance(ask.question, Choice) and ask.question.grammar is not None:
-            return self._grammar(ask.question.grammar, prompt, page, request)
-        plan, read = self._plan(self._choices, page, request), self._read(state, prompting)
+        page, question = self._page(state), self._ask.question
+        prompt, request = page.prompt, self._request(page)
+        if isinstance(question, Choice) and question.grammar is not None:
+            return self._grammar(question.grammar, prompt, page, request)
+        plan, read = self._plan(self._choices, page, request), self._read(state, request.prompting)
         return PreparedPrompt(prompt, plan.after(prompt, read), request, None)
+
+    def _request(self, page: Page) -> SelectRequest:
+        """Return the options of a selection after a page.
+
+        Pages of a kind (`Page.kind`) share them.
+        """
+        if page.kind not in self._requests:
+            params = self._maker.params
+            terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
+            if params.scoring == "letters":
+                terminator, following = "none", ""  # the letter alone is read
+            rule = ScoringRule(params.rule, content_free=CONTENT_FREE if params.rule == "calibrated" else ())
+            search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
+            prompting = PromptParams()
+            if page.is_chat:
+                shared = self._maker.prompting
+                prompting = replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
+            self._requests[page.kind] = SelectRequest(rule, terminator, following, self._ask.prior, search, prompting)
+        return self._requests[page.kind]
 
     def _read(self, state: str, prompting: PromptParams) -> PromptText | None:
         """Return the prompt about a state as it is read, if its frame is known.
@@ -216,18 +230,13 @@ class PromptMaker:
             )
         return None if self._prompt_frame is None else self._prompt_frame.read(state)
 
-    def _page(self, state: str | None) -> tuple[Prompt, Page, PromptParams]:
-        """Return the prompt about a state, with its page and its options."""
-        maker = self._maker
-        if state is not None and any(maker.template is shipped(name) for name in ("chat", "base")):
-            self._frame = self._frame or StateFrame(self._rendered)
-            page = self._frame.page(state)
-        else:
-            page = self._rendered(state)
-        if not page.is_chat:
-            return page.text, page, PromptParams()
-        prefix = maker.prompting.assistant_prefix + page.assistant_prefix
-        return page.messages, page, replace(maker.prompting, assistant_prefix=prefix)
+    def _page(self, state: str | None) -> Page:
+        """Return the page about a state."""
+        template = self._maker.template
+        if state is None or not any(template is shipped(name) for name in ("chat", "base")):
+            return self._rendered(state)
+        self._frame = self._frame or StateFrame(self._rendered)
+        return self._frame.page(state)
 
     def _rendered(self, state: str | None) -> Page:
         maker = self._maker
@@ -235,13 +244,12 @@ class PromptMaker:
 
     def _plan(self, choices: Sequence[str], page: Page, request: SelectRequest) -> selection.SelectPlan:
         """Return the plan of all pages whose answer ends alike."""
-        key = request.terminator, page.following, request.prompting.assistant_prefix
-        if key not in self._plans:
-            _check_endings(choices, page.following)
+        if page.kind not in self._plans:
+            _check_endings(choices, request.following)
             states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self._maker.params.rule)
-            premises = None if states is None else [self._page(state)[0] for state in states]
-            self._plans[key] = selection.SelectPlan(self._maker.model, choices, request, premises=premises)
-        return self._plans[key]
+            premises = None if states is None else [self._page(state).prompt for state in states]
+            self._plans[page.kind] = selection.SelectPlan(self._maker.model, choices, request, premises=premises)
+        return self._plans[page.kind]
 
     def _grammar(self, grammar: Grammar, prompt: Prompt, page: Page, request: SelectRequest) -> PreparedPrompt:
         """Return a prompt whose choices are the texts of a grammar."""
@@ -250,7 +258,7 @@ class PromptMaker:
         if texts is not None:
             return PreparedPrompt(prompt, self._plan(texts, page, request).after(prompt), request, None)
         vocabulary = model.vocabulary
-        ending = ending_of(vocabulary, grammar, None, page.following, ends_turn=page.is_chat)
+        ending = ending_of(vocabulary, grammar, None, request.following, ends_turn=page.is_chat)
         n_left = model.limits.nodes - max_context_tokens(
             reopen(vocabulary, read_prompt(vocabulary, prompt, request.prompting))
         )
@@ -419,9 +427,12 @@ def _prepared_state(
     `request` is the index of the state in errors.
     """
     try:
-        with of_request(request):
+        try:
             text = text_of_state(state)
-            return tuple(_prepared(maker, name, ask, text) for name, ask in maker.asks.items())
+            return tuple([_prepared(maker, name, ask, text) for name, ask in maker.asks.items()])
+        except SelectrieError:  # entering a context for every state would take longer
+            with of_request(request):
+                raise
     except RequestError as error:
         if not keeps:
             raise
@@ -429,20 +440,22 @@ def _prepared_state(
 
 
 def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _PreparedQuestion:
-    with _errors_of(None, name):
-        try:
-            prompts = tuple(one.prepared(state) for one in maker.prompts(name))
-        except PromptTooLongError as error:
-            remedy = "shorten the state"
-            if _fits_unlisted(maker, ask, state):
-                remedy += ", or score the options without listing them (list_options=False)"
+    try:
+        return _PreparedQuestion(name, ask, tuple([one.prepared(state) for one in maker.prompts(name)]))
+    except PromptTooLongError as error:
+        remedy = "shorten the state"
+        if _fits_unlisted(maker, ask, state):
+            remedy += ", or score the options without listing them (list_options=False)"
+        with _errors_of(None, name):
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
                 remedy=f"{remedy}, or load with a larger n_ctx",
                 is_least=error.is_least,
             ) from error
-        return _PreparedQuestion(name, ask, prompts)
+    except SelectrieError:
+        with _errors_of(None, name):
+            raise
 
 
 def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:
@@ -532,7 +545,7 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     It does if it is the first token of a choice, or if its bytes begin the text of one.
     """
     table, top = result.choices, result.top_tokens[0]
-    if top.id in table.trie.token[table.trie.parent == 0]:
+    if top.id in table.trie.token[table.trie.children(ROOT)]:
         return True
     texts = [result.healed + text.encode() for text in table.texts]
     return bool(top.piece) and any(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
@@ -48,8 +48,9 @@ class TokenScore:
     @classmethod
     def along(cls, vocabulary: Vocabulary, tokens: IntArray, logp: FloatArray) -> tuple[TokenScore, ...]:
         """Return the records of several tokens, with their log-probabilities."""
+        pieces, texts = vocabulary.pieces, vocabulary.texts
         pairs = zip(tokens.tolist(), logp.tolist(), strict=True)
-        return tuple(cls.of(vocabulary, token, one) for token, one in pairs)
+        return tuple([cls(token, pieces[token], one, "" if pieces[token] else texts[token]) for token, one in pairs])
 
     @property
     def label(self) -> str:
@@ -244,8 +245,7 @@ class Certificate:
     @classmethod
     def exhaustive(cls, nodes_evaluated: int, nodes_inner: int) -> Certificate:
         """Return the certificate of choices that were all evaluated."""
-        proved = cls.best_first(math.inf, 0.0, nodes_evaluated, nodes_inner)
-        return replace(proved, method="exhaustive")
+        return cls(True, math.inf, 0.0, nodes_evaluated, nodes_inner, False, 0, "exhaustive")  # noqa: FBT003
 
     @classmethod
     def best_first(

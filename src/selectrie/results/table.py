@@ -77,9 +77,9 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     def __post_init__(self) -> None:
         n = len(self.texts)
-        lengths = {name: len(getattr(self, name)) for name in (*_COLUMNS, "boundary_shift")}
-        lengths["trie.path_of"] = len(self.trie.path_of)
-        wrong = [f"{name}[{length}]" for name, length in lengths.items() if length != n]
+        columns = {name: getattr(self, name) for name in (*_COLUMNS, "boundary_shift")}
+        columns["trie.path_of"] = self.trie.path_of
+        wrong = [f"{name}[{len(column)}]" for name, column in columns.items() if len(column) != n]
         if wrong or len(self.edge_logp) != len(self.trie.token):
             raise InternalError(f"{n} choices and {len(self.trie.token)} nodes, but {', '.join(wrong) or 'edge_logp'}")
         for name in (*_COLUMNS, "edge_logp"):

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from selectrie.core.model import Extension
 from selectrie.core.reads import Reads
@@ -234,6 +236,54 @@ def test_a_prompt_that_two_priorities_have_goes_with_the_higher() -> None:
     """A low one with the same prompt, or one between them, does not hold it back."""
     jobs = jobs_of(prompt_of(1, 60), prompt_of(2, 60), prompt_of(1, 60), priorities=(5, 3, 0))
     assert [(job, n) for job, n in allocate_prefill(jobs, 64, is_recurrent=False)] == [(jobs[0], 60), (jobs[1], 4)]
+
+
+def n_common(one: list[int], other: list[int]) -> int:
+    """How many first elements are equal."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def slowly_allocated(jobs: list[Job], budget: int) -> list[tuple[Job, int]]:
+    """Twin of `allocate_prefill` for jobs of one priority: each prompt is compared with each other."""
+    jobs = [job for i, job in enumerate(jobs) if job.key not in [other.key for other in jobs[:i]]]
+    taking, left = [], budget
+    for job in jobs:
+        left -= min(job.n_prompt_left, 32)
+        if taking and left < 0:
+            break
+        taking.append(job)
+    taking.sort(key=lambda job: job.n_prompt_left)
+    to_come = [job.prompt[job.depth :].tolist() for job in taking]
+    n = [0] * len(taking)
+
+    def shared(i: int, others: range) -> int:
+        near = [j for j in others if j != i and taking[j].cursor == taking[i].cursor]
+        return max((n_common(to_come[i], to_come[j][: n[j]]) for j in near), default=0)
+
+    for i in range(len(taking)):
+        n_shared = shared(i, range(i))
+        n[i] = min(len(to_come[i]), n_shared + budget // (len(taking) - i))
+        budget -= n[i] - n_shared
+    for i in range(len(taking)):
+        n_shared = max(n[i], shared(i, range(len(taking))))
+        n[i] = min(len(to_come[i]), n_shared + budget)
+        budget -= n[i] - n_shared
+    return [(job, count) for job, count in zip(taking, n, strict=True) if count]
+
+
+@given(
+    stems=st.lists(st.lists(st.integers(0, 2), max_size=40), min_size=1, max_size=3),
+    drawn=st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 2), max_size=50)), min_size=1, max_size=7),
+    cursors=st.lists(st.integers(0, 1), min_size=7, max_size=7),
+    budget=st.integers(0, 260),
+)
+def test_prompts_get_what_comparing_each_with_each_gives(stems, drawn, cursors, budget) -> None:
+    """Whatever prompts share, and from wherever they go on."""
+    jobs = jobs_of(*([*stems[stem % len(stems)], *rest, 3] for stem, rest in drawn))
+    for job, cursor in zip(jobs, cursors, strict=False):
+        job.cursor, job.depth = cursor, cursor  # one token is cached
+    jobs = [job for job in jobs if job.n_prompt_left]
+    assert allocate_prefill(jobs, budget, is_recurrent=False) == slowly_allocated(jobs, budget)
 
 
 def test_equal_prompts_are_evaluated_by_one() -> None:

@@ -159,6 +159,33 @@ def test_load_is_told_after_the_last_task_failed() -> None:
         model_thread.close()
 
 
+@pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
+@pytest.mark.parametrize("takes_turns", [True, False])
+def test_what_is_reserved_is_kept_up_to_date(kind, takes_turns, monkeypatch) -> None:
+    """After every part that is planned and every task that ends, it is what counting all active tasks gives."""
+    n_compared = 0
+    planned = Scheduler._next
+
+    def compared(scheduler: Scheduler, *args: Any) -> Capacity:
+        nonlocal n_compared
+        free = planned(scheduler, *args)
+        kept, n_compared = scheduler._reserved, n_compared + 1
+        scheduler._free()
+        assert kept == scheduler._reserved
+        return free
+
+    monkeypatch.setattr(Scheduler, "_next", compared)
+    scheduler = Scheduler(HashModel(1, limits=replace(WIDE, nodes=120, kind=kind)), takes_turns=takes_turns)
+    failing = Wide([7, 7], 3, failing=ZeroDivisionError())
+    jobs = [Job(task) for i in range(6) for task in (Wide([i, 1, 2], 3 + i), sequence([i, 5], i, 4))]
+    for job in [*jobs, Job(failing)]:
+        scheduler.submit(job)
+    while not scheduler.idle:
+        scheduler.step()
+    assert all(job.future.done() for job in jobs)
+    assert n_compared > 30
+
+
 def test_a_task_without_a_prompt_fails_at_once() -> None:
     """It has no row to begin with; the model's thread does not look for one for ever."""
     scheduler = Scheduler(HashModel(1))

@@ -230,7 +230,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         """
         environment = copy(self)
         environment.meter = meter
-        return self.template_class.from_code(environment, code, environment.make_globals(None))
+        return self.template_class.from_code(environment, code, dict(environment.globals))
 
     # Methods that the generated code calls
 

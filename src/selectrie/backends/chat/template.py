@@ -64,7 +64,8 @@ class JinjaTemplate:
         plain, tracking = self._renderers
         values = [dict(_aliased(message) if self.aliases_reasoning else message) for message in messages]
         try:
-            tracks = any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
+            is_plain = all(map(_is_plain, values)) and _is_plain(template_args)
+            tracks = not is_plain and any(isinstance(text, TrackedText) for text in texts_in([values, template_args]))
             return (tracking if tracks else plain).rendered(values, template_args)
         except LimitError as error:
             raise PromptError(
@@ -143,6 +144,15 @@ def _aliased(message: Mapping[str, object]) -> Mapping[str, object]:
     is_tracked = any(isinstance(name, TrackedText) for name in message)
     thinking, content = (TrackedText(name, TEMPLATE) if is_tracked else name for name in ("thinking", _REASONING[0]))
     return {thinking: said, **message, content: said}
+
+
+def _is_plain(values: Mapping[str, object]) -> bool:
+    """Return whether a mapping has nothing but texts without origins, and numbers."""
+    return _PLAIN.issuperset(map(type, values)) and _PLAIN.issuperset(map(type, values.values()))
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""Types of most values. Other values are looked into."""
 
 
 def _as_template(value: object) -> object:

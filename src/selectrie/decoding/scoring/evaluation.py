@@ -168,6 +168,8 @@ class Readings:
         self.trie, self.needs = trie, needs
         self.reads_eog = bool(needs.eog.any()) and len(needs.eog_ids) > 0
         self.reads_rest = bool(needs.rest.any())
+        self.unread: FloatArray = np.full(len(trie.token), np.nan)
+        """float64[N], all NaN, of which readers take copies."""
         self._made: dict[bytes, Reading] = {}
 
     def of(self, nodes: IntArray) -> Reading:
@@ -222,10 +224,11 @@ class TrieReader:
         n = len(trie.token)
         self.trie, self.needs = trie, needs
         self._readings = Readings(trie, needs) if readings is None else readings
-        self.edge_logp: FloatArray = np.full(n, np.nan)
+        unread = self._readings.unread
+        self.edge_logp: FloatArray = unread.copy()
         self.edge_logp[ROOT] = 0.0
-        self.eog_logp: FloatArray = np.full(n, np.nan)
-        self.rest_logp: FloatArray = np.full(n, np.nan)
+        self.eog_logp: FloatArray = unread.copy()
+        self.rest_logp: FloatArray = unread.copy()
         self.observed: FloatArray = np.full(len(needs.observe), np.nan)
         self.evaluated: BoolArray = np.zeros(n, dtype=np.bool_)
         self.best_token: IntArray = np.full(n, NO_TOKEN, dtype=np.int32)

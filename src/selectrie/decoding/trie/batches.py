@@ -40,6 +40,11 @@ class DepthFirstOrder:
         turns = np.ones(n, dtype=np.int64)
         turns[:-1] = self.up[1:] != np.arange(n - 1)
         self.leaves_before = np.concatenate(([0], np.cumsum(turns)))
+        self.in_one: tuple[Ask, IntArray, IntArray] | None = None
+        """The window of all nodes, its positions, and its nodes whose rows it wants.
+
+        Most tasks of a table have this window alone.
+        """
         self.floor = Capacity(rows=1, nodes=int(self.depth.max()), sequences=1)
 
 
@@ -99,6 +104,20 @@ class DepthFirstWindows:
         stop = min(start + min(capacity.rows, capacity.nodes - carried), len(self.nodes))
         leaves = order.leaves_before[start] + capacity.sequences - 1
         stop = min(stop, int(np.searchsorted(order.leaves_before[: len(self.nodes)], leaves, side="right")))
+        if start > 1 or stop < len(self.nodes) or self._shift:
+            ask, self._held = self._window(start, stop)
+            nodes = self.nodes[start:stop][ask.wanted]
+        else:
+            if order.in_one is None:
+                ask, held = self._window(start, stop)
+                order.in_one = ask, held, self.nodes[start:stop][ask.wanted]
+            ask, self._held, nodes = order.in_one
+        self.at = stop
+        return ask, nodes
+
+    def _window(self, start: int, stop: int) -> tuple[Ask, IntArray]:
+        """Return the ask for some positions, and those that are held after it."""
+        order = self._order
         window = np.arange(start, stop, dtype=np.int32)
         up = order.up[start:stop]
         stays = order.last[self._held] >= start
@@ -110,6 +129,4 @@ class DepthFirstWindows:
             keep=order.last_child[start:stop] >= stop,
             release=self._held[~stays] + np.int32(self._shift),
         )
-        self._held = np.concatenate([self._held[stays], window])
-        self.at = stop
-        return ask, self.nodes[start:stop][ask.wanted]
+        return ask, np.concatenate([self._held[stays], window])

@@ -27,6 +27,16 @@ class ScorePlan:
         self._trie, self._needs = trie, needs
 
     @cached_property
+    def n_rows(self) -> int:
+        """Return `RowNeeds.n_rows`."""
+        return self._needs.n_rows
+
+    @cached_property
+    def depth(self) -> int:
+        """Return the number of tokens of the longest path."""
+        return int(self._trie.depth.max())
+
+    @cached_property
     def order(self) -> DepthFirstOrder:
         """Return the nodes to evaluate in their order."""
         return DepthFirstOrder(self._trie, self._needs.row, self._needs.row)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -59,8 +60,11 @@ class SelectBatch:
         made = decided_together(session, evaluated, signatures)
         selections = []
         for index, one in enumerate(evaluated):
+            if index in made:
+                selections.append(made[index])
+                continue
             with self._errors_of(index):
-                selections.append(made[index] if index in made else _decide(session, one, signatures))
+                selections.append(_decide(session, one, signatures))
         return selections
 
     def _evaluate(self, session: Session) -> list[EvaluatedSelect]:
@@ -78,28 +82,32 @@ class SelectBatch:
                 i: group.begin_counted(
                     ScoreTask(one.encoded.context, one.trie, one.needs, one.plan),
                     on_progress,
-                    one.needs.n_rows,
+                    one.plan.n_rows,
                     subject=one,
                 )
                 for i, one in enumerate(requests)
                 if one.method == "exhaustive"
             }
-        means = []
+        means: list[FloatArray | None] = [None] * len(requests)
         for i, one in enumerate(requests):
-            with self._errors_of(i):
-                means.append(_mean(one, baselines[i]))
+            if baselines[i]:
+                with self._errors_of(i):
+                    means[i] = _mean(one, baselines[i])
         with group.together():
             searches: dict[int, Handle[SearchOutcome]] = {
-                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.needs.n_rows, subject=one)
+                i: group.begin_counted(_best_first(session, one, means[i]), on_progress, one.plan.n_rows, subject=one)
                 for i, one in enumerate(requests)
                 if i not in exhaustive
             }
         evaluated = []
         for i, one in enumerate(requests):
-            with self._errors_of(i):
+            try:
                 evaluation, report = _exhausted(one, exhaustive[i]) if i in exhaustive else _searched(one, searches[i])
-            cost = sum((handle.cost for handle in own[i]), report.cost)
-            report = replace(report, cost=replace(cost, rows_naive=one.rows_naive))
+            except SelectrieError:
+                with self._errors_of(i):
+                    raise
+            if own[i]:
+                report = replace(report, cost=sum((handle.cost for handle in own[i]), report.cost))
             evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
             if self.on_evaluated is not None:
                 self.on_evaluated(len(evaluated), len(requests))
@@ -171,9 +179,7 @@ def _prepare(
         raise
 
 
-def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> FloatArray | None:
-    if not handles:
-        return None
+def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> FloatArray:
     return scoring.mean_joint([choice_scores.joints(prepared, handle.result()) for handle in handles])
 
 
@@ -205,8 +211,12 @@ def _exhausted(
     prepared: PreparedSelect, handle: Handle[scoring.TrieEvaluation]
 ) -> tuple[scoring.TrieEvaluation, SearchReport]:
     evaluation = handle.result()
-    certificate = Certificate.exhaustive(evaluation.n_evaluated, prepared.needs.n_rows)
-    return evaluation, SearchReport(certificate, handle.cost)
+    certificate = _certificate(evaluation.n_evaluated, prepared.plan.n_rows)
+    return evaluation, SearchReport(certificate, handle.cost.with_rows_naive(prepared.rows_naive))
+
+
+_certificate = lru_cache(maxsize=64)(Certificate.exhaustive)
+"""The requests of a batch mostly have equal ones."""
 
 
 def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[scoring.TrieEvaluation, SearchReport]:
@@ -218,7 +228,8 @@ def _searched(prepared: PreparedSelect, handle: Handle[SearchOutcome]) -> tuple[
         nodes_inner=outcome.n_required,
         reason="" if outcome.proved else search_ended(prepared.search, outcome.n_evaluated),
     )
-    return outcome.evaluation, SearchReport(certificate, handle.cost, outcome.log_open)
+    cost = handle.cost.with_rows_naive(prepared.rows_naive)
+    return outcome.evaluation, SearchReport(certificate, cost, outcome.log_open)
 
 
 def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]:

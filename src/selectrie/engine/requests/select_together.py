@@ -13,11 +13,11 @@ import numpy as np
 
 from selectrie.decoding import scoring
 from selectrie.engine.requests import choice_scores
-from selectrie.engine.requests.choice_scores import ChoiceScores
+from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
-from selectrie.results import Certificate, Selection, Signature
+from selectrie.results import Selection, Signature
 
 _MIN_TOGETHER = 2
 """Number of requests that are alike from which scoring them together is faster."""
@@ -78,7 +78,9 @@ def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatur
     if together is None:
         return {}
     scored, decisions = together
-    first, certificates = requests[0], dict[Certificate, Certificate]()
+    first = requests[0]
+    plain = next(iter(group.values())).report.certificate
+    rescored = replace(plain, rescored=True)
     clear = [True] * len(group)
     if session.tolerance is not None:
         tolerances, scores = first.tolerances(session.tolerance), np.stack([one.scores for one in scored])
@@ -90,10 +92,9 @@ def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatur
         if clear[row]:
             report = one.report
             if session.tolerance is not None:
-                certificate = report.certificate
-                if certificate not in certificates:
-                    certificates[certificate] = replace(certificate, rescored=True)
-                report = replace(report, certificate=certificates[certificate])
+                if report.certificate is not plain:  # mostly one for all
+                    plain, rescored = report.certificate, replace(report.certificate, rescored=True)
+                report = SearchReport(rescored, report.cost, report.log_open)
             made[index] = choice_scores.selection(
                 one.prepared, one.evaluation, scored[row], report, signatures.of(one.prepared), decision=decisions[row]
             )

@@ -67,8 +67,10 @@ def _new_part(model: Model, job: Job, chosen: list[int], *, keep: list[bool]) ->
             job.ask = None
             job.tell(all_rows)
 
-    wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
     tokens = [rows.token[row] for row in chosen]
+    if len(chosen) == len(ask.tokens) and not len(ask.again):
+        return BatchPart(job, rows.parents_of(chosen), tokens, ask.wanted.tolist(), keep, take, base)
+    wanted: list[bool] = ask.wanted[np.array(elements, dtype=np.int64)].tolist()
     n_again = int(np.count_nonzero(ask.again[np.array(elements, dtype=np.int64)])) if len(ask.again) else 0
     return BatchPart(job, rows.parents_of(chosen), tokens, wanted, keep, take, base, n_again)
 
@@ -130,16 +132,13 @@ def _cost(extension: Extension, start: int, end: int, n_new: int) -> Cost:
         n_new: Rows of the part that were never evaluated for its job.
     """
     n_all = max(1, len(extension.nodes))
-
-    def share(count: int) -> int:
-        return count * end // n_all - count * start // n_all
-
-    rows = share(extension.rows_evaluated)
+    n_rows, n_repeated, n_padded = extension.rows_evaluated, extension.rows_repeated, extension.rows_padded
+    rows = n_rows * end // n_all - n_rows * start // n_all
     n_again = max(0, rows - n_new)  # rows that stayed cached were not evaluated
     return Cost(
-        model_calls=1 if extension.rows_evaluated else 0,
+        model_calls=1 if n_rows else 0,
         rows=rows,
-        rows_repeated=min(rows, n_again + share(extension.rows_repeated)),
-        rows_padded=share(extension.rows_padded),
+        rows_repeated=min(rows, n_again + n_repeated * end // n_all - n_repeated * start // n_all),
+        rows_padded=n_padded * end // n_all - n_padded * start // n_all,
         decode_s=extension.decode_s * (end - start) / n_all,
     )

@@ -109,7 +109,6 @@ class RowCollector:
             reads: Returns the `Reads` of the task for these rows.
         """
         self._wanted, self._missing, self._reads = wanted, len(wanted), reads
-        self._number = np.cumsum(wanted) - 1
         self._parts: list[Rows] = []
         self._order: list[NDArray[np.int64]] = []
 
@@ -123,7 +122,7 @@ class RowCollector:
         if not self._missing and not self._parts:
             return rows.fetch(self._reads)
         chosen = np.array(elements, dtype=np.int64)
-        numbers = self._number[chosen[self._wanted[chosen]]]
+        numbers = (np.cumsum(self._wanted) - 1)[chosen[self._wanted[chosen]]]
         self._parts.append(rows.fetch(lambda: self._reads().take(numbers)).copy())
         self._order.append(numbers)
         if self._missing:
@@ -173,8 +172,9 @@ class Job:
         self.prompt: IntArray = np.ascontiguousarray(task.prompt, dtype=np.int32)
         self.key = self.prompt.tobytes()
         self.floor = task.floor
-        self._states = task.states if isinstance(task, BoundedStates) else None
-        self._asks_runs = isinstance(task, AsksRuns)
+        # `isinstance` with these protocols takes ten times as long.
+        self._states: int | None = getattr(task, "states", None)
+        self._asks_runs = self._states is not None and hasattr(task, "asks_runs")
         self.order = 0
         self.cursor, self.depth = NO_NODE, 0
         self.rows = NodeTable()

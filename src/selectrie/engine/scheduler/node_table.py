@@ -159,7 +159,7 @@ class NodeTable:
 
     def holding(self) -> list[int]:
         """Return the rows below row 0 that have a node."""
-        return [row for row in range(1, len(self.node)) if self.node[row] != NO_NODE]
+        return [row for row, node in enumerate(self.node) if row and node != NO_NODE] if self.n_nodes else []
 
     def drop_states(self, rows: list[int]) -> list[int]:
         """Forget the nodes of `rows` that have no pending children; return the nodes.
@@ -206,8 +206,8 @@ class NodeTable:
 
     def parents_of(self, rows: list[int]) -> list[int]:
         """Return the parent of each row: a node, or `~j` for the j-th of `rows`."""
-        index = {row: i for i, row in enumerate(rows)}
-        return [~index[up] if (up := self.up[row]) in index else self.node[up] for row in rows]
+        index, ups, nodes = {row: i for i, row in enumerate(rows)}, self.up, self.node
+        return [~index[up] if (up := ups[row]) in index else nodes[up] for row in rows]
 
 
 class LinearRuns:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-
-import numpy as np
+from typing import TypeAlias
 
 from selectrie.core.model import Model
 from selectrie.core.rows import Rows
-from selectrie.core.types import NO_NODE, IntArray
+from selectrie.core.types import NO_NODE
 from selectrie.engine.scheduler.job import BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 
+_Children: TypeAlias = "dict[int, _Children]"
 _MIN_CHUNK = 32
 """Rows below which a prompt's share of a call is not worthwhile.
 
@@ -39,21 +39,25 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
         by_prompt.setdefault(job.key, job)
     leaders = by_prompt.values()
     chunks: list[_Chunk] = []
+    evaluated = _Evaluated()
     for _, group in groupby(leaders, key=lambda job: job.priority):
         taking = _worth_taking(list(group), budget)
         for i, job in enumerate(taking):
             chunk = _Chunk(job)
-            n_shared = 0 if is_recurrent else chunk.shared(chunks)
-            chunk.n = min(job.n_prompt_left, n_shared + budget // (len(taking) - i))
+            n_shared = 0 if is_recurrent else evaluated.n_shared(chunk)
+            chunk.n = min(chunk.n_left, n_shared + budget // (len(taking) - i))
             chunks.append(chunk)
+            evaluated.add(chunk)
             budget -= chunk.n - n_shared
     if not is_recurrent:
         # An early job may continue along the tokens of later ones, and use the rows
         # that these left over.
         for chunk in chunks:
-            n_shared = max(chunk.n, chunk.shared([other for other in chunks if other is not chunk]))
-            chunk.n = min(chunk.job.n_prompt_left, n_shared + budget)
-            budget -= chunk.n - n_shared
+            if chunk.n < chunk.n_left:
+                n_shared = evaluated.n_shared(chunk)
+                chunk.n = min(chunk.n_left, n_shared + budget)
+                budget -= chunk.n - n_shared
+                evaluated.add(chunk)
     return [(chunk.job, chunk.n) for chunk in chunks if chunk.n > 0]
 
 
@@ -75,27 +79,32 @@ class _Chunk:
     """The next `n` tokens of a job's prompt to evaluate."""
 
     def __init__(self, job: Job) -> None:
-        self.job, self.n = job, 0
-        self._to_come = job.prompt[job.depth :]
-
-    def shared(self, others: Sequence[_Chunk]) -> int:
-        """Return how many of the next tokens one of `others` evaluates too."""
-        return max(
-            (
-                _common_prefix(self._to_come, other._to_come[: other.n])
-                for other in others
-                if other.job.cursor == self.job.cursor
-            ),
-            default=0,
-        )
+        self.job, self.n, self.n_left = job, 0, job.n_prompt_left
+        self.to_come = job.prompt[job.depth :]
 
 
-def _common_prefix(one: IntArray, other: IntArray) -> int:
-    n = min(len(one), len(other))
-    if not n or one.item(0) != other.item(0):  # so it is with most prompts that share what is evaluated
-        return 0
-    differs = np.flatnonzero(one[:n] != other[:n])
-    return int(differs[0]) if len(differs) else n
+class _Evaluated:
+    """The tokens that the chunks of a call evaluate, as a trie below their cursors.
+
+    It has a node for each row of the call at most, so it is small.
+    """
+
+    def __init__(self) -> None:
+        self._roots: dict[int, _Children] = {}
+
+    def n_shared(self, chunk: _Chunk) -> int:
+        """Return how many of a chunk's next tokens are evaluated."""
+        children, n = self._roots.get(chunk.job.cursor), 0
+        while children and n < len(chunk.to_come):
+            children = children.get(chunk.to_come.item(n))
+            n += children is not None
+        return n
+
+    def add(self, chunk: _Chunk) -> None:
+        """Add the tokens that a chunk evaluates."""
+        children = self._roots.setdefault(chunk.job.cursor, {})
+        for token in chunk.to_come[: chunk.n].tolist():
+            children = children.setdefault(token, {})
 
 
 def find_cursor(model: Model, job: Job) -> None:

@@ -118,6 +118,11 @@ class Scheduler:
         self._active: deque[Job] = deque()
         self._refused: list[tuple[BatchPart, CapacityError]] = []
         self._moved = False
+        self._reserved = 0, 0
+        """Nodes and branches reserved for active jobs, as of the last call of `_free`.
+
+        It is kept up to date while a batch is scheduled.
+        """
         self._n_submitted = self.n_interrupted = 0
         self.calling: tuple[Job, ...] = ()
         limits = model.limits
@@ -239,13 +244,14 @@ class Scheduler:
 
     def _free(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for admitted jobs."""
-        capacity = self.model.capacity()
-        nodes, branches = capacity.nodes, capacity.sequences
-        for job in self._active:
-            need = job.need(is_recurrent=self._is_recurrent)
-            nodes -= need.nodes
-            branches -= need.sequences
-        return Capacity(self.model.limits.rows_per_call, nodes, branches)
+        needs = [job.need(is_recurrent=self._is_recurrent) for job in self._active]
+        self._reserved = sum(need.nodes for need in needs), sum(need.sequences for need in needs)
+        return self._unreserved(self.model.limits.rows_per_call)
+
+    def _unreserved(self, rows: int) -> Capacity:
+        """Return the capacity beyond `_reserved`, with this number of rows."""
+        capacity, (nodes, branches) = self.model.capacity(), self._reserved
+        return Capacity(rows, capacity.nodes - nodes, capacity.sequences - branches)
 
     def _schedule_batch(self) -> tuple[list[BatchPart], Capacity]:
         """Return the parts that fit into the next call, and the capacity left.
@@ -305,9 +311,12 @@ class Scheduler:
             job.part = self._next_part(job, capacity)
         except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
             self._end(job, error=error)
+        nodes, branches = self._reserved[0] - reserved.nodes, self._reserved[1] - reserved.sequences
         if job.answered:
-            return replace(self._free(), rows=free.rows)
+            self._reserved = nodes, branches
+            return self._unreserved(free.rows)
         promised = job.need(is_recurrent=self._is_recurrent)
+        self._reserved = nodes + promised.nodes, branches + promised.sequences
         return Capacity(free.rows, capacity.nodes - promised.nodes, capacity.sequences - promised.sequences)
 
     def _next_part(self, job: Job, capacity: Capacity) -> BatchPart | None:
@@ -464,8 +473,10 @@ class Scheduler:
         cached too.
         """
         branches, ends = job.release()
-        self._ignoring_lost_nodes(lambda: self.model.release(as_ids(branches), forget=forget))
-        self._ignoring_lost_nodes(lambda: self.model.release(as_ids(ends)))
+        if branches:
+            self._ignoring_lost_nodes(lambda: self.model.release(as_ids(branches), forget=forget))
+        if ends:
+            self._ignoring_lost_nodes(lambda: self.model.release(as_ids(ends)))
 
     def _ignoring_lost_nodes(self, release: Callable[[], object]) -> None:
         """Call `release`, and ignore the error if the model no longer holds the nodes.
