@@ -25,6 +25,7 @@ test: $(VENV)/installed $(VENV)/extras-tried
 # are called xla_…
 test-long: $(VENV)/installed $(VENV)/extras-tried
 ifeq ($(filter xla_%,$(SWEEP)),)
+	$(BIN)/python tools/llama_server.py >/dev/null || echo "# llama-server cannot be built; the tests on it are skipped" >&2
 	$(BIN)/python -m pytest --sweeps $(if $(SWEEP),--sweep $(SWEEP))
 endif
 ifeq ($(SWEEP),)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
+    from selectrie.engine.connect import connect
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
     from selectrie.engine.model_list import models
@@ -100,6 +101,7 @@ __all__ = [
     "TextScore",
     "TokenPlan",
     "__version__",
+    "connect",
     "load",
     "models",
     "record",
@@ -146,6 +148,7 @@ _HOME = {
     "Template": "template.analysis.template",
     "TextScore": "results",
     "TokenPlan": "results",
+    "connect": "engine.connect",
     "load": "engine.load",
     "models": "engine.model_list",
     "record": "engine.tracing.record",

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from selectrie.engine import hub
-from selectrie.engine.hub import HubSource, download
+from selectrie.engine.hub import HubSource, download, download_tokenizer
 from selectrie.errors import MissingExtraError, ModelFileError, OptionError, UnsupportedModelError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -268,6 +268,17 @@ def test_a_checkpoint_has_no_quantisation(stand_in):
     with pytest.raises(OptionError, match=r"expected hf:owner/repo, as the repository is a checkpoint"):
         download("hf:owner/repo:Q4_K_M")
     assert made.snapshots == []
+
+
+def test_of_a_tokenizer_no_weights_are_downloaded(stand_in, tmp_path):
+    """Configuration and tokenizer alone; a file is downloaded as it is, and a repository without a tokenizer is named."""
+    made = stand_in([*CHECKPOINT, "tokenizer_config.json", "pytorch_model.bin", "m-Q8_0.gguf"])
+    assert download_tokenizer("hf:owner/repo") == tmp_path
+    assert made.snapshots == [(["config.json", "tokenizer.json", "tokenizer_config.json"], False)]
+    assert download_tokenizer("hf:owner/repo:Q8_0") == tmp_path / "m-Q8_0.gguf"
+    made.files = ["config.json", "model.safetensors"]
+    with pytest.raises(ModelFileError, match="has no tokenizer"):
+        download_tokenizer("hf:owner/repo")
 
 
 def test_pickles_are_refused_before_anything_is_downloaded(stand_in):

@@ -67,10 +67,10 @@ def test_an_open_model_is_no_file(tiny_model):
 
 
 @pytest.mark.parametrize("source", ["http://localhost:8080/v1", "https://example.org/m.gguf", "HTTP://x"])
-def test_servers_are_refused_by_name(source):
-    """They would otherwise be files that do not exist."""
-    with pytest.raises(OptionError, match="servers are not supported yet") as caught:
-        selectrie.load(source)
+def test_servers_are_no_files(source):
+    """A pool, whose budget is of memory, says what opens them; `load` takes no options of back ends with them."""
+    with pytest.raises(OptionError, match=r"`selectrie\.connect` opens servers") as caught:
+        resolve(source, None, {})
     assert (caught.value.name, caught.value.value) == ("model", source)
 
 

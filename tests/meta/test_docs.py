@@ -110,6 +110,9 @@ def test_python_snippets_run(page, workplace):
     for line, block in snippets(page.read_text(), "python"):
         if '"checkpoint/"' in block:
             write_checkpoint(workplace / "checkpoint")
+        if "selectrie.connect(" in block:
+            for name in ("httpx2", "fastapi", "uvicorn"):
+                pytest.importorskip(name)
         source = "\n" * (line - 1) + block
         got = io.StringIO()
         with redirect_stdout(got):

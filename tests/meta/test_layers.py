@@ -82,7 +82,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decided_tables", "runtimes"),
         ("decision_methods", "prompt_methods", "score_methods", "tokenizer_methods"),
         ("engine",),
-        ("tracing",),
+        ("connect", "tracing"),
         ("load",),
         ("model_list", "pool"),
     ),

@@ -306,15 +306,15 @@ class LlamaServer(FakeServer):
             biased[token] += bias
         drawn = int(biased.argmax())
         order = np.argsort(-row, kind="stable")[: body["n_probs"]].tolist()
-        top = [
-            {
+
+        def entry(one: int) -> dict[str, Any]:
+            return {
                 "id": one,
                 "token": self.vocabulary.pieces[one].decode("utf-8", "ignore"),
                 "bytes": list(self.vocabulary.pieces[one]),
                 "logprob": float(row[one]) if row[one] > -103 else LOWEST,
             }
-            for one in order
-        ]
+
         answer = {
             "index": 0,
             "content": self.vocabulary.pieces[drawn].decode("utf-8", "replace"),
@@ -325,7 +325,7 @@ class LlamaServer(FakeServer):
             "timings": {"prompt_n": 1},
         }
         if self.vocabulary.pieces[drawn] < b"\x80":
-            answer["completion_probabilities"] = [{**top[0], "id": drawn, "top_logprobs": top}]
+            answer["completion_probabilities"] = [{**entry(drawn), "top_logprobs": list(map(entry, order))}]
         return answer
 
 

@@ -17,6 +17,21 @@ from selectrie.core.model import Model
 from selectrie.core.types import Precision
 from selectrie.errors import MissingExtraError, UnknownOptionError
 
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+"""The files of a tokenizer of Transformers, of which a checkpoint has some."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileTrial:

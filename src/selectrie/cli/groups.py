@@ -39,7 +39,8 @@ class ModelGroup:
             "-m",
             metavar="MODEL",
             help="GGUF file, folder of a Transformers checkpoint, hf:owner/repo (a checkpoint), "
-            "hf:owner/repo/file.gguf, or hf:owner/repo:Q4_K_M. [default: the embedded model]",
+            "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, or a server's http://host:8000. "
+            "[default: the embedded model]",
         ),
     ] = None
     backend: Annotated[

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeGuard
 
-from selectrie.backends.entry import require_packages
+from selectrie.backends.entry import TOKENIZER_FILES, require_packages
 from selectrie.backends.table import (
     backend_of_file_name,
     folder_model,
@@ -138,6 +138,32 @@ def download(text: str) -> Path:
         if found is not None:
             return _download_folder(hub, source, found, listing.unreachable)
     return _download(hub, source, _choose(source, listing), listing.unreachable)
+
+
+_TOKENIZER_FILES = ("config.json", "generation_config.json", *TOKENIZER_FILES)
+
+
+def download_tokenizer(text: str) -> Path:
+    """Return the local path of the tokenizer of a source of the hub.
+
+    It is a GGUF file, which is downloaded as a whole, or the folder of a repository, of
+    which only configuration and tokenizer are.
+
+    Raises:
+        OptionError, ModelFileError, MissingExtraError: As `download`.
+    """
+    source = HubSource.parse(text)
+    if source.file is not None or source.quantisation is not None:
+        return download(text)
+    try:
+        import huggingface_hub as hub
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(text, "hf") from error
+    listing = _list(hub, source)
+    files = [name for name in _TOKENIZER_FILES if name in listing.names]
+    if not any(name in TOKENIZER_FILES for name in files):
+        raise ModelFileError(text, f"the repository has no tokenizer{listing.note()}; give another one")
+    return _download_folder(hub, source, files, listing.unreachable)
 
 
 def _download(hub: Any, source: HubSource, file: str, unreachable: Exception | None) -> Path:

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.core.cache_dir import cache_folder, read_object, write_object
-from selectrie.core.types import Limits, SelfCheck
+from selectrie.core.types import Limits, Precision, SelfCheck
+from selectrie.engine.connect import connected
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
-from selectrie.engine.sources import resolve
+from selectrie.engine.sources import is_server, resolve
 from selectrie.engine.tracing.replay import replay
 from selectrie.engine.trial import Marks, try_file
 from selectrie.errors import IncompatibleOptionsError, UnknownOptionError
@@ -66,12 +67,12 @@ def load(
         source: A GGUF file; the folder of a Transformers checkpoint;
             `hf:owner/repo/file.gguf`, `hf:owner/repo:Q4_K_M` for the one file of that
             quantisation, or `hf:owner/repo` for a checkpoint (extra `hf`); an open
-            `llama_cpp.Llama`, whose weights are shared; or an open
-            `AutoModelForCausalLM`, which is put back as it was by `close`; or a trace
-            (`record`), which has one option, `tokenizer`: a GGUF file, the folder of a
-            tokenizer, or an engine, for texts that were not recorded. None loads the
-            small model that comes with selectrie; its self-check is made here, so
-            that the first answer is quick.
+            `llama_cpp.Llama`, whose weights are shared; an open `AutoModelForCausalLM`,
+            which is put back as it was by `close`; the address of a server, which is
+            `connect` with its defaults; or a trace (`record`), which has one option,
+            `tokenizer`: a GGUF file, the folder of a tokenizer, or an engine, for texts
+            that were not recorded. None loads the small model that comes with
+            selectrie; its self-check is made here, so that the first answer is quick.
         backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
             the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
@@ -93,6 +94,8 @@ def load(
     at_least("max_waiting", max_waiting, 1)
     if untrusted is not None:
         flag("untrusted", untrusted)
+    if is_server(source):
+        return _connect(source, backend, max_waiting, options)
     if isinstance(source, str | os.PathLike) and is_trace(Path(os.fspath(source))):
         return _replayed(Path(os.fspath(source)), backend, max_waiting, options)
     resolved = resolve(source, backend, options)
@@ -130,6 +133,16 @@ def _replayed(path: Path, backend: str | None, max_waiting: int | None, options:
         if name != "tokenizer":
             raise UnknownOptionError(name, value, backend="trace", names=("tokenizer",))
     return replay(path, tokenizer=options.get("tokenizer"), max_waiting=max_waiting)
+
+
+def _connect(url: str, backend: str | None, max_waiting: int | None, options: Mapping[str, Any]) -> Engine:
+    """Return the engine of a server, for which options of back ends mean nothing."""
+    given = {**options, **({} if backend is None else {"backend": backend})}
+    if given.get("precision") == Precision.FAST.value:  # a server's rows are what they are
+        del given["precision"]
+    for name in given:
+        raise IncompatibleOptionsError(name, "the address of a server", "give options of servers to `connect`")
+    return connected(url, max_waiting=max_waiting)
 
 
 _KINDS = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from selectrie.backends.entry import Backend, read_options, require_packages
 from selectrie.backends.table import backend_named, backend_of, check_options, what_is_opened
@@ -51,14 +51,18 @@ def resolve(source: object, backend: str | None, options: Mapping[str, Any]) -> 
         OptionError: The source, the name or an option is invalid.
         ModelError: The source cannot be had, or is not supported.
     """
-    if isinstance(source, str) and source.lower().startswith(_SERVERS):
-        expected = f"a file or an hf: source, as servers are not supported yet (this version opens {what_is_opened()})"
-        raise OptionError("model", source, expected)
+    if is_server(source):
+        raise OptionError("model", source, f"{what_is_opened()}, or an hf: source; `selectrie.connect` opens servers")
     check_names(backend, options)
     opened = _local(source)
     entry = backend_of(opened) if backend is None else backend_named(backend)
     require_packages(entry)
     return OpenableSource(opened, entry, read_options(entry, options))
+
+
+def is_server(source: object) -> TypeGuard[str]:
+    """Return whether a source is the address of a server."""
+    return isinstance(source, str) and source.lower().startswith(_SERVERS)
 
 
 def check_names(backend: str | None, options: Mapping[str, Any]) -> None:

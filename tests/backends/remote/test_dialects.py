@@ -104,25 +104,38 @@ def test_a_level_is_one_request_to_sglang(opened):
 
 
 def test_llama_server_is_asked_for_more_only_where_a_token_is_missing(opened):
-    """64 tokens, then all of 258; paths are walked depth first, one at a time."""
+    """A named token is drawn beside the 64 most probable ones, others alone; of tokens that cannot be drawn, or too many, all
+    of the row are asked for."""
     server = LlamaServer()
     model = opened(server)
-    order = np.argsort(-server.logp(text("ab").tolist()))
-    before = len(server.asked)
-    (row,) = asked(model, RowQuery(text("ab"), order[[3, 60]].astype(np.int32)))
-    assert [body["n_probs"] for _, body in server.asked[before:]] == [64]
-    assert len(row.ids) == 64
-    (row,) = asked(model, RowQuery(text("ab"), order[[3, 70]].astype(np.int32)))
-    assert [body["n_probs"] for _, body in server.asked[before:]] == [64, 64, 258]
+    logp = server.logp(text("ab").tolist())
+    whole = [token for token in np.argsort(-logp).tolist() if BYTES.pieces[token] < b"\x80"]
+    broken = next(token for token in np.argsort(-logp).tolist()[64:] if BYTES.pieces[token] >= b"\x80")
+    for named, sizes, n_known in (
+        (whole[:2], [64], 64),
+        (whole[-1:], [64], 65),
+        (whole[-3:], [64, 1, 1], 67),
+        ([broken], [64, 258], 258),
+        (whole[-40:], [64, 258], 258),
+    ):
+        before = len(server.asked)
+        (row,) = asked(model, RowQuery(text("ab"), ids(*sorted(named))))
+        assert [body["n_probs"] for _, body in server.asked[before:]] == sizes
+        assert len(row.ids) == n_known
+        assert np.array_equal(row.logp, logp[row.ids])
+        others = np.delete(logp, row.ids)
+        assert others.max(initial=-np.inf) <= row.rest_max
     assert row.log_rest == (-math.inf, -math.inf)
+
+
+def test_llama_server_is_walked_depth_first(opened):
+    """One path at a time, so that a slot has all but the last token of it."""
+    server = LlamaServer()
+    model = opened(server)
     before, server.most_in_flight = len(server.asked), 0
     paths = [text("b"), text("ab"), text("a"), text("abc"), text("aa")]
     asked(model, *(RowQuery(path, ids(9)) for path in paths))
-    walked = [
-        bytes(one - 2 for one in body["prompt"][1:]).decode()
-        for _, body in server.asked[before:]
-        if body["n_probs"] == 64
-    ]
+    walked = [bytes(one - 2 for one in body["prompt"][1:]).decode() for _, body in server.asked[before:]]
     assert walked == ["a", "aa", "ab", "abc", "b"]
     assert server.most_in_flight == 1
 

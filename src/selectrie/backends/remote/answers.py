@@ -121,6 +121,13 @@ class Answer:
             self._unlike("a log-probability")
         return -math.inf if value <= _NO_MODEL else min(float(value), 0.0)
 
+    def nats(self) -> float:
+        """Return a finite number of nats of at least 0."""
+        value = self._value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value) or value < 0:
+            self._unlike("a number of nats")
+        return float(value)
+
     def token(self, n_tokens: int) -> int:
         """Return the id of a token that exists."""
         token = self.whole()

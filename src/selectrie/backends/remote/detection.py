@@ -38,6 +38,7 @@ class Found:
         n_context: Number of tokens of the context, or None.
         n_tokens: Number of tokens of the vocabulary, or None.
         n_slots: Number of requests that it works on at once, or None.
+        tolerance: Nats by which the server itself says that its values may move.
     """
 
     def __init__(self, kind: Kind, name: str, entry: Answer) -> None:
@@ -49,6 +50,7 @@ class Found:
         if self.n_context is None and meta is not None and kind is Kind.LLAMA_SERVER:
             self.n_context = _count(meta, "n_ctx")
         self.n_slots: int | None = None
+        self.tolerance = 0.0
 
 
 async def find_out(transport: Transport, model: str | None) -> Found:
@@ -90,7 +92,10 @@ async def _complete(transport: Transport, found: Found) -> None:
     version: Answer | None = None
     if found.kind is Kind.OWN:
         info = await transport.get(f"/tokenizer_info?model={quote(found.name, safe='')}", max_bytes=8 << 20)
-        found.n_context = None if info is None else _count(info, "model_max_length")
+        assert info is not None  # noqa: S101 - it may not lack
+        found.n_context = _count(info, "model_max_length")
+        stated = info.get("tolerance")
+        found.tolerance = 0.0 if stated is None else stated.nats()
         health = await transport.get("/health", may_lack=True)
         version = None if health is None else health.get("version")
     elif found.kind is Kind.VLLM:

@@ -73,7 +73,9 @@ def open_server(
         processor="remote",
         precision="remote",
     )
-    return RemoteModel(transport, dialect, vocabulary=vocabulary, identity=identity, tolerance=tolerance)
+    return RemoteModel(
+        transport, dialect, vocabulary=vocabulary, identity=identity, tolerance=max(tolerance, found.tolerance)
+    )
 
 
 def _vocabulary(
@@ -110,16 +112,11 @@ def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> Dial
     if found.kind is Kind.SGLANG:
         return SglangDialect(transport, model)
     if found.kind is Kind.LLAMA_SERVER:
-        letter = next((token for token, piece in enumerate(vocabulary.pieces) if _is_letter(piece)), None)
-        return LlamaServerDialect(transport, model, n_slots=found.n_slots or 1, letter=letter)
+        return LlamaServerDialect(transport, model, n_slots=found.n_slots or 1, pieces=vocabulary.pieces)
     if found.kind is Kind.ECHO:
         return EchoDialect(transport, model, vocabulary, takes_ids=_takes_ids(transport, found, vocabulary))
     rounding = OWN_ROUNDING if found.kind is Kind.OWN else VLLM_ROUNDING
     return CompletionsDialect(transport, model, rounding)
-
-
-def _is_letter(piece: bytes) -> bool:
-    return len(piece) == 1 and piece.isalpha()
 
 
 def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bool:

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from selectrie.backends.entry import TOKENIZER_FILES
 from selectrie.backends.file_digest import file_digest
 from selectrie.errors import ModelFileError, UnsupportedModelError, clip
 
@@ -29,20 +30,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 GENERATION = "generation_config.json"
 TOKENIZER = "tokenizer.json"
 _ADAPTER = "adapter_config.json"
-_BESIDE = (
-    GENERATION,
-    TOKENIZER,
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "tokenizer.model",
-    "spiece.model",
-    "chat_template.jinja",
-    "chat_template.json",
-)
+_BESIDE = (GENERATION, *TOKENIZER_FILES)
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_seq_len", "original_max_position_embeddings")
 """Entries of a configuration that are numbers of positions."""
 _ROPES = ("rope_parameters", "rope_scaling")

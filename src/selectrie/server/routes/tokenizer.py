@@ -30,10 +30,12 @@ router = APIRouter()
 
 @router.get("/tokenizer_info", openapi_extra=model_query())
 async def tokenizer_info(request: Request) -> Response:
-    """Return the special tokens and the chat template of a model."""
+    """Return the special tokens and the chat template of a model, and its tolerance."""
     state, exchange = state_of(request), exchange_of(request)
     async with lease_model(state, exchange, request.query_params.get("model")) as lease:
-        return json_response(_info(lease.engine.vocabulary, lease.engine.limits.nodes))
+        engine = lease.engine
+        info = _info(engine.vocabulary, engine.limits.nodes)
+        return json_response({**info, "tolerance": await in_thread(lambda: engine.tolerance)})
 
 
 @router.post("/tokenize", openapi_extra=body_of("tokenize"))
