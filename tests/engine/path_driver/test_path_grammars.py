@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.unproved import left_unread
 from selectrie.errors import NothingFoundError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
-from selectrie.testing import HashModel, PathsOf, TableModel
+from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
 from tests.engine.path_driver.test_path_engine import path_engine
 from tests.support.gated_paths import NotedPaths, limits
 
@@ -122,6 +124,8 @@ def test_a_beam_is_that_of_the_local_engine_where_it_says_so(seed, name, top_ids
         searched = answer(lambda: remote.beam_search("a", grammar, beam=exact))
         if searched is not None and searched.certificate.proved:
             assert [one.logp for one in searched.hypotheses] == [one.logp for one in best.hypotheses]
+        elif searched is not None:
+            assert (searched.certificate.reason == left_unread()) == (searched.stopped == "done")
 
 
 def test_few_tokens_are_enough_where_the_rest_cannot_win():
@@ -150,8 +154,42 @@ def test_rows_that_tell_nothing_allowed_find_nothing():
             lambda: llm.beam_search("a", GRAMMARS["words"], prompting=SPLIT),
             lambda: llm.beam_search("a", GRAMMARS["words"], prompting=SPLIT, beam=BeamSearchParams(exact=True)),
         ):
-            with pytest.raises(NothingFoundError, match="fewer tokens at a time, or load the model here"):
+            with pytest.raises(NothingFoundError, match="fewer tokens at a time, or load the model here") as error:
                 ask()
+            assert "dead end" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_known"), [({".": 0.5, ":": 0.3, "<eos>": 0.1}, False), ({".": 0.5, "<eos>": 0.45}, True)]
+)
+def test_greedy_decoding_is_known_where_no_token_that_is_not_told_can_matter(after, is_known):
+    """After "at", the best tokens are none that the grammar allows: one that is not told may beat the end, or not."""
+    table = {(): {"at": 0.9}, ("at",): after}
+    model = PathsOf(TableModel(table, prompt=("<bos>", "a")), limits=limits(named_ids=2, top_ids=2), hides_rest=True)
+    with path_engine(model) as llm:
+        how = {"terminator": "eog", "prompting": SPLIT}
+        found = llm.select("a", grammar=GRAMMARS["words"], search=search(), **how)
+        assert found.text == "at"
+        assert found.greedy_index == (0 if is_known else None)
+        beam = BeamSearchParams(terminator="eog", max_tokens=MAX_TOKENS)
+        searched = llm.beam_search("a", GRAMMARS["words"], beam=beam, prompting=SPLIT)
+        assert searched.best.text == "at"
+        assert searched.agrees_with_greedy is (True if is_known else None)
+        assert searched.n_dead_ends == 0
+        assert searched.certificate.reason == ("" if is_known else left_unread())
+
+
+def test_every_token_that_ends_generation_is_read():
+    """Also where fewer tokens can be named than there are of them: the end has the local log-probability."""
+    vocabulary = replace(make_vocabulary(), eog=np.array([1, 4], dtype=np.int32))
+    remote = path_engine(PathsOf(HashModel(1, vocabulary=vocabulary), limits=limits(named_ids=1, top_ids=26)))
+    with remote, Engine(HashModel(1, vocabulary=vocabulary)) as local:
+        how = {"terminator": "eog", "search": search()}
+        one, other = (llm.select("a", grammar=GRAMMARS["words"], **how) for llm in (remote, local))
+        assert one.choices[0].logp_terminator == other.choices[0].logp_terminator
+        beam = BeamSearchParams(terminator="eog", max_tokens=MAX_TOKENS)
+        one, other = (llm.beam_search("a", GRAMMARS["words"], beam=beam) for llm in (remote, local))
+        assert one.best.logp_end == other.best.logp_end
 
 
 def test_a_callback_that_sees_whole_rows_is_refused():

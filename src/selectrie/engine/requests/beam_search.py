@@ -164,7 +164,7 @@ class PreparedBeamSearch:
         """
         beam, is_unread = self.beam, _is_unread(outcome)
         is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING
-        is_proved = stopped == "done" and not (is_unread and gap <= ROUNDING) if beam.exact else is_bounded
+        is_proved = stopped == "done" and not is_unread if beam.exact else is_bounded
         reason = self.constrained.reason(outcome.heal_gap)
         if not reason and not is_proved:
             is_unread &= beam.groups == 1 and beam.expand is None
@@ -199,8 +199,8 @@ class PreparedBeamSearch:
         last = paths[-1].score if len(paths) == beam.n else -math.inf
         gap = min(outcome.bound_gap, math.inf if outcome.cut_bound == -math.inf else last - outcome.cut_bound)
         greedy, agrees = _exact_greedy(constrained, outcome, hypotheses)
-        is_unread = not outcome.proved and _is_unread(outcome)
-        stopped = "done" if is_unread else "budget" if not outcome.proved else "length" if gap <= 0 else "done"
+        is_through = outcome.proved or _is_unread(outcome)
+        stopped = "budget" if not is_through else "length" if outcome.proved and gap <= 0 else "done"
         return BeamResult(
             hypotheses=hypotheses,
             incomplete=(),
@@ -240,10 +240,10 @@ def prepare(
 
 
 def _is_unread(outcome: BeamOutcome | AutomatonOutcome) -> bool:
-    """Return whether the best path left aside has a token that was not read."""
+    """Return whether the best path that may be better has a token that was not read."""
     if isinstance(outcome, BeamOutcome):
         return -math.inf < outcome.unread == outcome.lost
-    return -math.inf < outcome.best_unread == outcome.best_open
+    return not outcome.proved and outcome.best_unread == outcome.best_open
 
 
 def _exact_greedy(
