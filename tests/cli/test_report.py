@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from selectrie.cli.report import formats, summaries, terminal
 from selectrie.cli.report.layout import Units
 from selectrie.core import plain_text
-from selectrie.results import SpellingEstimate, Spellings, TokenScore
+from selectrie.results import Certificate, SpellingEstimate, Spellings, TokenScore
 from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, ChoiceScores, answer, armour, plan, text_score
 
 
@@ -238,6 +238,16 @@ def test_a_scored_text_with_all_its_spellings():
     facts = dict(summaries.text_score_facts(text_score(spellings=close)))
     assert facts["spellings"].endswith("that spell the text and end; canonical tokens have 98.5 to 99.6 % of it")
     assert facts.keys().isdisjoint({"! bounds", "estimate"})
+
+
+def test_the_proof_over_all_spellings():
+    """The rows of all spellings together, or why nothing is proved."""
+    proved = Certificate(True, 1.0, 0.0, 1, None, True, 0, "spellings")
+    open_ = Certificate(False, -1.0, 0.5, 20, None, False, 0, "spellings", "the budget ended after 20 nodes")
+    assert dict(summaries.selection_facts(armour(certificate=proved)))["proof"] == "proved with 1 row of all spellings"
+    assert dict(summaries.selection_facts(armour(certificate=open_)))["proof"] == (
+        "none with 20 rows of all spellings: the budget ended after 20 nodes"
+    )
 
 
 def test_the_plan_of_a_request():

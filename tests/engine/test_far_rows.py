@@ -39,6 +39,7 @@ REQUESTS = {
     "beam": lambda engine: engine.beam_search("a", grammar=GRAMMAR, beam=BeamSearchParams(width=3, n=2)),
     "score": lambda engine: engine.score("a", " cat"),
     "all spellings": lambda engine: engine.score("a c", "at", tokenizations="all", budget_nodes=4),
+    "select all spellings": lambda engine: engine.select("a c", ["at", "s"], tokenizations="all"),
     "generate": lambda engine: engine.generate("a c", sampling=SamplingParams(), stopping=SHORT, n=2, seed=3),
     "render": lambda engine: engine.render(TEMPLATE, rendering=RenderParams(seed=7)),
     "log-likelihoods": log_likelihoods,

@@ -21,7 +21,7 @@ from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.prompt_methods import PromptMethods
 from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
-from selectrie.engine.requests import selection
+from selectrie.engine.requests import select_spellings, selection
 from selectrie.engine.requests.generate import (
     DEFAULT_GENERATING,
     GenerateRequest,
@@ -48,6 +48,7 @@ from selectrie.options import (
     DEFAULT_SAMPLING,
     DEFAULT_SEARCH,
     DEFAULT_STOPPING,
+    TOKENIZATIONS,
     BeamSearchParams,
     PromptParams,
     RenderParams,
@@ -56,6 +57,7 @@ from selectrie.options import (
     SearchParams,
     StopParams,
     at_least,
+    one_of,
 )
 from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TokenPlan
 from selectrie.tokenization.prompts import Prompt
@@ -211,6 +213,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         terminator: str = "auto",
         following: str = "",
         prior: Mapping[str, float] | Sequence[float] | None = None,
+        tokenizations: str = "canonical",
         search: SearchParams = DEFAULT_SEARCH,
         prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> Selection:
@@ -235,6 +238,9 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
                 choice continues another.
             following: The text after the choice.
             prior: Weight of each choice.
+            tokenizations: "canonical" to compare the choices by the tokenizer's own
+                encoding, or "all" by the sum over all token sequences that spell them
+                (`Selection.spellings`), for choices of at most 16 tokens.
             search: Options of the search, with the number of best choices that must be
                 certain.
             prompting: Options for boundary, delimiter, chat and truncation.
@@ -244,13 +250,18 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             NothingFoundError: If a search finished no text.
             ModelError: If the model fails.
         """
+        one_of("tokenizations", tokenizations, TOKENIZATIONS)
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
         if grammar is None:
             if choices is None:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
+            if tokenizations == "all":
+                return self._run(lambda model: select_spellings.prepare(model, prompt, choices, options))
             return self._select([(prompt, choices)], options)[0]
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
+        if tokenizations == "all":
+            raise IncompatibleOptionsError("tokenizations='all'", "a grammar", "give its texts as choices")
         from selectrie.engine.requests import select_grammar  # imported on first use, as only grammars need it
 
         texts = select_grammar.listed(grammar)

@@ -227,7 +227,7 @@ class Certificate:
             in a fixed layout, or there were none. False if scoring them again would
             take more rows than the request did, or in `fast` precision.
         n_rescored: Number of choices that were scored again.
-        method: "exhaustive" or "best_first".
+        method: "exhaustive", "best_first", or "spellings" for sums over all spellings.
         reason: Why the first k are not proved: a doubt that no longer search could
             remove, else the event that ended the search. "" if they are proved.
     """

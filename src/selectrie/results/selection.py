@@ -9,6 +9,7 @@ from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
 from selectrie.results.plain import fields_of, jsonable, listing, plain, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
+from selectrie.results.spellings import ChoiceSpellings
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
 
@@ -29,7 +30,8 @@ class Selection:
             `probability` are the winner's.
         margin: Score of the winner minus that of the runner-up on another path. inf
             with one choice; a lower bound if a search left choices open.
-        is_tie: Whether the winner is exactly tied.
+        is_tie: Whether the winner is exactly tied. With `spellings`: whether another
+            choice is the same to within rounding.
         coverage: Probability mass of the whole set under the model (a lower bound if a
             search left choices open).
         top_tokens: The most probable tokens after the shared context, whether or not a
@@ -51,6 +53,9 @@ class Selection:
         notes: One sentence for each deviation from the request, with the reason.
         values: The values of the choices if these were a mapping from values to texts,
             else None.
+        spellings: The probabilities of the choices over all their spellings, if they
+            were asked for (`tokenizations="all"`). Each score is then the lower bound
+            of the choice, prior included, and each logp that of the canonical encoding.
     """
 
     index: int
@@ -71,6 +76,7 @@ class Selection:
     grammar: GrammarFacts | None = None
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
+    spellings: ChoiceSpellings | None = None
 
     @property
     def value(self) -> object:
@@ -155,6 +161,7 @@ class Selection:
             **fields_of(self, "agrees_with_greedy", "rule", "terminator", "healed", "log_heal", "heal_gap"),
             **fields_of(self, "certificate", "cost", "signature"),
             **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
+            **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
             **({"notes": list(self.notes)} if self.notes else {}),
             "choices": self.choices.to_dicts(),
         }

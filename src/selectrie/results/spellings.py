@@ -67,3 +67,32 @@ class Spellings:
             **fields_of(self, "event", "logp_low", "logp_high", "canonical_share", "proved", "reason"),
             **fields_of(self, "log_heal_low", "log_heal_high", "n_rows", "estimate"),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceSpellings:
+    """The probabilities of C choices, each summed over all its spellings.
+
+    Bounds are as in `Spellings`, in the caller's order.
+
+    Attributes:
+        event: "ends" or "begins", as in `Spellings`.
+        logp_low, logp_high: Bounds on the log-probability of each choice.
+        canonical_share: Bounds (low, high) on the share of each choice's canonical
+            encoding.
+        log_heal_low, log_heal_high: Bounds on the log-probability of the healed bytes.
+        n_rows: Number of rows that were read for the bounds.
+    """
+
+    event: str
+    logp_low: tuple[float, ...]
+    logp_high: tuple[float, ...]
+    canonical_share: tuple[tuple[float, float], ...]
+    log_heal_low: float
+    log_heal_high: float
+    n_rows: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON; infinities and NaN become None."""
+        names = ("event", "logp_low", "logp_high", "canonical_share", "log_heal_low", "log_heal_high", "n_rows")
+        return fields_of(self, *names)

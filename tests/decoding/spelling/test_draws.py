@@ -44,7 +44,7 @@ def test_estimates_have_no_bias(ends, healed):
         model, spec, (outcome, _) = drawn(1000 * batch, ends=ends, n_draws=40, model_seed=1, healed=healed)
         estimates.append(math.exp(outcome.sampled.logp))
         errors.append(estimates[-1] * outcome.sampled.relative_error)
-        assert outcome.sampled.logp >= outcome.log_low[0]
+        assert outcome.sampled.logp >= outcome.bounds.low[0]
     truth = naive_spelled(model, PROMPT, spec.events[0].text, ends=ends)
     deviation = np.std(estimates, ddof=1)
     assert 1e-3 * truth < deviation < truth
@@ -62,7 +62,9 @@ def test_a_seed_gives_the_same_draws_and_changes_no_bound():
     assert one.sampled.logp != other.sampled.logp
     assert none.sampled is None
     assert none.n_evaluated == sum(driver.told.values())
-    assert plain((one.log_low, one.log_high, one.n_evaluated)) == plain((none.log_low, none.log_high, none.n_evaluated))
+    assert plain((one.bounds.low, one.bounds.high, one.n_evaluated)) == plain(
+        (none.bounds.low, none.bounds.high, none.n_evaluated)
+    )
 
 
 def test_rows_for_draws_are_counted_apart():

@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import Limits, ModelKind, SelfCheck
+from selectrie.decoding.spelling.goals import Bounds
+from selectrie.decoding.spelling.search import SpellingOutcome
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
+from selectrie.engine.requests.spellings import conditional_bounds
+from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
 from selectrie.options import SPELLING_ROWS, PromptParams
-from selectrie.testing import HashModel, make_vocabulary, naive_spelled, score_paths_alone
+from selectrie.testing import HashModel, PathsOf, make_vocabulary, naive_spelled, score_paths_alone
+from tests.support.gated_paths import limits
 from tests.support.real_data import real_file
 
 CHECK = SelfCheck(8, 0.0, 0.0)
@@ -54,6 +59,36 @@ def test_bounds_contain_the_enumerated_conditional_probability(seed, prompt, tex
         assert math.exp(canonical) / joint <= found.canonical_share[1] * (1 + 1e-5)
     assert (found.proved, found.reason, found.estimate) == (True, "", None)
     assert found.logp_high - found.logp_low <= math.log(1.01)
+
+
+@given(st.integers(0, 99), st.sampled_from(["ends", "begins"]), st.sampled_from(["heal", "split"]))
+@settings(max_examples=12)
+def test_a_model_that_is_asked_for_its_rows_gives_bounds_too(seed, event, boundary):
+    """What a server does not tell of a row widens them; they contain the enumerated value, and the winner is the same."""
+    how = {"tokenizations": "all", "prompting": PromptParams(boundary=boundary)}
+    terminator = "eog" if event == "ends" else "none"
+    far = PathsOf(HashModel(seed), limits=limits(named_ids=8, top_ids=2), hides_rest=True)
+    with Engine(HashModel(seed), check=CHECK) as local, Engine(PathRuntime(far)) as remote:
+        one, other = (engine.score("a c", "at", event=event, **how).spellings for engine in (local, remote))
+        plan = local.tokens("a c", ["at"], terminator="none", prompting=how["prompting"])
+        winner = local.select("a c", ["at", " bat", "s"], terminator=terminator, **how)
+        found = remote.select("a c", ["at", " bat", "s"], terminator=terminator, **how)
+    context = [token for token, _ in plan.context]
+    joint = naive_spelled(HashModel(seed), context, plan.healed + b"at", ends=event == "ends")
+    truth = math.log(joint / naive_spelled(HashModel(seed), context, plan.healed, ends=False))
+    assert other.logp_low <= truth <= other.logp_high
+    assert other.logp_high >= one.logp_low
+    assert one.logp_high >= other.logp_low
+    assert not found.certificate.proved or found.index == winner.index
+
+
+def test_quotients_of_bounds_divide_by_the_other_bound():
+    """[-3, -2] given [-1.5, -1]: from -3 + 1 to -2 + 1.5; never above 0."""
+    low, high = np.array([-3.0, -1.5, -1.2]), np.array([-2.0, -1.0, -1.1])
+    outcome = SpellingOutcome(Bounds(low, high, low, high), low, low, high, None, True, 1, 0)
+    assert conditional_bounds(outcome, 0, 1) == (-2.0, -0.5)
+    assert conditional_bounds(outcome, 2, 1) == pytest.approx((-0.2, 0.0))
+    assert conditional_bounds(outcome, 0, None) == (-3.0, -2.0)
 
 
 def test_the_event_is_the_end_where_the_model_has_one():
@@ -142,8 +177,8 @@ def test_a_search_without_a_budget_reads_a_number_of_rows_for_each_canonical_one
 
 def test_a_context_without_room_for_longer_spellings_leaves_them_open():
     """The canonical tokens fit, single letters do not: the bounds hold, and the reason says what is missing."""
-    limits = Limits(nodes=4, sequences=8, rows_per_call=8, kind=ModelKind.ATTENTION, max_idle_rows=None)
-    engine, model = engine_of(limits=limits)
+    narrow = Limits(nodes=4, sequences=8, rows_per_call=8, kind=ModelKind.ATTENTION, max_idle_rows=None)
+    engine, model = engine_of(limits=narrow)
     with engine:
         found = engine.score("a", " cat bat", tokenizations="all").spellings
     truth = math.log(naive_spelled(model, [0, 3], b" cat bat", ends=True))

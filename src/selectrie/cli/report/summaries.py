@@ -234,6 +234,9 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
     nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
     if certificate.nodes_inner is not None:
         nodes = f"{thousands(certificate.nodes_evaluated)} of {thousands(certificate.nodes_inner)} inner nodes"
+    if certificate.method == "spellings":
+        rows = f"{count(certificate.nodes_evaluated, 'row')} of all spellings"
+        return f"proved with {rows}" if certificate.proved else f"none with {rows}: {certificate.reason}"
     if certificate.method == "exhaustive":
         words = f"every choice scored, {count(certificate.nodes_evaluated, 'inner node')}"
     elif certificate.proved:

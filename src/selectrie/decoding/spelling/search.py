@@ -13,7 +13,7 @@ from selectrie.core.types import ROOT, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.spelling.draws import Draws, SampledMass, guessed_rest
-from selectrie.decoding.spelling.goals import Goal, total_gap
+from selectrie.decoding.spelling.goals import Bounds, Goal, total_gap
 from selectrie.decoding.spelling.lattice import ByteEvent, Lattice
 from selectrie.decoding.spelling.open_prefixes import OpenPrefixes
 from selectrie.decoding.spelling.tree import SpellingTree
@@ -45,6 +45,8 @@ class SpellingSpec:
         budget_nodes: Number of rows after which no new round begins, those of the
             canonical spellings included; None for no limit. These are always read.
         max_depth: Maximum number of tokens of a prefix whose row is read.
+        tolerance: Nats by which the layout of calls may move a log-probability that is
+            read from a row. The bounds that `goal` sees allow for it.
         n_draws: Number of spellings of the first event to draw if the bounds of all
             events together stay further apart than `max_gap`; 0 for none. Their rows do
             not count towards the budget.
@@ -58,6 +60,7 @@ class SpellingSpec:
     goal: Goal
     budget_nodes: int | None = None
     max_depth: int = 1 << 30
+    tolerance: float = 0.0
     n_draws: int = 0
     max_gap: float = np.inf
     seed: int = 0
@@ -68,18 +71,18 @@ class SpellingOutcome:
     """What a `SpellingSearch` found, for E events.
 
     Attributes:
-        log_low, log_high: float64[E], proved bounds on the log-probability of each
-            event.
+        bounds: Proved bounds on the log-probability of each event.
+        log_open: float64[E], the log of the probability that is left open.
         canonical_low, canonical_high: float64[E], the log-probability of the canonical
             spelling, with the bounds of its rounding; NaN where none was given.
         sampled: The estimate by draws, None if there is none.
-        is_enough: Whether the bounds came as close as was asked for.
+        is_enough: Whether the goal wanted no more rows.
         n_evaluated: Number of rows read, without those of the draws.
         n_repeated: Number of nodes that were evaluated again.
     """
 
-    log_low: FloatArray
-    log_high: FloatArray
+    bounds: Bounds
+    log_open: FloatArray
     canonical_low: FloatArray
     canonical_high: FloatArray
     sampled: SampledMass | None
@@ -118,17 +121,24 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         self._live = HeldNodes(self._tree, self._tree.may_carry)
         self._canonical = [(event, self._add_canonical(event, tokens)) for event, tokens in spec.canonical]
         self._open = OpenPrefixes.none()
-        n = len(self._lattice.events)
-        self._found_low, self._found_high = np.full(n, -np.inf), np.full(n, -np.inf)
-        self._low, self._high = np.full(n, -np.inf), np.zeros(n)
+        # The first row of these is for rows as they are read, the second for the goal.
+        self._errors = ROW_ERROR, ROW_ERROR + spec.tolerance
+        shape = 2, len(self._lattice.events)
+        self._found_low, self._found_high = np.full(shape, -np.inf), np.full(shape, -np.inf)
+        self._low, self._high = np.full(shape, -np.inf), np.zeros(shape)
+        self._log_open: FloatArray = np.zeros(shape[1])
         self._round = list(range(len(self._tree)))
         self._n_searched = 0
         self._draws: Draws | None = None
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Return the bounds on each event's log-probability so far, float64[E] each."""
+        bounds = self._bounds()
+        return bounds.low, bounds.high
+
+    def _bounds(self) -> Bounds:
         index = list(self._lattice.index_of)
-        return self._low[index], self._high[index]
+        return Bounds(self._low[0, index], self._high[0, index], self._low[1, index], self._high[1, index])
 
     def _add_canonical(self, event: int, tokens: IntArray) -> int:
         """Add the nodes of a canonical spelling and return the last one."""
@@ -165,15 +175,18 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         for node in self._round:
             parts.append(self._tree.prefixes_below(node))
             values, logp = self._tree.read_values(node), self._tree.logp[node]
-            error = ROW_ERROR * (self._tree.depth[node] + 1)
             events = values.events
-            self._found_low[events] = np.logaddexp(self._found_low[events], logp + values.low - error)
-            self._found_high[events] = np.logaddexp(self._found_high[events], logp + values.high + error)
+            for which, row_error in enumerate(self._errors):
+                error = row_error * (self._tree.depth[node] + 1)
+                low, high = self._found_low[which], self._found_high[which]
+                low[events] = np.logaddexp(low[events], logp + values.low - error)
+                high[events] = np.logaddexp(high[events], logp + values.high + error)
         self._open = OpenPrefixes.concatenated(parts)
         self._n_searched += len(self._round)
+        log_open = np.array([self._open.log_mass(self._lattice, error) for error in self._errors])
+        self._log_open = log_open[0]
         self._low = np.maximum(self._low, self._found_low)
-        high = np.logaddexp(self._found_high, self._open.log_mass(self._lattice, ROW_ERROR))
-        self._high = np.minimum(self._high, high)
+        self._high = np.minimum(self._high, np.logaddexp(self._found_high, log_open))
 
     def _next_round(self) -> list[int]:
         """Return the nodes to read next; none when the task has finished."""
@@ -187,7 +200,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
     def _expand(self) -> list[int]:
         """Return new nodes for the most urgent open prefixes."""
         spec = self._spec
-        weights = spec.goal.weights(*self.bounds())
+        weights = spec.goal.weights(self._bounds())
         budget = len(self._open) if spec.budget_nodes is None else spec.budget_nodes - self._n_searched
         if weights is None or budget <= 0:
             return []
@@ -226,26 +239,26 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         tree, lengths = self._tree, self._spec.vocabulary.lengths
         tokens = dict(self._spec.canonical)[0]
         node = dict(self._canonical)[0]
-        named, logp = tree.read_values(node).named, []
+        last, logp = tree.read_values(node), []
         while node != ROOT:
             logp.append(tree.logp[node] - tree.logp[tree.parent[node]])
             node = tree.parent[node]
-        logp = logp[::-1] if self._spec.events[0].ends else [*logp[::-1], named]
+        logp = logp[::-1] if self._spec.events[0].ends else [*logp[::-1], last.named[int(tokens[-1])]]
         return guessed_rest(lengths[tokens], np.array(logp))
 
     def _result(self) -> SpellingOutcome:
-        log_low, log_high = self.bounds()
+        bounds = self._bounds()
         canonical = np.full((2, len(self._spec.events)), np.nan)
         for event, node in self._canonical:
             canonical[:, event] = self._canonical_bounds(event, node)
-        found = float(self._found_low[self._lattice.index_of[0]])
+        found = float(self._found_low[0, self._lattice.index_of[0]])
         return SpellingOutcome(
-            log_low,
-            log_high,
+            bounds,
+            self._log_open[list(self._lattice.index_of)],
             canonical[0],
             canonical[1],
             None if self._draws is None else self._draws.result(found),
-            self._spec.goal.weights(log_low, log_high) is None,
+            self._spec.goal.weights(bounds) is None,
             self._n_searched,
             self._live.n_repeated,
         )
@@ -256,8 +269,9 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         `node` is the last one whose row it needs.
         """
         values, logp = self._tree.read_values(node), self._tree.logp[node]
-        low = high = values.named
-        if self._spec.events[event].ends:
+        if not self._spec.events[event].ends:
+            low = high = values.named[int(dict(self._spec.canonical)[event][-1])]
+        else:
             at = int(np.flatnonzero(values.events == self._lattice.index_of[event])[0])
             low, high = float(values.low[at]), float(values.high[at])
         error = ROW_ERROR * (self._tree.depth[node] + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,15 +24,14 @@ class StepValues:
         events: int64[m], events that happen right after the node.
         low, high: float64[m], bounds on the log-probability of that. They differ only
             where a row was not wholly read.
-        named: The log-probability of the token that was named for the node, NaN if
-            there is none.
+        named: The log-probability of each token that was named for the node.
     """
 
     logp: FloatArray
     events: IntArray
     low: FloatArray
     high: FloatArray
-    named: float
+    named: Mapping[int, float]
 
 
 class SpellingTree:
@@ -54,7 +54,7 @@ class SpellingTree:
         self.logp, self.evaluated = [0.0], [False]
         self.values: list[StepValues | None] = [None]
         self._children: dict[tuple[int, int], int] = {}
-        self._named: dict[int, int] = {}
+        self._named: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -101,15 +101,15 @@ class SpellingTree:
 
     def name(self, node: int, token: int) -> None:
         """Have the log-probability of one more token read from the row of a node."""
-        self._named[node] = token
+        self._named.setdefault(node, []).append(token)
 
     def reads(self, node: int) -> Reads:
         """Return the `Reads` that `read` needs from the row of a node."""
         step = self.step(node)
         masses = [tokens for _, tokens in step.covering]
         masses += [self._lattice.eog] if step.ended != NO_EVENT else []
-        named = [self._named[node]] if node in self._named else []
-        return Reads.of_row(np.append(step.tokens, np.array(named, dtype=np.int32)), masses=masses)
+        named = np.array(self._named.get(node, ()), dtype=np.int32)
+        return Reads.of_row(np.append(step.tokens, named), masses=masses)
 
     def read(self, node: int, rows: Rows, i: int) -> None:
         """Read row `i`, which is that of a node."""
@@ -120,8 +120,11 @@ class SpellingTree:
             events.append(step.ended)
             bounds.append(rows.log_mass_bounds(i, self._lattice.eog))
         low, high = np.array(bounds, dtype=np.float64).reshape(len(bounds), 2).T
-        named = float(rows.logp(i, self._named[node])) if node in self._named else np.nan
-        self.values[node] = StepValues(rows.logp(i, step.tokens), np.array(events, dtype=np.int32), low, high, named)
+        named = self._named.get(node, [])
+        pairs = zip(named, rows.logp(i, np.array(named, dtype=np.int32)).tolist(), strict=True)
+        self.values[node] = StepValues(
+            rows.logp(i, step.tokens), np.array(events, dtype=np.int32), low, high, dict(pairs)
+        )
         self.evaluated[node] = True
 
     def read_values(self, node: int) -> StepValues:

@@ -52,7 +52,7 @@ class PreparedSpellings:
         The canonical spelling is scored first. Its rows are then cached.
         """
         score = self.scored.run(session)
-        handle = session.group.begin(SpellingSearch(self.scored.select.encoded.context, self.spec))
+        handle = session.group.begin(SpellingSearch(self.scored.select.encoded.context, self.spec), subject=self)
         spellings = _spellings(self.spec, handle.result())
         return replace(score, spellings=spellings, cost=score.cost + handle.cost)
 
@@ -127,18 +127,18 @@ def spelled_bytes(vocabulary: Vocabulary, encoded: EncodedChoices, written: byte
 def _spellings(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
     low, high = conditional_bounds(outcome, 0, 1 if len(spec.events) > 1 else None)
     has_gap = high > -np.inf and not high - low <= math.log(PROVED_RATIO)
-    heal = (0.0, 0.0) if len(spec.events) == 1 else (float(outcome.log_low[1]), float(outcome.log_high[1]))
+    heal = (0.0, 0.0) if len(spec.events) == 1 else (float(outcome.bounds.low[1]), float(outcome.bounds.high[1]))
     estimate = None if outcome.sampled is None or not has_gap else _estimate(outcome.sampled, heal, (low, high))
     return Spellings(
         event="ends" if spec.events[0].ends else "begins",
         logp_low=low,
         logp_high=high,
         canonical_share=(
-            share(float(outcome.canonical_low[0]), float(outcome.log_high[0])),
-            share(float(outcome.canonical_high[0]), float(outcome.log_low[0])),
+            share(float(outcome.canonical_low[0]), float(outcome.bounds.high[0])),
+            share(float(outcome.canonical_high[0]), float(outcome.bounds.low[0])),
         ),
         proved=not has_gap,
-        reason=_reason(spec, outcome) if has_gap else "",
+        reason=why_open(spec, outcome) if has_gap else "",
         log_heal_low=heal[0],
         log_heal_high=heal[1],
         n_rows=outcome.n_evaluated,
@@ -151,10 +151,10 @@ def conditional_bounds(outcome: SpellingOutcome, event: int, given: int | None) 
 
     The event includes the other one.
     """
-    low, high = float(outcome.log_low[event]), float(outcome.log_high[event])
+    low, high = float(outcome.bounds.low[event]), float(outcome.bounds.high[event])
     if given is None:
         return low, high
-    given_low, given_high = float(outcome.log_low[given]), float(outcome.log_high[given])
+    given_low, given_high = float(outcome.bounds.low[given]), float(outcome.bounds.high[given])
     return low - given_high if low > -np.inf else low, min(0.0, high - given_low) if high > -np.inf else high
 
 
@@ -170,7 +170,10 @@ def _estimate(sampled: SampledMass, heal: tuple[float, float], bounds: tuple[flo
     return SpellingEstimate(logp, error, sampled.n_draws, sampled.n_rows)
 
 
-def _reason(spec: SpellingSpec, outcome: SpellingOutcome) -> str:
+def why_open(spec: SpellingSpec, outcome: SpellingOutcome) -> str:
+    """Return why a search ended although its bounds are further apart than wanted."""
     if spec.budget_nodes is not None and outcome.n_evaluated >= spec.budget_nodes:
         return budget_ended(outcome.n_evaluated)
+    if (outcome.log_open == -np.inf).all():
+        return "the model does not tell some of the probabilities that are summed"
     return "the other spellings take more tokens than the context has room for"
