@@ -9,7 +9,7 @@ from typer import Option
 
 from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
-from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup
+from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup, TraceGroup
 from selectrie.cli.show import show_json, show_report
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams
@@ -67,7 +67,7 @@ class BeamGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class BeamOutput:
+class BeamOutput(TraceGroup):
     """Output.
 
     The options of `selectrie beam` for its output.
@@ -93,7 +93,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     how = requests.prompting(prompt, grammar.delimiter)
     prompt_input = requests.read_prompt(prompt)
     constraint = _grammar(grammar)
-    with requests.open_engine(model) as engine:
+    with requests.recorded_engine(model, output) as engine:
         result = engine.beam_search(prompt_input, constraint, beam=params, prompting=how)
     if output.json:
         return show_json(result.to_dict())

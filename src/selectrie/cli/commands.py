@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selectrie.cli import generation, requests
+from selectrie.cli import generation, requests, traces
 from selectrie.cli.beam import beam
 from selectrie.cli.classify import classify
 from selectrie.cli.constraint import ConstraintGroup, SearchedGrammarGroup, read_constraint
@@ -43,6 +43,7 @@ from selectrie.cli.progress import progress
 from selectrie.cli.render import render
 from selectrie.cli.serve import serve
 from selectrie.cli.show import show_json, show_report
+from selectrie.cli.traces import ReplayGroup, ReplayOutput
 from selectrie.core.output import write
 from selectrie.errors import IncompatibleOptionsError, MissingExtraError
 from selectrie.options import TERMINATORS, one_of
@@ -148,7 +149,7 @@ def score(
     selectrie score -m model.gguf -p "The sky is" -t " blue" --tokenizations all
     """
     prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt)
-    with requests.open_engine(model) as engine:
+    with requests.recorded_engine(model, output) as engine:
         result = engine.score(
             prompt_input,
             text.text,
@@ -210,6 +211,22 @@ command(app)(decide)
 command(app)(classify)
 
 command(app)(serve)
+
+
+@command(app)
+def replay(trace: ReplayGroup, output: ReplayOutput) -> int:
+    r"""Run a recorded command again, from its trace.
+
+    Its output is the same, but for seconds. No model is needed, and no file but the
+    trace is read. A trace that was recorded from Python shows what it holds.
+
+    \b
+    selectrie select -p "The capital of France is" -c " Paris" -c " Rome" --trace run.trace
+    selectrie replay run.trace
+    selectrie replay run.trace --list
+    selectrie select -m run.trace -p "The capital of France is" -c " Paris" -c " Rome" --json
+    """
+    return traces.replay(trace, output, [select, rank, score, generate, beam, decide])
 
 
 @command(app)
@@ -335,7 +352,7 @@ def _decide(
         "prompting": requests.prompting(prompt, choices.delimiter),
     }
     prompt_input = requests.read_prompt(prompt)
-    with requests.open_engine(model) as engine, progress() as on_progress:
+    with requests.recorded_engine(model, output) as engine, progress() as on_progress:
         if constraint is None:
             how = replace(how, on_progress=on_progress)
         ask = engine.rank if grammar is None else engine.select

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests, table_runs
-from selectrie.cli.groups import Json, ModelGroup
+from selectrie.cli.groups import Json, ModelGroup, TraceGroup
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.table_runs import ColumnsGroup, TableRunGroup
 from selectrie.core.output import is_terminal, visible, write
@@ -121,7 +121,7 @@ class DecisionGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class DecideOutput:
+class DecideOutput(TraceGroup):
     """Output.
 
     The options of `selectrie decide` for its output.
@@ -155,6 +155,8 @@ def decide(
     selectrie decide questions.toml --table tickets.csv --state body --out decided.jsonl
     selectrie decide --resume decided.jsonl.run
     """
+    if output.trace is not None and (table.table is not None or running.resume is not None):
+        raise IncompatibleOptionsError("trace", "`table`", "record the decision about one state")
     if running.resume is not None:
         if (state, questions, decision, table) != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup()):
             allowed = "no question, --state, --table or option of the decision: the run's folder has them"
@@ -171,7 +173,7 @@ def decide(
     named = _questions(questions)
     params = params_of(decision, _prior(questions, named))
     about = _state(state)
-    with requests.open_engine(model) as engine:
+    with requests.recorded_engine(model, output) as engine:
         if output.show_prompt:
             return _show_prompts(engine.decision_prompts(about, named, params=params), as_json=output.json)
         made = engine.decide(about, named, params=params)

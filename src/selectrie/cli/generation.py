@@ -75,7 +75,7 @@ def answer(
     prompt_input: Any = prompts if len(prompts) > 1 else prompts[0]
     many = len(prompts) > 1 or request["n"] > 1
     with ExitStack() as stack:
-        engine = stack.enter_context(requests.open_engine(model))
+        engine = stack.enter_context(requests.recorded_engine(model, output))
         drafter = _drafter(stack, model, draft)
         if output.stream:
             _stream(engine, prompt_input, {**request, "draft": drafter}, many=many)

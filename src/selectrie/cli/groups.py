@@ -39,7 +39,7 @@ class ModelGroup:
             "-m",
             metavar="MODEL",
             help="GGUF file, folder of a Transformers checkpoint, hf:owner/repo (a checkpoint), "
-            "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, or a server's http://host:8000. "
+            "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, a server's http://host:8000, or a trace. "
             "[default: the embedded model]",
         ),
     ] = None
@@ -107,6 +107,26 @@ class FastModelGroup(ModelGroup):
             help="fast: llama.cpp's own layout, a checkpoint's own type; exact: close draws are measured and reported.",
         ),
     ] = "fast"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceGroup:
+    """Trace.
+
+    The options that record a command.
+    """
+
+    trace: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help="Record every row that is read, with the prompt and all texts. "
+            "`selectrie replay FILE` shows the same again, and -m FILE answers from it, without the model.",
+        ),
+    ] = None
+    full_rows: Annotated[
+        bool, Option("--full-rows", help="With --trace: keep whole rows, which sampling reads. The file is large then.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +259,7 @@ class SearchGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectOutput:
+class SelectOutput(TraceGroup):
     """Output.
 
     The options of `selectrie select` for its output.
@@ -312,7 +332,7 @@ class SpellingsGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreOutput:
+class ScoreOutput(TraceGroup):
     """Output.
 
     The options of `selectrie score` for its output.
@@ -431,7 +451,7 @@ class OnlyChoicesGroup(ChoicesGroup):
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateOutput:
+class GenerateOutput(TraceGroup):
     """Output.
 
     The options of `selectrie generate` for its output.

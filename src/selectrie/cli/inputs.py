@@ -11,16 +11,21 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.output import is_terminal
 from selectrie.errors import InputFileError, OptionError
 from selectrie.options.checks import MAX_NUMBER
 
 STDIN = "-"
 """The path that means standard input."""
 
+_KEPT: ContextVar[dict[str, bytes] | None] = ContextVar("selectrie_files_kept", default=None)
+_GIVEN: ContextVar[Mapping[str, bytes] | None] = ContextVar("selectrie_files_given", default=None)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -269,7 +274,50 @@ def parse_escapes(name: str, text: str) -> str:
     return "".join(_ESCAPES.get(part, part) for part in parts)
 
 
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Keep the content of every file that the block reads, for `kept`."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def kept() -> dict[str, bytes]:
+    """Return the files that were read since `keeping`, by their paths."""
+    return dict(_KEPT.get() or {})
+
+
+@contextmanager
+def given(files: Mapping[str, bytes]) -> Iterator[None]:
+    """Let the block read these files, by their paths, and no others."""
+    token = _GIVEN.set(files)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def has_piped_text() -> bool:
+    """Return whether text comes in by standard input."""
+    files = _GIVEN.get()
+    if files is not None:
+        return STDIN in files
+    return sys.stdin is not None and not is_terminal(sys.stdin)
+
+
 def _read_bytes(path: str) -> bytes:
+    files, kept = _GIVEN.get(), _KEPT.get()
+    if files is not None and path not in files:
+        raise InputFileError(path, "is not in the trace; give the command again, with -m")
+    data = _read_anywhere(path) if files is None else files[path]
+    if kept is not None:
+        kept[path] = data
+    return data
+
+
+def _read_anywhere(path: str) -> bytes:
     try:
         if path != STDIN:
             return Path(path).read_bytes()

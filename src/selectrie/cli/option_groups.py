@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, get_type_hints
@@ -12,9 +12,9 @@ import typer
 from typer.core import TyperCommand
 
 from selectrie.cli.flags import flag_of
-from selectrie.cli.groups import WITH_ESCAPES
 from selectrie.cli.guard import guarded
-from selectrie.cli.inputs import parse_escapes
+from selectrie.cli.option_values import collect
+from selectrie.cli.traces import noting
 
 Command = Callable[..., int]
 """Takes option records, returns an exit code."""
@@ -51,7 +51,7 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
         def run(**values: Any) -> None:
             verbose = bool(values.get("verbose"))
             guarded(
-                lambda: function(**{name: _collect(group, values) for name, group in groups.items()}),
+                lambda: _run(function, groups, values),
                 verbose=verbose,
                 flags={name: flag for group in groups.values() for name, flag in _flags(group).items()},
             )
@@ -62,6 +62,11 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
         return function
 
     return register
+
+
+def _run(function: Command, groups: Mapping[str, type[Any]], values: Mapping[str, Any]) -> int:
+    with noting(function.__name__, groups, values):
+        return function(**{name: collect(group, values) for name, group in groups.items()})
 
 
 def _help(function: Command) -> str:
@@ -89,30 +94,6 @@ def _flags(group: type[Any]) -> dict[str, str]:
     """Return the flag of each field of a group, by the field's name."""
     hints = get_type_hints(group, include_extras=True)
     return {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
-
-
-def _collect(group: type[Any], values: dict[str, Any]) -> Any:
-    """Build the record of one group from the values of a command's options.
-
-    Lists become tuples. With `--escapes`, backslash escapes are replaced in the options
-    that are marked `WITH_ESCAPES`.
-    """
-    named = {field.name: values[field.name] for field in fields(group)}
-    if values.get("escapes"):
-        hints = get_type_hints(group, include_extras=True)
-        read = [name for name in named if WITH_ESCAPES in hints[name].__metadata__[1:]]
-        named |= {name: _unescaped(name, named[name]) for name in read}
-    return group(**{name: tuple(value) if isinstance(value, list) else value for name, value in named.items()})
-
-
-def _unescaped(name: str, value: Any) -> Any:
-    """Replace the backslash escapes in a text or a list of texts; None stays None.
-
-    Raises `OptionError` for an unknown escape.
-    """
-    if isinstance(value, list):
-        return [parse_escapes(name, text) for text in value]
-    return None if value is None else parse_escapes(name, value)
 
 
 def _heading(group: type[Any]) -> str:

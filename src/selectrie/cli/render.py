@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
-from selectrie.cli.groups import ModelGroup, TemplateArgs
+from selectrie.cli.groups import ModelGroup, TemplateArgs, TraceGroup
 from selectrie.cli.show import show_json, show_report, show_stream
 from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, of_request
@@ -87,7 +87,7 @@ class RenderingGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class RenderOutput:
+class RenderOutput(TraceGroup):
     """Output.
 
     The options of `selectrie render` for its output.
@@ -126,7 +126,7 @@ def render(
     if output.check:
         return _report_template(read, shared_values, rows, output)
     _check_values(read, shared_values, rows)
-    with requests.open_engine(model) as engine:
+    with requests.recorded_engine(model, output) as engine:
         if rows is not None:
             return _render_rows(engine.render_many(read, rows, rendering=how), output, requests.unnamed_model(model))
         if output.stream:

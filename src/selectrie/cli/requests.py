@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,9 @@ from selectrie.cli.groups import (
     SamplingGroup,
     SearchGroup,
     StoppingGroup,
+    TraceGroup,
 )
-from selectrie.core.output import is_terminal
+from selectrie.cli.traces import recorded
 from selectrie.errors import ChoiceError, OptionError, PromptError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
@@ -55,8 +56,23 @@ def open_engine(group: ModelGroup) -> Engine:
     return load.load(group.model, **load_options(group))
 
 
+@contextmanager
+def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
+    """Yield an engine for the model of the options, recorded if they say so."""
+    with open_engine(group) as engine, recorded(engine, trace):
+        yield engine
+
+
 def load_options(group: ModelGroup) -> dict[str, Any]:
-    """Return the given arguments of `selectrie.load`, except the model."""
+    """Return the given arguments of `selectrie.load`, except the model.
+
+    A trace has no options: those that are given are passed on, and refused.
+    """
+    from selectrie.traces.reader import is_trace
+
+    if group.model is not None and is_trace(Path(group.model)):
+        plain = asdict(type(group)(verbose=group.verbose))
+        return {name: value for name, value in asdict(group).items() if name != "model" and value != plain[name]}
     return {
         _LOAD_NAMES.get(name, name): value
         for name, value in asdict(group).items()
@@ -118,7 +134,7 @@ def read_prompt(group: BarePromptGroup) -> Prompt:
         return inputs.read_messages(group.chat)
     if group.prompt_file is not None:
         return inputs.read_prompt(group.prompt_file)
-    text = "" if sys.stdin is None or is_terminal(sys.stdin) else inputs.read_prompt(inputs.STDIN)
+    text = inputs.read_prompt(inputs.STDIN) if inputs.has_piped_text() else ""
     if not text:
         raise PromptError(
             "no prompt: give -p TEXT, --prompt-file, --token-ids, --chat, or text on stdin (-p '' for an empty one)"

@@ -62,7 +62,7 @@ def record(
     if not isinstance(engine, Engine):
         raise OptionError("engine", engine, "an Engine, as `load` returns it")
     if engine._model_thread.observer is not None:
-        raise OptionError("engine", engine, "an engine that is not being recorded")
+        raise OptionError("engine", engine, "an engine on a model, not on a trace, that is not being recorded")
     first = list(_first_records(engine, full_rows=full_rows, vocabulary=vocabulary))
     model = cast("Model", engine._model)  # that of a server is described alone, and only this is used of it
     writer = TraceWriter(Path(path), first)

@@ -21,6 +21,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.row_values import KnownValues, ReadRows, RowValues
 from selectrie.engine.engine import Engine
+from selectrie.engine.hub import download_tokenizer, is_hub_source
 from selectrie.engine.path_driver.job_paths import JobPaths
 from selectrie.engine.path_driver.path_thread import PathThread
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
@@ -71,9 +72,11 @@ def _vocabulary(tokenizer: object) -> Vocabulary | None:
         return tokenizer
     if isinstance(tokenizer, Engine):
         return tokenizer.vocabulary
+    if is_hub_source(tokenizer):
+        return read_tokenizer(download_tokenizer(tokenizer))
     if isinstance(tokenizer, str | os.PathLike):
         return read_tokenizer(Path(os.fspath(tokenizer)))
-    raise OptionError("tokenizer", tokenizer, "a GGUF file, a folder with a tokenizer, or an engine on the same model")
+    raise OptionError("tokenizer", tokenizer, "a GGUF file, a folder with a tokenizer, hf:owner/repo, or an engine")
 
 
 class ReplayRuntime(Runtime):

@@ -1,0 +1,94 @@
+"""What a trace holds, as fields for JSON and as a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from selectrie.core.plain_text import escaped
+
+if TYPE_CHECKING:
+    from selectrie.traces.reader import RecordedTask, Trace
+
+_SHOWN_TOKENS = 40
+"""Number of tokens at the end of a prompt that are shown."""
+_MAX_SHOWN = 200
+"""Number of requests that a report shows."""
+
+
+def trace_summary(trace: Trace) -> dict[str, Any]:
+    """Return what a trace holds."""
+    header = trace.header
+    tasks = [[trace.tasks[number] for number in request.tasks] for request in trace.requests]
+    pieces = _pieces(trace)
+    return {
+        "trace": str(trace.path),
+        "is_complete": trace.tail.is_complete,
+        "n_bytes_torn": trace.tail.n_torn,
+        "versions": json.loads(header.versions),
+        "model": json.loads(header.identity),
+        "has_vocabulary": header.has_vocabulary,
+        "has_full_rows": header.full_rows,
+        "n_texts": len(trace.encodings) + len(trace.inside),
+        "command": trace.notes.get("command"),
+        "requests": [
+            {
+                "kind": request.name,
+                "digest": request.digest,
+                "n_rows": sum(values.step.n_rows for task in own for values in task.steps),
+                "tasks": [task.kind for task in own],
+                "prompt": _prompt(own[0], pieces) if own else "",
+            }
+            for request, own in zip(trace.requests, tasks, strict=True)
+        ],
+    }
+
+
+def trace_report(summary: Mapping[str, Any]) -> RenderableType:
+    """Return a report of a summary."""
+    model = summary["model"]
+    state = "whole" if summary["is_complete"] else f"torn, {summary['n_bytes_torn']} bytes of a block are left over"
+    lines = (
+        f"trace  {summary['trace']} ({state})",
+        f"model  {model.get('name')}, {model.get('build')}, precision {model.get('precision')}",
+        (
+            f"texts  {summary['n_texts']} with their tokens; vocabulary {_yes(summary['has_vocabulary'])}, "
+            f"whole rows {_yes(summary['has_full_rows'])}"
+        ),
+    )
+    table = Table(box=None, pad_edge=False)
+    for heading in ("request", "rows", "prompt"):
+        table.add_column(heading, justify="right" if heading == "rows" else "left", overflow="fold")
+    for request in summary["requests"][:_MAX_SHOWN]:
+        table.add_row(Text(request["kind"]), str(request["n_rows"]), Text(request["prompt"]))
+    n_more = len(summary["requests"]) - _MAX_SHOWN
+    return Group(*map(Text, lines), Text(), table, *([Text(f"and {n_more} more")] if n_more > 0 else []))
+
+
+def _yes(value: object) -> str:
+    return "yes" if value else "no"
+
+
+def _pieces(trace: Trace) -> list[bytes] | None:
+    """Return the bytes of each token; None if the trace does not have them."""
+    pieces: list[bytes] = []
+    for part in trace.tokens:
+        flat, at = part.pieces.tobytes(), 0
+        for length in part.piece_lengths.tolist():
+            pieces.append(flat[at : at + max(0, length)])
+            at += max(0, length)
+    return pieces if len(pieces) == trace.header.n_tokens else None
+
+
+def _prompt(task: RecordedTask, pieces: list[bytes] | None) -> str:
+    """Return the end of a task's prompt, as text or as ids."""
+    ids = task.prompt[-_SHOWN_TOKENS:].tolist()
+    cut = "…" if len(task.prompt) > len(ids) else ""
+    if pieces is None:
+        return cut + " ".join(map(str, ids))
+    return cut + escaped(b"".join(pieces[token] for token in ids).decode("utf-8", "backslashreplace"))
