@@ -9,8 +9,11 @@ import pytest
 pytest.importorskip("httpx2", reason="needs the extra 'remote'")
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
+from typer.testing import CliRunner
+
 import selectrie
 from selectrie import Choice
+from selectrie.cli import app as command
 from selectrie.errors import (
     IncompatibleOptionsError,
     MissingExtraError,
@@ -130,3 +133,13 @@ def test_a_missing_tokenizer_is_named(tmp_path):
         pytest.raises(OptionError, match="a folder with a tokenizer"),
     ):
         selectrie.connect(url, tokenizer=tmp_path / "none")
+
+
+def test_the_command_asks_a_server(served):
+    """`-m` takes an address; an option of a back end is refused."""
+    local, url = served
+    asked = ["select", "-m", url, "-p", PROMPT, *(part for choice in CHOICES for part in ("-c", choice))]
+    found = CliRunner().invoke(command, asked)
+    assert found.exit_code == 0
+    assert repr(local.select(PROMPT, CHOICES).text) in found.stdout
+    assert CliRunner().invoke(command, [*asked, "--n-ctx", "64"]).exit_code != 0

@@ -66,11 +66,13 @@ def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
 def load_options(group: ModelGroup) -> dict[str, Any]:
     """Return the given arguments of `selectrie.load`, except the model.
 
-    A trace has no options: those that are given are passed on, and refused.
+    Neither a server nor a trace has the options of back ends: those that are given are
+    passed on, and refused. Only values that differ from the defaults count as given.
     """
+    from selectrie.engine.sources import is_server  # as in `open_engine`
     from selectrie.traces.reader import is_trace
 
-    if group.model is not None and is_trace(Path(group.model)):
+    if group.model is not None and (is_server(group.model) or is_trace(Path(group.model))):
         plain = asdict(type(group)(verbose=group.verbose))
         return {name: value for name, value in asdict(group).items() if name != "model" and value != plain[name]}
     return {

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("httpx2", reason="needs the extra 'remote'")
 
+from selectrie.backends.remote.answers import Answer
 from selectrie.core import numerics
 from selectrie.core.path_model import Cancellation, RowQuery
 from selectrie.errors import OptionError, ServerError, UnsupportedModelError
@@ -56,6 +57,67 @@ def test_rows_are_those_of_the_model(opened, kind):
         assert row.log_rest[0] <= numerics.logsumexp(others) <= row.log_rest[1]
         assert others.max(initial=-np.inf) <= row.rest_max
     assert model.tolerance == 0.0
+
+
+def test_a_token_that_was_drawn_is_not_among_the_most_probable(opened):
+    """It is one more value; the bound on others is that of the last of those that were asked for."""
+
+    class Drawing(VllmServer):
+        is_odd = False
+
+        def _entry(self, row, token, named, n_top, *, as_ids):
+            return super()._entry(row, int(row.argmin()) if self.is_odd else token, named, n_top, as_ids=as_ids)
+
+    server = Drawing()
+    model = opened(server)
+    server.is_odd = True
+    (row,) = asked(model, RowQuery(text("ab"), ids(), 4))
+    logp = server.logp(text("ab").tolist())
+    assert row.rest_max == np.sort(logp)[-4]
+    assert set(row.ids.tolist()) == {*np.argsort(-logp)[:4].tolist(), int(logp.argmin())}
+
+
+def test_no_other_token_is_more_probable_than_all_others_together(opened):
+    """Where no most probable ones were asked for."""
+    (row,) = asked(opened(VllmServer()), RowQuery(text("ab"), ids(7, 8)))
+    assert row.rest_max == row.log_rest[1] < 0
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server", "echo"])
+@pytest.mark.parametrize(("n", "said"), [(1, "such as BOS, first"), (-1, "2 tokens were read, 3 were sent")])
+def test_another_number_of_tokens_was_read(opened, kind, n, said):
+    """A path that a server cut, or put something before, is no path that was asked about."""
+    server = KINDS[kind](3)
+    model = opened(server)
+
+    def change(_path, answer):
+        if kind == "sglang":
+            answer[0]["meta_info"]["prompt_tokens"] += n
+        elif kind == "llama-server":
+            answer["tokens_evaluated"] += n
+        else:
+            answer["usage"]["prompt_tokens"] += n
+        return answer
+
+    server.change = change
+    query = RowQuery(text("ab"), ids(2 + 97)) if kind != "echo" else RowQuery(text("a"), ids(2 + 97))
+    with pytest.raises(ServerError, match=said):
+        asked(model, query)
+
+
+@pytest.mark.parametrize(
+    ("value", "logp"), [(0, 0.0), (5e-4, 0.0), (-2.5, -2.5), (-9999.0, -math.inf), (-3.4028234663852886e38, -math.inf)]
+)
+def test_numbers_that_are_log_probabilities(value, logp):
+    """Rounding may lift one above 0, and some stand for -inf."""
+    assert Answer(value, "http://fake").logp() == logp
+
+
+@pytest.mark.parametrize("value", [0.01, 1, math.inf, math.nan, 10**400, True, "0", None])
+def test_numbers_that_are_none(value):
+    """They are refused."""
+    with pytest.raises(ServerError):
+        Answer(value, "http://fake").logp()
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "llama-server"])
