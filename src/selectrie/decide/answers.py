@@ -67,9 +67,43 @@ class DecisionUsage:
 NO_USAGE = DecisionUsage(0, 0, Cost())
 
 
+Bounds: TypeAlias = tuple[float, float]
+"""A lower and an upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBounds:
+    """Bounds on the numbers of an answer, where rows were not read in full.
+
+    Attributes:
+        probabilities: Bounds on the probability of each option by value, in the
+            caller's order; of true and false for a predicate.
+        label_mass: Bounds on the label mass.
+        score: Bounds on the score of a `ScoreAnswer`, else None.
+    """
+
+    probabilities: Mapping[Any, Bounds]
+    label_mass: Bounds
+    score: Bounds | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON."""
+        return {
+            "probabilities": [
+                {"value": jsonable(value), "low": low, "high": high}
+                for value, (low, high) in self.probabilities.items()
+            ],
+            "label_mass": list(self.label_mass),
+            **({} if self.score is None else {"score": list(self.score)}),
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trust:
     """What says how far an answer can be trusted. All answers have these fields.
+
+    If rows were not read in full, a probability is the middle of its bounds.
+    Confidence, label mass and margin are then lower bounds.
 
     Attributes:
         confidence: 1 if one option has all probability, 0 if all have the same.
@@ -80,7 +114,8 @@ class _Trust:
             option, in every order.
         margin: Log of the ratio of the two largest probabilities, in nats; inf for one
             option.
-        is_tie: Whether another option has exactly the same probability.
+        is_tie: Whether another option has exactly the same probability, or may have it
+            as far as bounds and the tolerance of a served model tell.
         abstained: Why the answer should not be relied on; "" if nothing was below
             `min_confidence` or `min_label_mass`.
         spread: Largest standard deviation of an option's probability over the orders
@@ -89,6 +124,7 @@ class _Trust:
         signature: What the answer depends on.
         selections: The selection after each prompt, one for each order. Not compared.
         usage: The work that the answer took. Not compared.
+        bounds: Bounds on the numbers of the answer; None if they are known.
     """
 
     confidence: float
@@ -102,6 +138,7 @@ class _Trust:
     signature: DecisionSignature
     selections: tuple[Selection, ...] = field(compare=False, repr=False)
     usage: DecisionUsage = field(compare=False, repr=False)
+    bounds: AnswerBounds | None = None
 
     @property
     def selection(self) -> Selection:
@@ -115,7 +152,8 @@ class _Trust:
         names = ("confidence", "label_mass", "first_token_fits", "margin", "is_tie", "abstained", "spread", "complete")
         signature = plain(self.signature) | {"selection": plain(self.signature.selection)}
         usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
-        return {**fields_of(self, *names), "signature": signature, "usage": usage}
+        bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
+        return {**fields_of(self, *names), **bounds, "signature": signature, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +354,23 @@ def expected(values: Sequence[float], probabilities: Sequence[float]) -> float:
     return math.fsum(value * p for value, p in zip(values, probabilities, strict=True))
 
 
+def expected_bounds(values: Sequence[float], bounds: Sequence[Bounds]) -> Bounds:
+    """Return bounds on `expected` for probabilities within bounds that sum to 1."""
+    ordered = sorted(zip(values, bounds, strict=True), key=lambda one: one[0])
+    return _least(ordered), -_least([(-value, one) for value, one in reversed(ordered)])
+
+
+def _least(ordered: Sequence[tuple[float, Bounds]]) -> float:
+    """Return the least expected value; `ordered` are ascending values with bounds."""
+    left = max(0.0, 1.0 - math.fsum(low for _, (low, _) in ordered))
+    total = []
+    for value, (low, high) in ordered:
+        more = min(left, high - low)
+        left -= more
+        total.append(value * (low + more))
+    return math.fsum(total)
+
+
 def margin_of(probabilities: Sequence[float]) -> float:
     """Return the log of the ratio of the two largest probabilities; inf for one."""
     if len(probabilities) == 1:
@@ -324,13 +379,19 @@ def margin_of(probabilities: Sequence[float]) -> float:
     return math.inf if second == 0 else math.log(first) - math.log(second)
 
 
-def abstention(confidence: float, label_mass: float, min_confidence: float, min_label_mass: float) -> str:
-    """Return why an answer abstains, or "" if it does not."""
+def abstention(
+    confidence: float, label_mass: float, min_confidence: float, min_label_mass: float, *, are_bounds: bool = False
+) -> str:
+    """Return why an answer abstains, or "" if it does not.
+
+    `are_bounds` says that confidence and label mass are lower bounds.
+    """
+    word = "may be {:.4g}, which is" if are_bounds else "{:.4g} is"
     reasons = []
     if confidence < min_confidence:
-        reasons.append(f"confidence {confidence:.4g} is below {min_confidence:g}")
+        reasons.append(f"confidence {word.format(confidence)} below {min_confidence:g}")
     if label_mass < min_label_mass:
-        reasons.append(f"label mass {label_mass:.4g} is below {min_label_mass:g}")
+        reasons.append(f"label mass {word.format(label_mass)} below {min_label_mass:g}")
     return " and ".join(reasons)
 
 

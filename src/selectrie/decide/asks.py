@@ -11,6 +11,8 @@ from typing import Any
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import (
     Answer,
+    AnswerBounds,
+    Bounds,
     ChoiceAnswer,
     DecisionSignature,
     DecisionUsage,
@@ -19,6 +21,7 @@ from selectrie.decide.answers import (
     abstention,
     confidence_of,
     expected,
+    expected_bounds,
     margin_of,
     mean_of,
     spread_of,
@@ -212,9 +215,16 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
         winner, margin = probabilities.index(best), margin_of(probabilities)
         is_tie = sum(p == best for p in probabilities) > 1
     finished: list[bool] = tables[0].finished.tolist()
-    confidence = confidence_of(probabilities[winner], len(ask.options))
-    trust = _trust(evidence, params, confidence)
+    between = _probability_bounds(selections)
+    least = probabilities[winner]
+    if between is not None:
+        least = between[winner][0]
+        if len(selections) > 1:
+            margin, is_tie = _bounded_margin(between, winner)
+    trust = _trust(evidence, params, confidence_of(least, len(ask.options)))
     trust |= {"margin": margin, "is_tie": is_tie, "spread": spread_of(by_order), "complete": all(finished)}
+    if between is not None:
+        trust["bounds"] = _bounds(ask, evidence, between)
     if isinstance(ask.question, Predicate):
         return PredicateAnswer(probability=probabilities[0 if ask.options[0].value else 1], **trust)
     if isinstance(ask.question, Score):
@@ -240,6 +250,44 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     )
 
 
+def _probability_bounds(selections: Sequence[Selection]) -> list[Bounds] | None:
+    """Return bounds on the mean probability of each option over the orders.
+
+    None if all rows that it depends on were read in full.
+    """
+    if all(one.coverage_high is None for one in selections):
+        return None
+    low = mean_of([one.choices.probability_low.tolist() for one in selections])
+    high = mean_of([one.choices.probability_high.tolist() for one in selections])
+    return list(zip(low, high, strict=True))
+
+
+def _bounded_margin(between: Sequence[Bounds], winner: int) -> tuple[float, bool]:
+    """Return a lower bound on the margin, and whether it leaves the winner open."""
+    low = between[winner][0]
+    rival = max((high for index, (_, high) in enumerate(between) if index != winner), default=0.0)
+    if not rival:
+        return math.inf, False
+    return (math.log(low) - math.log(rival) if low else -math.inf), rival >= low
+
+
+def _bounds(ask: Ask, evidence: Evidence, between: Sequence[Bounds]) -> AnswerBounds:
+    options = [ask.options[index] for index in ask.by_caller]
+    in_order = [between[index] for index in ask.by_caller]
+    is_score = isinstance(ask.question, Score)
+    return AnswerBounds(
+        probabilities={one.value: bounds for one, bounds in zip(options, in_order, strict=True)},
+        label_mass=_mass_bounds(evidence.selections),
+        score=expected_bounds([one.value for one in options], in_order) if is_score else None,
+    )
+
+
+def _mass_bounds(selections: Sequence[Selection]) -> Bounds:
+    low = mean_of([[one.coverage] for one in selections])[0]
+    high = mean_of([[one.coverage if one.coverage_high is None else one.coverage_high] for one in selections])[0]
+    return low, high
+
+
 def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[str]:
     """Return the answer to a question whose options are the texts of a grammar."""
     selection = evidence.selections[0]
@@ -247,7 +295,12 @@ def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[
     k = math.inf if searched else len(selection.choices)
     table = selection.choices
     complete = not searched and bool(table.finished.all())
-    trust = _trust(evidence, params, confidence_of(selection.probability, k))
+    between = _probability_bounds([selection])
+    p = selection.probability if between is None else between[selection.index][0]
+    trust = _trust(evidence, params, confidence_of(p, k))
+    if between is not None:
+        of_texts = dict(zip(table.texts, between, strict=True))
+        trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
     return ChoiceAnswer(
         value=selection.text,
         text=selection.text,
@@ -267,12 +320,15 @@ def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[
 def _trust(evidence: Evidence, params: DecisionParams, confidence: float) -> dict[str, Any]:
     selections = evidence.selections
     masses = [one.coverage for one in selections]
+    are_bounds = any(one.coverage_high is not None for one in selections)
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
     return {
         "confidence": confidence,
         "label_mass": label_mass,
         "first_token_fits": evidence.first_token_fits,
-        "abstained": abstention(confidence, label_mass, params.min_confidence, params.min_label_mass),
+        "abstained": abstention(
+            confidence, label_mass, params.min_confidence, params.min_label_mass, are_bounds=are_bounds
+        ),
         "signature": evidence.signature,
         "selections": selections,
         "usage": evidence.usage,

@@ -36,9 +36,10 @@ class HealedMass:
     remaining bytes (covered), and of the tokens that are a proper prefix of them (open:
     the text after such a token may or may not go on with the rest). With N the sum of
     all that is covered and O the sum of all that is open, the probability lies between
-    N and N + O. `tokenization.healing` does the same for choices. The row of the most
-    probable open token is read next, until O is at most `ENOUGH` N or `MAX_ROWS` rows
-    are read.
+    N and N + O. Where a row was not read in full, N has the lower bound on what is
+    covered, and O also has what is missing to the upper one. `tokenization.healing`
+    does the same for choices. The row of the most probable open token is read next,
+    until O is at most `ENOUGH` N or `MAX_ROWS` rows are read.
     """
 
     def __init__(self, vocabulary: Vocabulary, healed: bytes) -> None:
@@ -46,6 +47,7 @@ class HealedMass:
         self._left = {ROOT: healed}  # bytes left at each node that is read here
         self._waiting = ROOT if healed else NO_NODE
         self._covered = -np.inf
+        self._unread = -np.inf  # what the rows that were read may cover beyond that
         self._open: list[
             tuple[float, int, int, float]
         ] = []  # minus logp of node and token together, node, token, logp of token
@@ -79,7 +81,10 @@ class HealedMass:
         node, self._waiting = self._waiting, NO_NODE
         left = self._left[node]
         covering, short = self._tokens(left)
-        self._covered = float(np.logaddexp(self._covered, prefix + rows.log_mass(i, covering)))
+        low, high = rows.log_mass_bounds(i, covering)
+        self._covered = float(np.logaddexp(self._covered, prefix + low))
+        if low != high:
+            self._unread = float(np.logaddexp(self._unread, prefix + numerics.logdiffexp(high, low)))
         for token, logp in zip(short.tolist(), rows.logp(i, short).tolist(), strict=True):
             if logp > -np.inf:
                 heapq.heappush(self._open, (-prefix - logp, node, token, logp))
@@ -97,14 +102,17 @@ class HealedMass:
     def log_heal(self) -> tuple[float, float]:
         """Return log N, and log((N + O) / N), by which the true value may lie above it.
 
-        Returns (0.0, 0.0) if nothing was healed. Returns (0.0, inf) if no token covers
-        the bytes; scores then cannot be made conditional on them.
+        Returns (0.0, 0.0) if nothing was healed. Returns (0.0, inf) if no token is
+        known to cover the bytes; scores then cannot be made conditional on them.
         """
         if not self._n_read:
             return 0.0, 0.0
         if self._covered == -np.inf:
             return 0.0, np.inf
-        return self._covered, float(np.logaddexp(0.0, self._log_open() - self._covered))
+        log_open = self._log_open()
+        if self._unread > -np.inf:
+            log_open = float(np.logaddexp(log_open, self._unread))
+        return self._covered, float(np.logaddexp(0.0, log_open - self._covered))
 
     def _log_open(self) -> float:
         return numerics.logsumexp(np.array([-minus for minus, *_ in self._open], dtype=np.float64))

@@ -543,7 +543,10 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     """Return whether the most probable token after the context begins a choice.
 
     It does if it is the first token of a choice, or if its bytes begin the text of one.
+    It does not if the rows that were read leave open which token it is.
     """
+    if not result.top_tokens:
+        return False
     table, top = result.choices, result.top_tokens[0]
     if top.id in table.trie.token[table.trie.children(ROOT)]:
         return True

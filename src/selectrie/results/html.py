@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from selectrie.results.cells import bar, cell, label, row, table
+from selectrie.results.plain import between
 from selectrie.results.records import ChoiceScore
 
 
@@ -24,9 +25,10 @@ def selection_html(shown: Sequence[ChoiceScore], *, winner: int, hidden: int, ca
 def _row(choice: ChoiceScore, winner: int) -> str:
     is_winner = choice.index == winner
     text = label(repr(choice.text), bold=is_winner)
-    if choice.pruned or choice.probability is None:
+    if choice.logp is None or choice.probability is None:
         return row(text, cell(), cell(), cell(f"≤ {choice.logp_upper:.3f}"), cell(), faint=True)
-    numbers = (cell(f"{choice.probability:.4f}"), cell(f"{choice.logp:.3f}"), cell(f"{choice.score:.3f}"))
+    logp = between(choice.logp, choice.logp_upper)
+    numbers = (cell(f"{choice.probability:.4f}"), cell(logp), cell(f"{choice.score:.3f}"))
     return row(text, bar(choice.probability, strong=is_winner), *numbers)
 
 

@@ -22,10 +22,13 @@ class Assignment:
         texts: Texts of the options, in page order.
         values: Values of the options, in page order.
         text: The whole block, literals included.
-        logp: Joint log-probability of that text.
+        logp: Joint log-probability of that text; a lower bound if rows were not read in
+            full.
         probability: Probability of that text among the texts of the block, or the
-            middle of its bounds if a search left texts open. Assignments that spell the
+            middle of its bounds if a search left texts open, or if rows were not read
+            in full. Assignments that spell the
             same text have the same one.
+        logp_upper: Upper bound of logp if it is a lower bound, else None.
     """
 
     texts: tuple[str, ...]
@@ -33,6 +36,7 @@ class Assignment:
     text: str
     logp: float
     probability: float
+    logp_upper: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON.
@@ -43,6 +47,7 @@ class Assignment:
             "texts": list(self.texts),
             "values": [jsonable(value) for value in self.values],
             **fields_of(self, "text", "logp", "probability"),
+            **({} if self.logp_upper is None else fields_of(self, "logp_upper")),
         }
 
 
@@ -62,13 +67,14 @@ class JointSelection:
         n_assignments: Number of assignments of the block.
         margin: Log-probability of the best minus that of the second assignment: 0 if
             both spell one text, inf if there is only one, a lower bound if a search
-            left assignments open.
-        is_tie: Whether the margin is 0.
+            left assignments open or rows were not read in full.
+        is_tie: Whether the margin is 0, or as in `Selection`.
         coverage: Probability mass of all texts of the block (a lower bound if a search
-            left texts open).
+            left texts open, or rows were not read in full).
         marginals: For each slot, the probability of each option in the given order,
             among the texts of the block. A text that several assignments spell counts
-            in equal parts. None if not all texts were scored.
+            in equal parts. None if not all texts were scored, or if the probability of
+            one is not known.
         terminator: The terminator used, never "auto".
         healed: As in `Selection`.
         log_heal: As in `Selection`.
@@ -77,6 +83,7 @@ class JointSelection:
         cost: The model work that the decision took.
         signature: Model, software and options that the scores depend on.
         notes: As in `Selection`.
+        coverage_high: As in `Selection`.
     """
 
     names: tuple[str, ...]
@@ -94,6 +101,7 @@ class JointSelection:
     cost: Cost
     signature: Signature
     notes: tuple[str, ...] = ()
+    coverage_high: float | None = None
 
     @property
     def best(self) -> Assignment:
@@ -175,6 +183,7 @@ class JointSelection:
             "marginals": None
             if marginals is None
             else {name: dict(of_slot) for name, of_slot in zip(self.names, marginals, strict=True)},
+            **({} if self.coverage_high is None else fields_of(self, "coverage_high")),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 

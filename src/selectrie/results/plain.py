@@ -22,6 +22,13 @@ def number(x: float | None) -> float | None:
     return None if x is None or not math.isfinite(x) else x
 
 
+def between(low: float, high: float | None, digits: int = 3) -> str:
+    """Return a number as text, or both bounds if `high` is another one."""
+    first = f"{low:.{digits}f}"
+    last = first if high is None else f"{high:.{digits}f}"
+    return first if first == last else f"{first} … {last}"
+
+
 def numbers(x: FloatArray) -> list[float | None]:
     """Return `number` of each element, as a list."""
     values = x.astype(object)

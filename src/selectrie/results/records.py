@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
-from selectrie.results.plain import bytes_fields, fields_of, listing, number, quoted
+from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, quoted
 from selectrie.results.spellings import Spellings
 from selectrie.version import __version__
 
@@ -82,21 +82,22 @@ class ChoiceScore:
         duplicate_of: First index with the same tokens; None for the first itself.
             Probabilities sum to one over the choices for which this is None.
         logp: Raw joint log-probability, with the terminator and without priors; None if
-            pruned. Best-first search may be off by up to 5e-5 nats with terminator
-            "unless-continued", where bounds within 1e-4 of each other are enough.
-        logp_upper: Upper bound of logp; equal to it unless pruned.
-        logp_terminator: The terminator's part of logp; None if pruned. If a near tie
+            pruned. A lower bound if rows were not read in full. Best-first search may
+            be off by up to 5e-5 nats with terminator "unless-continued", where bounds
+            within 1e-4 of each other are enough.
+        logp_upper: Upper bound of logp; equal to it where it is known.
+        logp_terminator: The terminator's part of logp, a bound as logp is; None if
+            pruned. If a near tie
             was rescored, the terminator and the tokens add up to logp only within the
             tolerance.
-        score: Score by the rule, prior included; None if pruned.
+        score: Score by the rule, prior included, from `logp`; None if pruned.
         probability: Probability of this choice in the set (softmax of scores); None if
-            pruned.
-        probability_low: Lower bound if a search left mass open, else equal to
-            probability.
-        probability_high: Upper bound if a search left mass open, else equal to
-            probability.
+            pruned. The middle of its bounds where they differ.
+        probability_low: Lower bound if a search left mass open or rows were not read in
+            full, else equal to probability.
+        probability_high: Upper bound likewise.
         logp_local: Log-probability under masked step-by-step choice (mask, renormalise,
-            multiply); None if not evaluated.
+            multiply); None if not evaluated, or not read in full.
         tokens: The path after the shared context; empty if pruned.
         n_chars: Number of characters of the choice as given.
         n_bytes: Number of UTF-8 bytes of the choice as given.
@@ -123,6 +124,11 @@ class ChoiceScore:
     def pruned(self) -> bool:
         """Return whether the choice was not finished, so that only bounds are known."""
         return self.score is None
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether logp is a value, and not a bound."""
+        return self.logp == self.logp_upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +221,9 @@ class Certificate:
 
     Attributes:
         proved: Whether no choice without a score can be among the first k. Exhaustive
-            scoring always proves this.
+            scoring always proves this, except with a served model or rows that were not
+            read in full. There, the scores' bounds and tolerance must also decide the
+            order of the first k.
         bound_gap: Score of the k-th choice minus the best bound on a choice without a
             score; inf if all have one.
         open_mass: Upper bound on the probability mass, under the model, of the choices
@@ -225,7 +233,8 @@ class Certificate:
             (the texts of a grammar).
         rescored: Whether near ties among the first k were decided by scoring them again
             in a fixed layout, or there were none. False if scoring them again would
-            take more rows than the request did, or in `fast` precision.
+            take more rows than the request did, in `fast` precision, or if a served
+            model or rows not read in full leave near ties.
         n_rescored: Number of choices that were scored again.
         method: "exhaustive", "best_first", or "spellings" for sums over all spellings.
         reason: Why the first k are not proved: a doubt that no longer search could
@@ -293,7 +302,7 @@ class TextScore:
     Attributes:
         text: The text.
         logp: Sum of the tokens' log-probabilities, minus log_heal if the boundary was
-            healed.
+            healed. A lower bound if rows were not read in full.
         tokens: The path after the shared context. The first ones also spell `healed` if
             it is not empty.
         is_greedy: Whether every token was the most probable one.
@@ -306,6 +315,7 @@ class TextScore:
         spellings: The probability over all spellings, if it was asked for
             (`tokenizations="all"`). The other fields are those of the tokenizer's own
             encoding.
+        logp_upper: Upper bound of logp if rows were not read in full, else None.
     """
 
     text: str
@@ -319,6 +329,7 @@ class TextScore:
     signature: Signature
     notes: tuple[str, ...] = ()
     spellings: Spellings | None = None
+    logp_upper: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "text_score".
@@ -331,12 +342,14 @@ class TextScore:
             **fields_of(self, "text", "logp", "is_greedy", "tokens"),
             **fields_of(self, "healed", "log_heal", "heal_gap", "cost", "signature"),
             **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
+            **({} if self.logp_upper is None else {"logp_upper": number(self.logp_upper)}),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 
     def __repr__(self) -> str:
         shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
-        head = f"TextScore({quoted(self.text)}, logp={self.logp:.4f}, {len(self.tokens)} tokens"
+        logp = between(self.logp, self.logp_upper, 4)
+        head = f"TextScore({quoted(self.text)}, logp={logp}, {len(self.tokens)} tokens"
         head += f"{', as greedy decoding' if self.is_greedy else ''}"
         if self.spellings is not None:
             low, high = self.spellings.logp_low, self.spellings.logp_high
@@ -347,4 +360,6 @@ class TextScore:
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         greedy = " · what greedy decoding gives" if self.is_greedy else ""
-        return tokens_table(((one.label, one.logp) for one in self.tokens), f"logp {self.logp:.4f}{greedy}")
+        return tokens_table(
+            ((one.label, one.logp) for one in self.tokens), f"logp {between(self.logp, self.logp_upper, 4)}{greedy}"
+        )

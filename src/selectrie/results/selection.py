@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
-from selectrie.results.plain import fields_of, jsonable, listing, plain, quoted
+from selectrie.results.plain import between, fields_of, jsonable, listing, number, plain, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
 from selectrie.results.spellings import ChoiceSpellings
 from selectrie.results.table import ChoiceTable
@@ -29,22 +29,28 @@ class Selection:
             lowest index and set is_tie. The properties `text`, `logp`, `score` and
             `probability` are the winner's.
         margin: Score of the winner minus that of the runner-up on another path. inf
-            with one choice; a lower bound if a search left choices open.
-        is_tie: Whether the winner is exactly tied. With `spellings`: whether another
-            choice is the same to within rounding.
+            with one choice; a lower bound if a search left choices open, or rows were
+            not read in full, and then maybe negative.
+        is_tie: Whether the winner is exactly tied. With a served model or rows not read
+            in full: whether another choice is so near that tolerance and bounds leave
+            open which one is better. With `spellings`: whether another choice is the
+            same to within rounding.
         coverage: Probability mass of the whole set under the model (a lower bound if a
-            search left choices open).
+            search left choices open, or rows were not read in full).
         top_tokens: The most probable tokens after the shared context, whether or not a
             choice begins with them, with log-probabilities.
         greedy_index: Index of the choice that masked greedy decoding picks. None if a
-            grammar was searched and the pick is not among the texts found.
+            grammar was searched and the pick is not among the texts found, or if rows
+            that were not read in full leave it open.
         choices: `Sequence[ChoiceScore]` in the caller's order, made on demand.
         rule: The rule used.
         terminator: The terminator used, never "auto".
         healed: Bytes of the prompt that were encoded again together with the choices.
         log_heal: Log-probability of the healed bytes, already subtracted from every
             logp.
-        heal_gap: Bound on the error of log_heal (0 = exact).
+        heal_gap: Bound on the error of log_heal (0 = exact), which may be too low by as
+            much. If rows were not read in full, logp is what remains after subtracting
+            log_heal + heal_gap, and logp_upper after subtracting log_heal.
         certificate: Whether the first k choices are proved to be the best.
         cost: The model work that the decision took.
         signature: Model, software and options that the scores depend on.
@@ -56,6 +62,8 @@ class Selection:
         spellings: The probabilities of the choices over all their spellings, if they
             were asked for (`tokenizations="all"`). Each score is then the lower bound
             of the choice, prior included, and each logp that of the canonical encoding.
+        coverage_high: Upper bound on coverage if rows that it depends on were not read
+            in full, else None.
     """
 
     index: int
@@ -77,6 +85,7 @@ class Selection:
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
     spellings: ChoiceSpellings | None = None
+    coverage_high: float | None = None
 
     @property
     def value(self) -> object:
@@ -160,6 +169,7 @@ class Selection:
             "greedy": self.greedy_index,
             **fields_of(self, "agrees_with_greedy", "rule", "terminator", "healed", "log_heal", "heal_gap"),
             **fields_of(self, "certificate", "cost", "signature"),
+            **({} if self.coverage_high is None else {"coverage_high": number(self.coverage_high)}),
             **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
             **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
             **({"notes": list(self.notes)} if self.notes else {}),
@@ -169,7 +179,7 @@ class Selection:
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
         head = f"Selection({quoted(self.text)}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
-        head += f"coverage={self.coverage:.3g}, rule={self.rule!r}, terminator={self.terminator!r})"
+        head += f"coverage={self._coverage()}, rule={self.rule!r}, terminator={self.terminator!r})"
         lines = [f"  {rank}. {_line(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
         return listing(head, lines, len(self.choices))
 
@@ -178,11 +188,15 @@ class Selection:
         shown = self.top(_HTML_ROWS)
         return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=self._caption())
 
+    def _coverage(self) -> str:
+        high = "" if self.coverage_high is None else f" … {self.coverage_high:.3g}"
+        return f"{self.coverage:.3g}{high}"
+
     def _caption(self) -> str:
         greedy = ""
         if self.greedy_index is not None and not self.agrees_with_greedy:
             greedy = f" · masked greedy picks {quoted(self.choices.texts[self.greedy_index])}"
-        return f"margin {self.margin:.4g} nats · coverage {self.coverage:.3g} · {self.rule} · {self.terminator}{greedy}"
+        return f"margin {self.margin:.4g} nats · coverage {self._coverage()} · {self.rule} · {self.terminator}{greedy}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -278,4 +292,4 @@ def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
 def _line(choice: ChoiceScore) -> str:
     if choice.logp is None or choice.probability is None:
         return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-    return f"{quoted(choice.text)}  p={choice.probability:.4f}  logp={choice.logp:.3f}"
+    return f"{quoted(choice.text)}  p={choice.probability:.4f}  logp={between(choice.logp, choice.logp_upper)}"

@@ -63,15 +63,30 @@ class HealPlan:
             raise ProtocolError(f"got {len(observed)} observed log-probabilities, expected {len(self.observations)}")
         if not len(self.nodes):
             return 0.0, 0.0
+        log_covered, log_opened = self._sums(edge_logp, observed)
+        if log_opened == -np.inf:
+            return log_covered, 0.0
+        return log_covered, float(np.logaddexp(0.0, log_opened - log_covered)) if log_covered > -np.inf else np.inf
+
+    def upper_bounds(self, edge_logp: FloatArray, observed_high: FloatArray) -> tuple[float, float]:
+        """Return upper bounds on log N(root), and on log(N(root) + O(root)).
+
+        Args:
+            edge_logp: As in `log_heal`.
+            observed_high: float64[2H], upper bounds on what `log_heal` takes as
+                `observed`, where rows were not read in full.
+        """
+        log_covered, log_opened = self._sums(edge_logp, observed_high)
+        return log_covered, float(np.logaddexp(log_covered, log_opened))
+
+    def _sums(self, edge_logp: FloatArray, observed: FloatArray) -> tuple[float, float]:
+        """Return log N(root) and log O(root)."""
         covered, opened = observed[0::2].copy(), observed[1::2].copy()
         for i in range(len(self.nodes) - 1, 0, -1):
             parent, edge = self.parent_index[i], edge_logp[self.nodes[i]]
             covered[parent] = np.logaddexp(covered[parent], edge + covered[i])
             opened[parent] = np.logaddexp(opened[parent], edge + opened[i])
-        log_covered, log_opened = float(covered[0]), float(opened[0])
-        if log_opened == -np.inf:
-            return log_covered, 0.0
-        return log_covered, float(np.logaddexp(0.0, log_opened - log_covered)) if log_covered > -np.inf else np.inf
+        return float(covered[0]), float(opened[0])
 
 
 def heal_plan(vocabulary: Vocabulary, trie: TokenTrie, healed: bytes) -> HealPlan:

@@ -10,6 +10,7 @@ import math
 from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import ROOT, Cost
 from selectrie.results import Certificate, Selection, Signature, Spellings, TextScore, TokenPlan
+from selectrie.results.plain import between
 
 LOW_COVERAGE = 0.01
 """Coverage below which something is usually wrong with prompt or choices.
@@ -79,9 +80,13 @@ _TERMINATOR_WORDS = {
 def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
     """Return log-probability, tokens and cost of a `TextScore` as facts."""
     mean = score.logp / max(1, len(score.tokens))
+    logp = between(score.logp, score.logp_upper, 4)
     return [
         ("text", quoted(score.text)),
-        ("logp", f"{score.logp:.4f} nats over {count(len(score.tokens), 'token')} ({mean:.4f} a token)"),
+        (
+            "logp",
+            f"{logp} nats over {count(len(score.tokens), 'token')} ({mean:.4f} a token)",
+        ),
         (
             "greedy",
             "every token was the most probable one"
@@ -169,6 +174,9 @@ def signature_words(signature: Signature) -> str:
 def _winner(selection: Selection) -> str:
     choices = selection.choices
     ahead = f"ahead by {selection.margin:.3f} nats"
+    if selection.coverage_high is not None:  # the margin is a lower bound
+        known = selection.margin > 0
+        ahead = f"ahead by at least {selection.margin:.3f} nats" if known else "not certainly ahead"
     if math.isinf(selection.margin):
         ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
     low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
@@ -182,12 +190,15 @@ def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str,
         on_page: Whether the choices belong to a template, whose slots are healed.
     """
     warnings = []
-    if selection.is_tie:
+    if selection.is_tie and not selection.certificate.proved and not selection.certificate.rescored:
+        warnings.append(("! tie", "the first place may be another's; the one with the higher lower bound was taken"))
+    elif selection.is_tie:
         warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
     if not selection.certificate.proved:
         warnings.append(("! not proved", _open(selection.certificate)))
     warnings += [("! note", note) for note in selection.notes]
-    if selection.coverage < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
+    highest = selection.coverage if selection.coverage_high is None else selection.coverage_high
+    if highest < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
         expected = ", ".join(
             f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.top_tokens[:5]
         )
@@ -209,6 +220,9 @@ def _lacks_space(selection: Selection) -> bool:
 
 
 def _coverage(selection: Selection) -> str:
+    if selection.coverage_high is not None:
+        share = interval(selection.coverage, min(selection.coverage_high, 1.0))
+        return f"{share} of the model's belief is in the set"
     prefix = "at least " if selection.certificate.open_mass > 0 else ""
     return f"{prefix}{probability(selection.coverage)} of the model's belief is in the set"
 
@@ -216,6 +230,8 @@ def _coverage(selection: Selection) -> str:
 def _greedy(selection: Selection) -> str:
     if selection.agrees_with_greedy:
         return "agrees: masked greedy decoding picks the same"
+    if selection.greedy_index is None and selection.coverage_high is not None:
+        return "not known: rows that it depends on were not read in full"
     if selection.greedy_index is None:
         return "disagrees: masked greedy decoding writes something else"
     other = selection.choices[selection.greedy_index]
@@ -250,7 +266,9 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
         words = f"none with {nodes}"
     if certificate.n_rescored:
         words += f"; {count(certificate.n_rescored, 'near tie')} settled"
-    if not certificate.rescored:
+    if certificate.method == "exhaustive" and not certificate.proved:
+        words += f", but not proved: {certificate.reason}"
+    elif not certificate.rescored:
         why = "in fast precision" if signature.precision == "fast" else "it would take more rows than the request"
         if certificate.nodes_inner is None:
             why = "a grammar's texts are scored once"

@@ -17,6 +17,7 @@ from selectrie.cli.report.tree import LEGEND, tree_lines
 from selectrie.core.output import put
 from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes
 from selectrie.results import ChoiceScore, Selection, TextScore, TokenPlan
+from selectrie.results.plain import between
 
 _BAR_CELLS = 24
 _MIN_BAR_CELLS = 5
@@ -159,7 +160,7 @@ class Ranking:
         score = [f"{choice.score:.3f}"] if self._scored else []
         behind = self._selection.score - choice.score
         margin = "" if choice.index == self._selection.index else f"{-behind:.3f}" if behind else "tie"
-        return [str(rank), text, p, f"{choice.logp:.3f}", *score, margin]
+        return [str(rank), text, p, between(choice.logp, choice.logp_upper), *score, margin]
 
 
 def bar(p: float, cells: int) -> str:

@@ -6,6 +6,7 @@ priors, probabilities, tolerances and bounds.
 
 from __future__ import annotations
 
+from selectrie.decoding.scoring.bounded import bounded_posterior, has_near_tie, is_certain
 from selectrie.decoding.scoring.evaluation import Readings, RowNeeds, TrieEvaluation, TrieReader, row_needs
 from selectrie.decoding.scoring.objective import Bounds, Objective, objective_of, plain_objective
 from selectrie.decoding.scoring.paths import (
@@ -17,7 +18,7 @@ from selectrie.decoding.scoring.paths import (
     prefix_logp,
     stop_logp,
 )
-from selectrie.decoding.scoring.posterior import Posterior, coverage_of, duplicates, posterior
+from selectrie.decoding.scoring.posterior import Posterior, best_of_paths, coverage_of, duplicates, posterior
 from selectrie.decoding.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
 from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, longest_prefix_owner
 from selectrie.decoding.scoring.together import Posteriors, are_clear, coverages, posteriors, stacked
@@ -37,12 +38,16 @@ __all__ = [
     "TrieReader",
     "are_clear",
     "auto_terminator",
+    "best_of_paths",
+    "bounded_posterior",
     "check_choices",
     "coverage_of",
     "coverages",
     "duplicates",
     "finalists",
     "greedy_child",
+    "has_near_tie",
+    "is_certain",
     "levels",
     "log_priors",
     "longest_prefix_owner",

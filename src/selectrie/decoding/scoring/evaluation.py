@@ -13,7 +13,7 @@ from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.terminators import longest_prefix_owner
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, UnreadRowError
 
 TOP_TOKENS = 10
 """Tokens of row 0 that are kept, to show what the model preferred to say."""
@@ -54,6 +54,7 @@ class TrieEvaluation:
     """The log-probabilities that were read from the rows of a trie of N nodes.
 
     No log-probability is above 0: float32 rounding beyond probability 1 is cut off.
+    Where a row was not read in full, `rest_logp` and `observed` are lower bounds.
 
     Attributes:
         edge_logp: float64[N], log p(token | parent); 0 at the root, NaN where the
@@ -69,6 +70,8 @@ class TrieEvaluation:
             log-probabilities.
         best_token: int32[N], the most probable token after each node (the smaller id on
             ties), NO_TOKEN where not read.
+        rest_high, observed_high: Upper bounds on `rest_logp` and `observed`, float64 of
+            the same shape, equal where they are known; None if all of them are.
     """
 
     edge_logp: FloatArray
@@ -80,6 +83,13 @@ class TrieEvaluation:
     top_ids: IntArray
     top_logp: FloatArray
     best_token: IntArray
+    rest_high: FloatArray | None = None
+    observed_high: FloatArray | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether only bounds on some of the numbers are known."""
+        return self.rest_high is not None or self.observed_high is not None
 
 
 def row_needs(
@@ -230,6 +240,8 @@ class TrieReader:
         self.eog_logp: FloatArray = unread.copy()
         self.rest_logp: FloatArray = unread.copy()
         self.observed: FloatArray = np.full(len(needs.observe), np.nan)
+        # Other arrays than these two from the first bounds that differ.
+        self.rest_high, self.observed_high = self.rest_logp, self.observed
         self.evaluated: BoolArray = np.zeros(n, dtype=np.bool_)
         self.best_token: IntArray = np.full(n, NO_TOKEN, dtype=np.int32)
         self.n_evaluated = 0
@@ -285,12 +297,11 @@ class TrieReader:
             mass = rows.logp(reading.eog[:, None], self.needs.eog_ids[None, :])
             self.eog_logp[reading.eog_nodes] = np.minimum(np.logaddexp.reduce(mass, axis=1), 0.0)
         for index in reading.rests:
-            node = int(nodes[index])
-            self.rest_logp[node] = min(rows.log_rest(index, self.trie.token[self.trie.children(node)]), 0.0)
+            self._read_rest(int(nodes[index]), rows, index)
         if self.needs.observe:
             self._observe(nodes, rows)
         for index in reading.best:
-            self.best_token[nodes[index]] = rows.top(index, 1)[0][0]
+            self.best_token[nodes[index]] = _most_probable(rows, index)
         if self._reads_top(nodes):
             self._top_ids, self._top_logp = rows.top(0, TOP_TOKENS)
         self.evaluated[nodes] = True
@@ -299,7 +310,16 @@ class TrieReader:
     def _observe(self, nodes: IntArray, rows: Rows) -> None:
         for k, (node, ids) in enumerate(self.needs.observe):
             for index in np.flatnonzero(nodes == node).tolist():
-                self.observed[k] = min(rows.log_mass(index, ids), 0.0)
+                low, high = rows.log_mass_bounds(index, ids)
+                if low != high and self.observed_high is self.observed:
+                    self.observed_high = self.observed.copy()
+                self.observed[k], self.observed_high[k] = min(low, 0.0), min(high, 0.0)
+
+    def _read_rest(self, node: int, rows: Rows, index: int) -> None:
+        low, high = rows.log_rest_bounds(index, self.trie.token[self.trie.children(node)])
+        if low != high and self.rest_high is self.rest_logp:
+            self.rest_high = self.rest_logp.copy()
+        self.rest_logp[node], self.rest_high[node] = min(low, 0.0), min(high, 0.0)
 
     def evaluation(self) -> TrieEvaluation:
         """Return the numbers read so far."""
@@ -313,4 +333,14 @@ class TrieReader:
             top_ids=self._top_ids,
             top_logp=self._top_logp,
             best_token=self.best_token,
+            rest_high=None if self.rest_high is self.rest_logp else self.rest_high,
+            observed_high=None if self.observed_high is self.observed else self.observed_high,
         )
+
+
+def _most_probable(rows: Rows, index: int) -> int:
+    """Return the most probable token of a row, or raise if another may be it."""
+    ids, _ = rows.top(index, 1)
+    if not len(ids):
+        raise UnreadRowError(index, "the most probable token")
+    return int(ids[0])

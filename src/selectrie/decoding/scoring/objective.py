@@ -28,6 +28,8 @@ class Objective:
         tolerance: float64[P], nats by which the layout of calls can move the score; 0
             if not requested.
         first_scored: How many tokens of every path do not count.
+        moves: Nats by which two scores may move against each other, because a baseline
+            is known within bounds only.
         divides: Whether some length is not 1.
     """
 
@@ -35,6 +37,7 @@ class Objective:
     offset: FloatArray
     tolerance: FloatArray
     first_scored: int = 0
+    moves: float = 0.0
 
     @property
     def divides(self) -> bool:

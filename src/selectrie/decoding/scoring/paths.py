@@ -5,7 +5,7 @@ That comprises the joint, its bounds, the terminator and step-by-step choice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,8 +17,11 @@ from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
 RESOLVED = 1e-4
 """Largest distance of an end's bounds, in nats, at which their middle is its value.
 
-Only partial evaluation leaves such a distance.
+Only partial evaluation leaves such a distance. Rows that were not read in full leave
+bounds of any width; the value is then the lower one.
 """
+_WIDENED = 1e-12
+"""Share by which bounds are widened, for what rounding does to a sum of float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,20 +29,24 @@ class PathScores:
     """Log-probabilities of P distinct paths, given the healed bytes.
 
     All are conditional on the text beginning with the healed bytes. A path is resolved
-    if its `logp_lower` and `logp_upper` differ by at most `RESOLVED`. Arrays have a
-    leading axis B for B evaluations that were scored together.
+    if its `logp_lower` and `logp_upper` differ by at most `RESOLVED`, or if they differ
+    only because rows were not read in full. Arrays have a leading axis B for B
+    evaluations that were scored together.
 
     Attributes:
         logp: float64[P], the joint, including the terminator; NaN where not resolved.
-            -inf means probability 0 and is a result.
+            -inf means probability 0 and is a result. `logp_lower` where rows that it
+            depends on were not read in full.
         logp_lower, logp_upper: float64[P], bounds on the joint. They are equal where
-            every row that the joint depends on was evaluated.
+            every row that the joint depends on was evaluated and read in full.
         logp_terminator: float64[P], the terminator's part of `logp`; NaN where not
             resolved.
         logp_local: float64[P], the local log-probability (masked step-by-step choice);
-            NaN where a row on the path was not evaluated.
+            NaN where a row on the path was not evaluated, or not read in full.
         greedy_path: int32[], the path that masked greedy decoding picks, NO_PATH where
-            a row on its way was not evaluated.
+            a row on its way was not evaluated, or not read in full.
+        terminator_high: float64[P], upper bound on the terminator's part; None where it
+            is `logp_terminator`.
     """
 
     logp: FloatArray
@@ -48,6 +55,7 @@ class PathScores:
     logp_terminator: FloatArray
     logp_local: FloatArray
     greedy_path: IntArray
+    terminator_high: FloatArray | None = None
 
     def first_scored(
         self, trie: TokenTrie, evaluation: TrieEvaluation, first_scored: IntArray
@@ -75,6 +83,8 @@ class PathScores:
             node[counted] = trie.parent[node[counted]]
         term = self.logp_terminator[path]
         joint[changed] = sums + term
+        if self.terminator_high is not None:
+            term = self.terminator_high[path]
         upper[changed] = sums_upper + np.where(np.isnan(term), 0.0, term)
         return joint, upper
 
@@ -118,13 +128,52 @@ def path_scores(
         resolved = np.isneginf(upper) | (upper - lower <= RESOLVED)
         middle = np.where(lower == upper, upper, (lower + upper) / 2)
         term = np.where(lower == upper, high, (low + high) / 2)
-    return PathScores(
+    scores = PathScores(
         logp=np.where(resolved, middle, np.nan) - healed,
         logp_lower=lower - healed,
         logp_upper=upper - healed,
         logp_terminator=np.where(resolved, term, np.nan),
         logp_local=_step_by_step(trie, evaluation, terminator),
         greedy_path=greedy_path(trie, evaluation, terminator),
+    )
+    if evaluation.rest_high is None or terminator != "unless-continued":
+        return scores
+    return _bounded(trie, evaluation, evaluation.rest_high, scores, healed)
+
+
+def widened(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return bounds on logarithms, widened by what rounding may do to a sum of them."""
+    slack = np.where(np.isneginf(high), 0.0, _WIDENED * np.maximum(np.abs(high), 1.0))
+    return low - _WIDENED * np.maximum(np.abs(low), 1.0), high + slack
+
+
+def _bounded(
+    trie: TokenTrie, evaluation: TrieEvaluation, rest_high: FloatArray, scores: PathScores, healed: FloatArray
+) -> PathScores:
+    """Return the scores of paths with the bounds of rows that were not read in full.
+
+    `scores` are those by the lower bounds on `rest_logp`, from which `healed` was
+    subtracted. Where no such row matters, they stay.
+    """
+    ends, upper_read = trie.path_node, replace(evaluation, rest_logp=rest_high)
+    low, high = (bound[ends] for bound in not_continued(trie, evaluation))
+    term_high = not_continued(trie, upper_read)[1][ends]
+    prefix, is_bounded = prefix_logp(trie, evaluation)[ends], term_high > high
+    lower, upper = widened(prefix + low, prefix + term_high)
+    lower, upper = lower - healed, np.minimum(upper, prefix) - healed
+    term, term_high = widened(low, term_high)
+    is_value = is_bounded & ~np.isnan(scores.logp)
+    is_known = evaluation.rest_logp == rest_high
+    known = replace(evaluation, rest_logp=np.where(is_known, evaluation.rest_logp, np.nan))
+    stops_late, stops_early = (greedy_path(trie, one, "unless-continued") for one in (evaluation, upper_read))
+    return PathScores(
+        logp=np.where(is_value, lower, scores.logp),
+        logp_lower=np.where(is_bounded & (scores.logp_lower > -np.inf), lower, scores.logp_lower),
+        logp_upper=np.where(is_bounded, upper, scores.logp_upper),
+        logp_terminator=np.where(is_value, term, scores.logp_terminator),
+        logp_local=_step_by_step(trie, known, "unless-continued"),
+        greedy_path=stops_late if stops_late == stops_early else np.array(NO_PATH, dtype=np.int32),
+        terminator_high=np.where(is_value, np.minimum(term_high, 0.0), scores.logp_terminator),
     )
 
 

@@ -52,6 +52,10 @@ class Lengths:
         n_bytes = np.array([len(text.encode("utf-8", "surrogatepass")) for text in texts], dtype=np.int32)
         return cls(n_tokens.astype(np.int32), n_chars, n_bytes)
 
+    def divides(self, rule: str) -> bool:
+        """Return whether the rule divides by lengths other than 1."""
+        return bool((self.for_rule(rule) != 1).any())
+
     def for_rule(self, rule: str) -> FloatArray:
         """Return the lengths that the rule divides by, float64[C]; 1 if none.
 

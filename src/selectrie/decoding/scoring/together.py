@@ -19,10 +19,12 @@ from selectrie.decoding.scoring.posterior import Posterior
 def stacked(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation | None:
     """Return evaluations of one trie as one whose arrays have a leading axis.
 
-    None if they did not evaluate the same nodes. The most probable tokens are those of
-    the first one.
+    None if they did not evaluate the same nodes, or if one has bounds. The most
+    probable tokens are those of the first one.
     """
     first = evaluations[0]
+    if any(one.is_bounded for one in evaluations):
+        return None
     if any(not np.array_equal(one.evaluated, first.evaluated) for one in evaluations[1:]):
         return None
     return TrieEvaluation(

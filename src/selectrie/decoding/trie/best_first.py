@@ -16,7 +16,6 @@ from selectrie.core.types import NO_NODE, ROOT, BoolArray, Capacity, FloatArray,
 from selectrie.decoding.held_nodes import FILL_ROWS, HeldNodes
 from selectrie.decoding.open_list import MIN_BOUND, Open, OpenList, RowChildren
 from selectrie.decoding.scoring import Objective, RowNeeds, TrieEvaluation, greedy_child
-from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.task import Ask, TaskBase
 from selectrie.decoding.trie.depth_first import DepthFirstFallback
 from selectrie.decoding.trie.frontier import Frontier, Heal
@@ -158,7 +157,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         if self._search.stop != "best":
             return -np.inf
         kth, tolerance = self._incumbents.threshold()
-        return kth - tolerance - ROUNDING
+        return kth - tolerance - self._frontier.margin
 
     def _goes_on(self, threshold: float) -> bool:
         """Return whether the search must evaluate further open nodes.
@@ -194,7 +193,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         if not self._frontier.ready or not self._continues:
             return []
         nodes: list[int] = []
-        for candidate in self._incumbents.unsettled(threshold, ROUNDING):
+        for candidate in self._incumbents.unsettled(threshold, self._frontier.margin):
             nodes += self._frontier.deciding(candidate, self._fill_rows)
         return nodes[: 4 * self._width]
 
@@ -207,7 +206,7 @@ class BestFirst(TaskBase[IntArray, SearchOutcome]):
         prior may exclude its path, or its end may itself be a candidate without an
         exact score.
         """
-        if self._incumbents.log_resolved() > -np.inf:
+        if self._incumbents.has_value:
             return []
         nodes = self._frontier.open_nodes()
         bounds = self._frontier.upper(nodes)

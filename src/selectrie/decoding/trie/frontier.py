@@ -17,6 +17,9 @@ from selectrie.decoding.trie.incumbents import Candidate, Incumbents, no_owner
 Heal = Callable[[FloatArray, FloatArray], float]
 """Maps (edge_logp, observed) of a `TrieEvaluation` to the healed bytes' logp."""
 
+_BEYOND = 1e9
+"""Nats that no two scores are apart: a finite number in place of an infinite one."""
+
 
 class Frontier:
     """Scores of finished paths, intervals of candidates, and bounds on open nodes.
@@ -35,6 +38,9 @@ class Frontier:
         incumbents: The best scores and the candidates.
         bounds: Computes the bounds on the scores below a node.
         ready: Whether bounds can be computed yet.
+        margin: Nats by which two scores may move against each other: rounding, and what
+            is not known of a baseline, or of healed bytes whose log-probability is
+            divided by lengths.
     """
 
     def __init__(
@@ -53,6 +59,7 @@ class Frontier:
         self._chain = longest_chain(trie) if terminator in ("none", "text") else 1
         self._unhealed: list[IntArray] = []
         self.ready = heal is None or not objective.divides
+        self.margin = ROUNDING + min(objective.moves, _BEYOND)
 
     def read(self, nodes: IntArray, rows: Rows) -> IntArray:
         """Read the rows of `nodes`; return the nodes whose children have bounds now."""
@@ -65,6 +72,7 @@ class Frontier:
             nodes = np.concatenate(self._unhealed)
             self.ready = True
             self.incumbents.log_heal = self._log_heal()
+            self.margin += self._heal_moves()
         self._finish_paths(nodes)
         return nodes
 
@@ -87,6 +95,23 @@ class Frontier:
         """
         log_heal = 0.0 if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
         return log_heal if log_heal > -np.inf else 0.0
+
+    def _has_lower_heal(self) -> bool:
+        """Return whether the healed bytes are known to have some probability."""
+        return self._heal is None or self._heal(self.reader.edge_logp, self.reader.observed) > -np.inf
+
+    def _heal_moves(self) -> float:
+        """Return by how many nats two scores may move against each other.
+
+        The log-probability of the healed bytes is divided by their lengths, and it may
+        be known within bounds only.
+        """
+        reader, length = self.reader, self._objective.length
+        if self._heal is None or reader.observed_high is reader.observed:
+            return 0.0
+        low, high = (self._heal(reader.edge_logp, one) for one in (reader.observed, reader.observed_high))
+        share = float(1 / length.min() - 1 / length.max())
+        return min((high - low) * share, _BEYOND) if share and high > low else 0.0
 
     def _extend_prefixes(self, nodes: IntArray) -> None:
         """Set `prefix` of the children of `nodes`.
@@ -118,6 +143,10 @@ class Frontier:
             touched = touched[touched != NO_NODE]
             # The end's own row decides everything, so it needs no interval.
             alone = touched[self._n_owned[touched] == 1]
+            if self.reader.rest_high is not self.reader.rest_logp:
+                is_bounded = self.reader.rest_high[alone] > self.reader.rest_logp[alone]
+                incumbents.add_final(alone[is_bounded], self.prefix)
+                alone = alone[~is_bounded]
             incumbents.finish(trie.end_path[alone], self.prefix[alone] + self.reader.rest_logp[alone])
             incumbents.touch(touched[self._n_owned[touched] > 1])
         ends = children[is_end]
@@ -180,7 +209,7 @@ class Frontier:
 
     def proves(self) -> tuple[bool, float]:
         """Return `Incumbents.proves` for the best bound of all open nodes."""
-        return self.incumbents.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), ROUNDING)
+        return self.incumbents.proves(float(self.upper(self.open_nodes()).max(initial=-np.inf)), self.margin)
 
     def left_open(self) -> tuple[float, float]:
         """Return bounds on the mass of all unresolved paths.
@@ -193,6 +222,8 @@ class Frontier:
         mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
         mass = np.append(mass, [c.logp_upper for c in self.incumbents.unresolved()])
         open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
+        if self.reader.observed_high is not self.reader.observed and not self._has_lower_heal():
+            open_mass = float(self._chain) if open_mass else 0.0
         # The part that the bounds do not include yet.
         return open_mass, self._log_open() - (log_heal - self.incumbents.log_heal)
 

@@ -6,6 +6,7 @@ import heapq
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from selectrie.core import numerics
 from selectrie.core.token_trie import TokenTrie
@@ -22,6 +23,8 @@ class Candidate:
         lower, upper: Bounds on its score.
         logp_lower, logp_upper: Bounds on its log-probability, from which that of the
             healed bytes was not subtracted.
+        is_final: Whether all rows that narrow the bounds were evaluated. They differ if
+            a row was not read in full.
     """
 
     node: int
@@ -30,6 +33,7 @@ class Candidate:
     upper: float
     logp_lower: float
     logp_upper: float
+    is_final: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -42,7 +46,7 @@ class Incumbents:
     Only the terminator "unless-continued" has candidates. The terminator's probability
     at an end is then a sum over the inner nodes that the end owns (at or below it, with
     no other end between). A node whose row is known adds the mass of its tokens that
-    are not children; an open node adds up to its whole mass.
+    are not children, or bounds on it; an open node adds up to its whole mass.
 
     Attributes:
         log_finished: Log of the summed exp(score) of the finished paths.
@@ -100,17 +104,38 @@ class Incumbents:
             known = own[self._reader.evaluated[own]]
             waiting = own[~self._reader.evaluated[own] & (prefix[own] > -np.inf)]
             low = numerics.logsumexp(prefix[known] + self._reader.rest_logp[known])
-            high = min(float(np.logaddexp(low, numerics.logsumexp(prefix[waiting]))), float(prefix[end]))
+            high = self._high(known, low, prefix)
+            is_final, is_bounded = len(waiting) == 0, high != low
+            high = min(float(np.logaddexp(high, numerics.logsumexp(prefix[waiting]))), float(prefix[end]))
             path = int(self._trie.end_path[end])
-            if len(waiting) == 0:
-                self.candidates.pop(end, None)
+            if is_final:
                 self._certain.add(end)
+            if is_final and not is_bounded:
+                self.candidates.pop(end, None)
                 self.finish(np.array([path], dtype=np.int32), np.array([min(low, float(prefix[end]))]))
                 continue
-            low = min(low, high)
-            lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
-            self.candidates[end] = Candidate(end, path, lower, upper, low, high)
+            self._add(end, min(low, high), high, is_final=is_final)
         self._dirty.clear()
+
+    def _high(self, nodes: NDArray[np.integer], low: float, prefix: FloatArray) -> float:
+        """Return an upper bound on the mass whose lower bound is `low`.
+
+        It is that of the tokens after `nodes` that are not children.
+        """
+        high, rest = self._reader.rest_high[nodes], self._reader.rest_logp[nodes]
+        return low if (high == rest).all() else numerics.logsumexp(prefix[nodes] + high)
+
+    def add_final(self, ends: IntArray, prefix: FloatArray) -> None:
+        """Add ends whose own row decides everything and was not read in full."""
+        for end in ends.tolist():
+            low, high = prefix[end] + self._reader.rest_logp[end], prefix[end] + self._reader.rest_high[end]
+            self._add(end, float(low), float(high), is_final=True)
+
+    def _add(self, end: int, low: float, high: float, *, is_final: bool) -> None:
+        """Keep an end as a candidate with these bounds on its log-probability."""
+        path = int(self._trie.end_path[end])
+        lower, upper = self._objective.score(np.array([path, path]), np.array([low, high]) - self.log_heal).tolist()
+        self.candidates[end] = Candidate(end, path, lower, upper, low, high, is_final)
 
     def threshold(self) -> tuple[float, float]:
         """Return the k-th best lower bound and the tolerance of its path.
@@ -169,18 +194,25 @@ class Incumbents:
         lowers = [c.lower for c in self.candidates.values() if _is_resolved(c)]
         return numerics.logsumexp(np.array([self.log_finished, *lowers]))
 
+    @property
+    def has_value(self) -> bool:
+        """Return whether a path of a probability above zero has a score."""
+        is_final = any(c.is_final and c.upper > -np.inf for c in self.candidates.values())
+        return is_final or self.log_resolved() > -np.inf
+
     def unresolved(self) -> list[Candidate]:
         """Return the candidates whose interval is too wide to count as one score."""
         return [c for c in self.candidates.values() if not _is_resolved(c)]
 
 
 def _is_resolved(candidate: Candidate) -> bool:
-    """Return whether the candidate's interval is narrow enough to count as one score.
+    """Return whether the candidate's interval counts as one score.
 
-    The limit lies a little below `RESOLVED`, so that `path_scores` agrees, which adds
-    the same terms up in another order (1e-13 nats).
+    It does if nothing can narrow it, or if it is narrow enough. The limit lies a little
+    below `RESOLVED`, so that `path_scores` agrees, which adds the same terms up in
+    another order (1e-13 nats).
     """
-    return candidate.logp_upper - candidate.logp_lower <= RESOLVED * (1 - 1e-6)
+    return candidate.is_final or candidate.logp_upper - candidate.logp_lower <= RESOLVED * (1 - 1e-6)
 
 
 def _overlaps(candidate: Candidate, spans: list[tuple[float, float]], margin: float) -> bool:

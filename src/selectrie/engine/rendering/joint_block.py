@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from selectrie.core.path_model import REMOTE
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decoding.scoring import RESOLVED
 from selectrie.engine.rendering.joint_selection import search_product
@@ -35,6 +36,8 @@ MAX_LISTED = 20_000
 MAX_ASSIGNMENTS = 50
 """Number of assignments in an answer, unless more of the best are requested."""
 METHODS = ("auto", "exhaustive", "best_first")
+_VAGUE = 1e-9
+"""Largest distance of a probability's bounds that is but rounding."""
 
 Picked: TypeAlias = tuple[int, ...]
 """An assignment: the index of an option for each slot."""
@@ -256,6 +259,7 @@ def _joint(
         cost=selection.cost,
         signature=selection.signature,
         notes=selection.notes,
+        coverage_high=selection.coverage_high,
     )
 
 
@@ -283,6 +287,7 @@ def _assignments(
                 text=choice.text,
                 logp=choice.logp,
                 probability=choice.probability,
+                logp_upper=None if choice.is_known else choice.logp_upper,
             )
 
 
@@ -304,17 +309,21 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
         return certificate, np.inf
     best_open = float(scores[n_best - 1] - certificate.bound_gap)
     gap = float(scores[request.k - 1] - best_open)
-    proved = certificate.proved or gap > 2 * RESOLVED
+    # Bounds and tolerance are those of the selection; a gap to open texts says less.
+    doubts = selection.coverage_high is not None or selection.signature.precision == REMOTE
+    proved = certificate.proved or (gap > 2 * RESOLVED and not doubts)
     return replace(certificate, proved=proved, bound_gap=gap, reason="" if proved else certificate.reason), best_open
 
 
 def _marginals(request: JointRequest, readings: list[list[Picked]], selection: Selection) -> Marginals | None:
     """Return the probability of each option of each slot, as (text, probability) pairs.
 
-    Returns None if some text has no score.
+    Returns None if some text has no score, or if its probability is not known.
     """
-    probability = selection.choices.probability
-    if np.isnan(probability).any():
+    table = selection.choices
+    probability = table.probability
+    is_vague = selection.coverage_high is not None and (table.probability_high - table.probability_low > _VAGUE).any()
+    if np.isnan(probability).any() or is_vague:
         return None
     sums = [np.zeros(len(slot.options)) for slot in request.slots]
     for p, of_text in zip(probability.tolist(), readings, strict=True):

@@ -28,9 +28,10 @@ from selectrie.engine.rendering.product_search import (
 from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.constrained_prompt import may_alter
-from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
+from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.settled import settled
 from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import ChoiceError, InternalError
 from selectrie.options import ScoringRule, SearchParams
@@ -288,11 +289,11 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     if prepared.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
     report = SearchReport(certificate, replace(search.cost, rows_naive=prepared.rows_naive), log_open)
-    scored, report = rescore_near_ties(session, EvaluatedSelect(prepared, evaluation, None, report), scored)
+    scored, report, decision = settled(session, EvaluatedSelect(prepared, evaluation, None, report), scored)
     if not search.is_apart(k):  # an open text may be as near
         report = replace(report, certificate=replace(report.certificate, rescored=False))
     signature = choice_scores.signature(prepared, session)
-    selection = choice_scores.selection(prepared, evaluation, scored, report, signature)
+    selection = choice_scores.selection(prepared, evaluation, scored, report, signature, decision=decision)
     margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset
 

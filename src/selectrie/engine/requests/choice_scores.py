@@ -6,13 +6,20 @@ No model is called here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 
 import numpy as np
 
-from selectrie.core.types import NO_PATH, Cost, FloatArray, IntArray
+from selectrie.core.types import Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
+from selectrie.engine.requests.bounded_scores import (
+    BOUNDS_NOTE,
+    MeanBaseline,
+    ScoreBounds,
+    bounded_joints,
+    known_heal_gap,
+)
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError
@@ -23,21 +30,26 @@ from selectrie.results import Certificate, ChoiceTable, Selection, Signature, To
 class ChoiceScores:
     """Log-probabilities and scores of C choices.
 
-    A choice is finished if its joint is known.
+    A choice is finished if its joint is known, or if only rows that were not read in
+    full keep it from being known. Its `logp`, `terminator` and `scores` are then lower
+    bounds.
 
     Attributes:
         logp: float64[C], joint log-probability; NaN where not finished.
-        upper: float64[C], upper bound of `logp`, equal to it where finished.
+        upper: float64[C], upper bound of `logp`, equal to it where it is known.
         terminator: float64[C], log-probability of the terminator; NaN where not
             finished.
         local: float64[C], log-probability under masked step-by-step choice; NaN where
             not evaluated.
         scores: float64[C], score by the rule; NaN where not finished.
-        score_upper: float64[C], upper bound of `scores`, equal to it where finished.
-        greedy_path: The path that masked greedy decoding picks.
+        score_upper: float64[C], upper bound of `scores`, equal to it where it is known.
+        greedy_path: The path that masked greedy decoding picks; NO_PATH if rows that
+            were not read in full leave it open.
         coverage: Probability of the finished paths together.
         log_heal: Log-probability of the healed bytes.
         heal_gap: Bound on the error of `log_heal`, in nats; 0 if it is exact.
+        bounds: Bounds on the scores for comparisons; None if all rows that the scores
+            depend on were read in full.
     """
 
     logp: FloatArray
@@ -50,27 +62,44 @@ class ChoiceScores:
     coverage: float
     log_heal: float
     heal_gap: float
+    bounds: ScoreBounds | None = None
 
 
-def joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0) -> FloatArray:
+def joints(
+    prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, log_heal: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
     """Return each choice's joint after the context of `evaluation`, float64[C].
 
-    `log_heal`, the log-probability of the healed bytes, is subtracted.
+    Its upper bound comes second. `log_heal`, the log-probability of the healed bytes,
+    is subtracted.
     """
     paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
-    return paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)[0]
+    return paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)
 
 
-def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> FloatArray:
-    """Return each choice's joint after its prompt, float64[C].
+def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation) -> tuple[FloatArray, FloatArray]:
+    """Return each choice's joint after its prompt, and its upper bound, float64[C].
 
     It is conditional on the text beginning with the healed bytes, as in `ChoiceScore`.
+    What is not known of their log-probability is added to all joints alike, so it is
+    left out.
     """
     return joints(prepared, evaluation, prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
-def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: FloatArray | None) -> ChoiceScores:
-    """Return the log-probabilities and scores of all choices."""
+def mean_baseline(pairs: Sequence[tuple[FloatArray, FloatArray]]) -> MeanBaseline:
+    """Return the mean of joints after several prompts, given with upper bounds."""
+    low = scoring.mean_joint([one for one, _ in pairs])
+    if all(np.array_equal(one, upper) for one, upper in pairs):
+        return MeanBaseline(low, low)
+    return MeanBaseline(low, scoring.mean_joint([upper for _, upper in pairs]))
+
+
+def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline: MeanBaseline | None) -> ChoiceScores:
+    """Return the log-probabilities and scores of all choices.
+
+    Raises `OptionError` for a callable rule if rows were not read in full.
+    """
     log_heal, gap = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)
     paths = scoring.path_scores(prepared.trie, evaluation, prepared.terminator, log_heal)
     logp, upper = paths.first_scored(prepared.trie, evaluation, prepared.encoded.first_scored)
@@ -87,7 +116,12 @@ def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline
         log_heal=log_heal,
         heal_gap=gap,
     )
-    return rescore(prepared, evaluation, scored, baseline)
+    known_gap = known_heal_gap(prepared, evaluation) if evaluation.is_bounded else gap
+    if known_gap is None or (baseline is not None and not baseline.is_known):
+        joint = bounded_joints(prepared, evaluation, baseline)
+        return replace(scored, **{one.name: getattr(joint, one.name) for one in fields(joint)})
+    scored = replace(scored, heal_gap=known_gap)
+    return rescore(prepared, evaluation, scored, None if baseline is None else baseline.low)
 
 
 def rescore(
@@ -160,7 +194,7 @@ def selection(
 
     `decision` is what the scores decide, if that is known.
     """
-    path_of = prepared.trie.path_of
+    path_of, bounds = prepared.trie.path_of, scored.bounds
     if decision is None:
         decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
     table = _table(
@@ -170,15 +204,16 @@ def selection(
         (decision.probability, decision.probability_low, decision.probability_high),
     )
     on_greedy = np.flatnonzero(path_of == scored.greedy_path)
-    if scored.greedy_path == NO_PATH or not len(on_greedy):
+    if scored.bounds is None and not len(on_greedy):
         raise InternalError("the path of masked greedy decoding was not evaluated")
     return Selection(
         index=decision.winner,
         margin=decision.margin,
         is_tie=decision.is_tie,
         coverage=scored.coverage,
+        coverage_high=None if bounds is None else bounds.coverage_high + report.certificate.open_mass,
         top_tokens=TokenScore.along(prepared.vocabulary, evaluation.top_ids, evaluation.top_logp),
-        greedy_index=int(on_greedy[0]),
+        greedy_index=int(on_greedy[0]) if len(on_greedy) else None,
         choices=table,
         rule=rule_name(prepared),
         terminator=prepared.terminator,
@@ -188,7 +223,7 @@ def selection(
         certificate=report.certificate,
         cost=report.cost,
         signature=signature,
-        notes=prepared.notes,
+        notes=prepared.notes if bounds is None else (*prepared.notes, BOUNDS_NOTE),
         values=prepared.values,
     )
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import ROOT, BoolArray, Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores
+from selectrie.engine.requests.bounded_scores import MeanBaseline
 from selectrie.engine.requests.canonical_memory import CanonicalMemory
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.selection import PreparedSelect
@@ -47,13 +47,13 @@ class EvaluatedSelect:
     Attributes:
         prepared: The request.
         evaluation: The log-probabilities that were read from the rows of its trie.
-        baseline: float64[C], the baseline of each choice, or None if the rule has none.
+        baseline: The baseline of each choice, or None if the rule has none.
         report: Certificate and cost of the evaluation.
     """
 
     prepared: PreparedSelect
     evaluation: scoring.TrieEvaluation
-    baseline: FloatArray | None
+    baseline: MeanBaseline | None
     report: SearchReport
 
 
@@ -73,8 +73,6 @@ def rescore_near_ties(
     k = len(prepared.texts) if prepared.search.stop == "all" else prepared.search.k
     contexts = (prepared.encoded.context, *prepared.premises)
     finalists = scoring.finalists(scored.scores, prepared.tolerances(tolerance), prepared.trie.path_of, k)
-    if session.model.identity.precision == REMOTE:  # it answers as before, within its tolerance
-        return scored, replace(report, certificate=replace(report.certificate, rescored=not len(finalists)))
     # Both evaluate every context once, and these rows below each of them.
     is_cheap = len(finalists) <= ALWAYS or _rows(prepared, finalists) <= report.certificate.nodes_evaluated
     if not len(finalists) or not is_cheap:
@@ -113,7 +111,7 @@ def _rescored(
         values: The finalists' canonical joints, float64[n], after the context and then
             after each premise.
     """
-    prepared, baseline = evaluated.prepared, evaluated.baseline
+    prepared, baseline = evaluated.prepared, None if evaluated.baseline is None else evaluated.baseline.low
     if baseline is not None:
         baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(values[1:]), axis=0))
     scored = replace(scored, logp=_replaced(scored.logp, prepared, finalists, values[0]))

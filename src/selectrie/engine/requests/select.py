@@ -15,17 +15,19 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie.core.model import ModelDescription
-from selectrie.core.types import FloatArray, IntArray
+from selectrie.core.types import IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.baselines import Baseline
+from selectrie.engine.requests.bounded_scores import BOUNDS_NOTE, MeanBaseline
 from selectrie.engine.requests.choice_scores import SearchReport
-from selectrie.engine.requests.near_ties import EvaluatedSelect, rescore_near_ties
+from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.select_together import Signatures, decided_together
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest
 from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.settled import settled
 from selectrie.engine.requests.unproved import search_ended
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.engine.scheduler.task_group import TaskGroup
@@ -88,7 +90,7 @@ class SelectBatch:
                 for i, one in enumerate(requests)
                 if one.method == "exhaustive"
             }
-        means: list[FloatArray | None] = [None] * len(requests)
+        means: list[MeanBaseline | None] = [None] * len(requests)
         for i, one in enumerate(requests):
             if baselines[i]:
                 with self._errors_of(i):
@@ -179,21 +181,24 @@ def _prepare(
         raise
 
 
-def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> FloatArray:
-    return scoring.mean_joint([choice_scores.joints(prepared, handle.result()) for handle in handles])
+def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> MeanBaseline:
+    return choice_scores.mean_baseline([choice_scores.joints(prepared, handle.result()) for handle in handles])
 
 
 def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:
     prepared = evaluated.prepared
     scored = choice_scores.score(prepared, evaluated.evaluation, evaluated.baseline)
-    scored, report = rescore_near_ties(session, evaluated, scored)
-    return choice_scores.selection(prepared, evaluated.evaluation, scored, report, signatures.of(prepared))
+    scored, report, decision = settled(session, evaluated, scored)
+    signature = signatures.of(prepared)
+    return choice_scores.selection(prepared, evaluated.evaluation, scored, report, signature, decision=decision)
 
 
-def _best_first(session: Session, prepared: PreparedSelect, baseline: FloatArray | None) -> BestFirst:
-    objective = prepared.objective(baseline, session.tolerance or 0.0)
+def _best_first(session: Session, prepared: PreparedSelect, baseline: MeanBaseline | None) -> BestFirst:
+    objective = prepared.objective(None if baseline is None else baseline.high, session.tolerance or 0.0)
     if objective is None:
         raise OptionError("method", "best_first", "'exhaustive': this request has no bound to search by")
+    if baseline is not None and not baseline.is_known:
+        objective = replace(objective, moves=baseline.width)
     healing = prepared.healing
     return BestFirst(
         prepared.encoded.context,
@@ -237,7 +242,8 @@ def _with_batch_means(evaluated: list[EvaluatedSelect]) -> list[EvaluatedSelect]
     batch = [one for one in evaluated if one.prepared.rule.name == "batch"]
     if not batch:
         return evaluated
-    mean = scoring.mean_joint([choice_scores.conditional_joints(one.prepared, one.evaluation) for one in batch])
+    joints = [choice_scores.conditional_joints(one.prepared, one.evaluation) for one in batch]
+    mean = choice_scores.mean_baseline(joints)
     return [replace(one, baseline=mean) for one in evaluated]
 
 
@@ -259,6 +265,7 @@ class PreparedScore:
         return TextScore(
             text=prepared.texts[0],
             logp=float(scored.logp[0]),
+            logp_upper=None if scored.bounds is None else float(scored.upper[0]),
             tokens=TokenScore.along(prepared.vocabulary, tokens, evaluation.edge_logp[1 + first :]),
             is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
             healed=prepared.encoded.healed,
@@ -266,7 +273,7 @@ class PreparedScore:
             heal_gap=scored.heal_gap,
             cost=replace(handle.cost, rows_naive=prepared.rows_naive),
             signature=choice_scores.signature(prepared, session),
-            notes=prepared.notes,
+            notes=prepared.notes if scored.bounds is None else (*prepared.notes, BOUNDS_NOTE),
         )
 
 

@@ -8,6 +8,16 @@ from __future__ import annotations
 from selectrie.options import BeamSearchParams, SearchParams
 
 
+def bounds_touch() -> str:
+    """Return the reason for choices whose order the rows that were read leave open."""
+    return "the probabilities that were not read may change the order of the first choices"
+
+
+def too_close(tolerance: float) -> str:
+    """Return the reason for scores within the tolerance of a served model."""
+    return f"scores are closer than they may differ when they are read again ({tolerance:.2g} nats a row)"
+
+
 def search_ended(search: SearchParams, n_evaluated: int) -> str:
     """Return why a best-first search ended although a better text may be left."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
