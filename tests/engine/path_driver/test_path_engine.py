@@ -88,6 +88,42 @@ def test_a_search_finds_the_winner_of_the_local_engine(seed, prompt):
         assert one.certificate.proved
 
 
+@given(
+    st.integers(0, 99),
+    st.sampled_from(PROMPTS),
+    st.lists(st.sampled_from(CHOICES), min_size=2, max_size=6, unique=True),
+    st.tuples(
+        st.sampled_from(["none", "eog", "text", "unless-continued"]),
+        st.sampled_from(["joint", "token_mean", "pmi"]),
+        st.sampled_from(["heal", "split"]),
+        st.sampled_from(["exhaustive", "auto"]),
+    ),
+    st.tuples(st.sampled_from([2, 5, 26]), st.sampled_from([1, 3, 26]), st.booleans()),
+)
+@settings(max_examples=50)
+def test_intervals_contain_the_values_of_the_local_engine(seed, prompt, texts, options, told):
+    """Few tokens can be named and few are told: what is no interval has its bits, and what is proved is so."""
+    terminator, rule, boundary, method = options
+    how = {
+        "terminator": terminator,
+        "following": "." if terminator == "text" else "",
+        "rule": rule,
+        "prompting": PromptParams(boundary=boundary),
+    }
+    named_ids, top_ids, hides_rest = told
+    remote, local = engines(seed, limits=limits(named_ids=named_ids, top_ids=top_ids), hides_rest=hides_rest)
+    with remote, local:
+        expected = local.rank(prompt, texts, search=ALL, **how)
+        found = remote.select(prompt, texts, search=SearchParams(method=method), **how)
+    for one, other in zip(found.choices, expected.choices, strict=True):
+        if one.logp is not None and one.logp == one.logp_upper:
+            assert one.logp == other.logp
+        assert (-np.inf if one.logp is None else one.logp) <= other.logp <= one.logp_upper
+        assert one.probability_low - 1e-12 <= other.probability <= one.probability_high + 1e-12
+    if found.certificate.proved:
+        assert found.text == expected.text
+
+
 def test_many_selections_share_requests():
     """Sixteen prompts of six choices: each row is asked for once, and requests carry up to four."""
     model = NotedPaths(HashModel(1), limits=limits(queries_per_request=4, requests_in_flight=2))
