@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from selectrie import BeamSearchParams, Grammar
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.unproved import left_unread
+from selectrie.engine.requests.unproved import left_unread, too_close
 from selectrie.errors import NothingFoundError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
@@ -177,6 +177,22 @@ def test_greedy_decoding_is_known_where_no_token_that_is_not_told_can_matter(aft
         assert searched.agrees_with_greedy is (True if is_known else None)
         assert searched.n_dead_ends == 0
         assert searched.certificate.reason == ("" if is_known else left_unread())
+
+
+@pytest.mark.parametrize(("tolerance", "is_proved"), [(0.0, True), (0.01, True), (2.0, False)])
+def test_what_the_tolerance_could_change_is_not_proved(tolerance, is_proved):
+    """The model may answer differently when it is asked again: searches say where that could matter."""
+    table = {(): {"at": 0.9, "cat": 0.05}, ("at",): {"<eos>": 0.9}, ("cat",): {"<eos>": 0.9}}
+    model = PathsOf(TableModel(table, prompt=("<bos>", "a")), tolerance=tolerance)
+    beam = BeamSearchParams(terminator="eog", max_tokens=MAX_TOKENS)
+    with path_engine(model) as llm:
+        certificates = [
+            llm.select("a", grammar=GRAMMARS["words"], terminator="eog", search=search(), prompting=SPLIT).certificate,
+            llm.beam_search("a", GRAMMARS["words"], beam=beam, prompting=SPLIT).certificate,
+            llm.beam_search("a", GRAMMARS["words"], beam=replace(beam, exact=True), prompting=SPLIT).certificate,
+        ]
+    assert [one.proved for one in certificates] == [is_proved] * 3
+    assert {one.reason for one in certificates} == {"" if is_proved else too_close(tolerance)}
 
 
 def test_every_token_that_ends_generation_is_read():

@@ -129,6 +129,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             heal_gap=self._healing.log_heal()[1],
             top_tokens=self._top_tokens,
             n_evaluated=self._n_evaluated,
+            n_steps=max(self._tree.depth),
             n_repeated=self._live.n_repeated,
             n_dead_ends=self._n_dead_ends,
             n_other=len(self._other),

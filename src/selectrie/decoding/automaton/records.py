@@ -127,6 +127,7 @@ class AutomatonOutcome:
         top_tokens: The most probable tokens after the prompt, and their
             log-probabilities.
         n_evaluated: How many rows were read.
+        n_steps: Number of tokens of the longest path that was looked at.
         n_repeated: How many rows were asked for again.
         n_dead_ends: How many paths were met that can neither end nor go on.
         n_other: How many finished paths were not canonical and do not count.
@@ -146,6 +147,7 @@ class AutomatonOutcome:
     heal_gap: float
     top_tokens: tuple[IntArray, FloatArray]
     n_evaluated: int
+    n_steps: int
     n_repeated: int
     n_dead_ends: int
     n_other: int

@@ -27,7 +27,7 @@ from selectrie.engine.requests.constrained_prompt import (
     shown,
 )
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import beam_ended, left_unread
+from selectrie.engine.requests.unproved import beam_ended, gap_moves, left_unread, too_close
 from selectrie.errors import NothingFoundError, WholeRowsError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
@@ -70,7 +70,7 @@ class PreparedBeamSearch:
             incomplete=incomplete,
             greedy=None if outcome.greedy is None else _hypothesis(constrained, outcome.greedy),
             agrees_with_greedy=outcome.agrees_with_greedy,
-            certificate=self._certificate(outcome, self._gap(outcome), outcome.stopped, strings=beam.canonical_only),
+            certificate=self._certificate(session, outcome, self._gap(outcome), outcome.stopped),
             stopped=outcome.stopped,
             n_dead_ends=outcome.n_dead_ends,
             n_merged=outcome.n_merged,
@@ -155,12 +155,13 @@ class PreparedBeamSearch:
         return float(min(scores) - outcome.lost)
 
     def _certificate(
-        self, outcome: BeamOutcome | AutomatonOutcome, gap: float, stopped: str, *, strings: bool
+        self, session: Session, outcome: BeamOutcome | AutomatonOutcome, gap: float, stopped: str
     ) -> BeamCertificate:
         """Return the certificate of a search.
 
         `gap` is the lowest returned score minus the bound on other texts, and `stopped`
-        is `BeamResult.stopped`. With several groups or a callback, nothing is proved.
+        is `BeamResult.stopped`. With several groups or a callback, nothing is proved,
+        and nothing that the tolerance of a served model could change.
         """
         beam, is_unread = self.beam, _is_unread(outcome)
         is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING
@@ -169,9 +170,12 @@ class PreparedBeamSearch:
         if not reason and not is_proved:
             is_unread &= beam.groups == 1 and beam.expand is None
             reason = left_unread() if is_unread else beam_ended(beam, stopped, outcome.n_evaluated)
+        if not reason and session.is_served and session.tolerance:
+            is_clear = gap > gap_moves(session.tolerance, outcome.n_steps)
+            reason = "" if is_clear else too_close(session.tolerance)
         return BeamCertificate(
             proved=not reason,
-            about=about(strings=strings),
+            about=about(strings=beam.canonical_only if isinstance(outcome, BeamOutcome) else outcome.strings),
             bound_gap=gap,
             nodes_evaluated=outcome.n_evaluated,
             method="best_first" if beam.exact else "beam",
@@ -206,7 +210,7 @@ class PreparedBeamSearch:
             incomplete=(),
             greedy=greedy,
             agrees_with_greedy=agrees,
-            certificate=self._certificate(outcome, gap, stopped, strings=outcome.strings),
+            certificate=self._certificate(session, outcome, gap, stopped),
             stopped=stopped,
             n_dead_ends=outcome.n_dead_ends,
             n_merged=sum(path.n_paths - 1 for path in outcome.paths),

@@ -23,7 +23,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import left_unread, search_ended
+from selectrie.engine.requests.unproved import gap_moves, left_unread, search_ended, too_close
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
@@ -81,17 +81,19 @@ class PreparedGrammarSelect:
             raise nothing_found(constrained, outcome, self.search.max_tokens)
         return self._selection(
             outcome,
-            self._certificate(outcome, spec.search, session.tolerance),
+            self._certificate(outcome, spec.search, session),
             constrained.cost(handle.cost, outcome.paths),
             constrained.signature(session, self.rule),
         )
 
-    def _certificate(self, outcome: AutomatonOutcome, search: SearchParams, tolerance: float | None) -> Certificate:
+    def _certificate(self, outcome: AutomatonOutcome, search: SearchParams, session: Session) -> Certificate:
         """Return the certificate of a search with these options, budget included.
 
         Its `rescored` is true if the layout of calls can neither change the order of
-        the first k texts nor bring an open text among them.
+        the first k texts nor bring an open text among them. Where a served model's
+        tolerance could, nothing is proved.
         """
+        tolerance = session.tolerance
         k, reason = search.k, self.constrained.reason(outcome.heal_gap)
         if not reason and not outcome.proved:
             has_unread = outcome.best_unread == outcome.best_open
@@ -101,11 +103,15 @@ class PreparedGrammarSelect:
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])
         n_rows = max(len(path.tokens) for path in outcome.paths[: k + 1]) + 1
         moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if self.rule == "joint" else 2)
+        is_certain = len(scores) < 2 or bool((-np.diff(scores)).min() > moves)
+        if session.is_served and tolerance:
+            is_certain &= outcome.bound_gap > gap_moves(tolerance, outcome.n_steps if self.rule == "joint" else 0)
+            reason = reason or ("" if is_certain else too_close(tolerance))
         return Certificate.best_first(
             bound_gap=outcome.bound_gap,
             open_mass=outcome.open_mass,
             nodes_evaluated=outcome.n_evaluated,
-            rescored=len(scores) < 2 or bool((-np.diff(scores)).min() > moves),
+            rescored=is_certain,
             reason=reason,
         )
 

@@ -64,9 +64,14 @@ class Session:
     memories: OpensMemories | None = None
 
     @property
+    def is_served(self) -> bool:
+        """Return whether others serve the model, so that nothing is scored again."""
+        return self.model.identity.precision == REMOTE
+
+    @property
     def local_model(self) -> Model:
         """Return the model, which runs here: only its calls are made near ties with."""
-        if self.model.identity.precision == REMOTE:
+        if self.is_served:
             raise InternalError("a model that others serve has no memory of its own")
         return cast("Model", self.model)
 

@@ -18,6 +18,16 @@ def too_close(tolerance: float) -> str:
     return f"scores are closer than they may differ when they are read again ({tolerance:.2g} nats a row)"
 
 
+def gap_moves(tolerance: float, n_steps: int) -> float:
+    """Return by how much a served model may move two scores towards each other.
+
+    Args:
+        tolerance: Nats by which it may move a log-probability.
+        n_steps: Number of tokens of the longer text, without its end.
+    """
+    return 2 * tolerance * (n_steps + 1)
+
+
 def search_ended(search: SearchParams, n_evaluated: int) -> str:
     """Return why a best-first search ended although a better text may be left."""
     has_budget_left = search.budget_nodes is None or n_evaluated < search.budget_nodes
