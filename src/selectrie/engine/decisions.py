@@ -548,7 +548,7 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     if not result.top_tokens:
         return False
     table, top = result.choices, result.top_tokens[0]
-    if top.id in table.trie.token[table.trie.children(ROOT)]:
+    if top.id in table.trie.token[table.trie.children(ROOT)].tolist():
         return True
     texts = [result.healed + text.encode() for text in table.texts]
     return bool(top.piece) and any(

@@ -57,7 +57,6 @@ class ChoiceTable(Sequence[ChoiceScore]):
         probability_high: float64[C], as in `ChoiceScore`.
         logp_local: float64[C], as in `ChoiceScore`; NaN if not evaluated.
         boundary_shift: int32[C], as in `ChoiceScore`.
-        first: int32[P], lowest index of the choices on each path (computed here).
     """
 
     texts: Sequence[str]
@@ -73,7 +72,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
     probability_high: FloatArray
     logp_local: FloatArray
     boundary_shift: IntArray
-    first: IntArray = field(init=False)
+    _first: IntArray | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         n = len(self.texts)
@@ -85,9 +84,6 @@ class ChoiceTable(Sequence[ChoiceScore]):
         for name in (*_COLUMNS, "edge_logp"):
             object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name), dtype=np.float64)))
         object.__setattr__(self, "boundary_shift", _frozen(np.asarray(self.boundary_shift, dtype=np.int32)))
-        first = np.zeros(len(self.trie.path_node), dtype=np.int32)
-        first[self.trie.path_of[::-1]] = np.arange(n - 1, -1, -1, dtype=np.int32)  # the last assignment to a path wins
-        object.__setattr__(self, "first", _frozen(first))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -123,6 +119,18 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} choices, {int(self.finished.sum())} scored>"
+
+    @property
+    def first(self) -> IntArray:
+        """Return the lowest index of the choices on each path, int32[P]."""
+        if self._first is not None:
+            return self._first
+        first = np.zeros(len(self.trie.path_node), dtype=np.int32)
+        # The last assignment to a path wins.
+        first[self.trie.path_of[::-1]] = np.arange(len(self) - 1, -1, -1, dtype=np.int32)
+        first.flags.writeable = False
+        object.__setattr__(self, "_first", first)
+        return first
 
     @property
     def finished(self) -> BoolArray:

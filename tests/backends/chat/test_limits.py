@@ -147,6 +147,20 @@ def test_two_renderings_share_no_meter(small):
         assert render([{"role": "user", "content": "Hi"}]) == "Hi"
 
 
+def test_one_rendering_after_the_other_pays_for_itself_alone(small):
+    """Twenty renderings, some between others that fail, and one inside another."""
+    source = "{% for message in messages %}{{ message.content * 9 }}{{ inner() if inner }}{% endfor %}"
+    template = chat_template(source, {})
+    said = "x" * (CHARACTERS // 16)
+    expected = said * 9
+    assert [template([{"content": said}]) for _ in range(20)] == [expected] * 20
+    for _ in range(3):
+        with pytest.raises(PromptError):
+            template([{"content": said}, {"content": 1 << 5_000}])
+        assert template([{"content": said}]) == expected
+    assert template([{"content": said}], inner=lambda: template([{"content": said}])[:3]) == expected + "xxx"
+
+
 def test_values_are_weighed_as_often_as_they_stand_there():
     """A key, a value, a list and each of their characters count; so does a list that stands in two places."""
     inner = ["abc", 1]

@@ -224,9 +224,10 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return self.compile(source)
 
     def template(self, code: CodeType, meter: Meter) -> Template:
-        """Return the template of `code`, made for one rendering that charges `meter`.
+        """Return the template of `code`, whose renderings charge `meter`.
 
-        `code` is the result of `compiled`.
+        `code` is the result of `compiled`. The template has an environment that no
+        other has, so one rendering after the other may have another meter.
         """
         environment = copy(self)
         environment.meter = meter

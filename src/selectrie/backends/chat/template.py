@@ -100,6 +100,8 @@ class _Renderer:
     special_tokens: Mapping[str, object]
     absent: tuple[str, ...]
     tracks: bool
+    _idle: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Templates, each with a meter, that no thread renders with now."""
 
     def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
         args = dict(template_args)
@@ -115,8 +117,14 @@ class _Renderer:
         if taken is not None:
             raise TypeError(f"the argument {taken!r} is the template's own")
         environment, code = self._compiled
-        template = environment.template(code, Meter.of([messages, args]))
+        meter = Meter.of([messages, args])
+        try:
+            template = self._idle.pop()
+        except IndexError:
+            template = environment.template(code, meter)
+        template.environment.meter = meter
         text: str = template.render({**dict.fromkeys(self.absent), **own, **args})
+        self._idle.append(template)  # one that failed is not used again
         return text
 
     @cached_property

@@ -58,7 +58,7 @@ class Posteriors:
 
     def __getitem__(self, row: int) -> Posterior:
         p = self.probability[row]
-        return Posterior(p, p, p, int(self.winner[row]), bool(self.is_tie[row]), float(self.margin[row]))
+        return Posterior(p, p, p, self.winner.item(row), self.is_tie.item(row), self.margin.item(row))
 
 
 def posteriors(scores: FloatArray, path_of: IntArray) -> Posteriors:

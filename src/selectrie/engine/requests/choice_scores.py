@@ -203,8 +203,9 @@ def selection(
         scored,
         (decision.probability, decision.probability_low, decision.probability_high),
     )
-    on_greedy = np.flatnonzero(path_of == scored.greedy_path)
-    if scored.bounds is None and not len(on_greedy):
+    on_greedy = int((path_of == scored.greedy_path).argmax())
+    has_greedy = bool(path_of[on_greedy] == scored.greedy_path)
+    if scored.bounds is None and not has_greedy:
         raise InternalError("the path of masked greedy decoding was not evaluated")
     return Selection(
         index=decision.winner,
@@ -213,7 +214,7 @@ def selection(
         coverage=scored.coverage,
         coverage_high=None if bounds is None else bounds.coverage_high + report.certificate.open_mass,
         top_tokens=TokenScore.along(prepared.vocabulary, evaluation.top_ids, evaluation.top_logp),
-        greedy_index=int(on_greedy[0]) if len(on_greedy) else None,
+        greedy_index=on_greedy if has_greedy else None,
         choices=table,
         rule=rule_name(prepared),
         terminator=prepared.terminator,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TypeAlias
 
 from selectrie.core.model import Model
 from selectrie.core.rows import Rows
@@ -12,7 +13,6 @@ from selectrie.core.types import NO_NODE
 from selectrie.engine.scheduler.job import BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 
-_Children: TypeAlias = "dict[int, _Children]"
 _MIN_CHUNK = 32
 """Rows below which a prompt's share of a call is not worthwhile.
 
@@ -39,11 +39,11 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
         by_prompt.setdefault(job.key, job)
     leaders = by_prompt.values()
     chunks: list[_Chunk] = []
-    evaluated = _Evaluated()
+    evaluated, n_rows = _Evaluated(), budget
     for _, group in groupby(leaders, key=lambda job: job.priority):
         taking = _worth_taking(list(group), budget)
         for i, job in enumerate(taking):
-            chunk = _Chunk(job)
+            chunk = _Chunk(job, n_rows)
             n_shared = 0 if is_recurrent else evaluated.n_shared(chunk)
             chunk.n = min(chunk.n_left, n_shared + budget // (len(taking) - i))
             chunks.append(chunk)
@@ -76,35 +76,44 @@ def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
 
 
 class _Chunk:
-    """The next `n` tokens of a job's prompt to evaluate."""
+    """The next `n` tokens of a job's prompt to evaluate.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        job: The job.
+        budget: Number of rows of the call, beyond which no token is looked at.
+    """
+
+    def __init__(self, job: Job, budget: int) -> None:
         self.job, self.n, self.n_left = job, 0, job.n_prompt_left
-        self.to_come = job.prompt[job.depth :]
+        self.to_come: list[int] = job.prompt[job.depth : job.depth + budget].tolist()
 
 
 class _Evaluated:
-    """The tokens that the chunks of a call evaluate, as a trie below their cursors.
+    """The tokens that the chunks of a call evaluate, sorted, by their cursors.
 
-    It has a node for each row of the call at most, so it is small.
+    The one that shares the longest beginning with others is a neighbour of theirs.
     """
 
     def __init__(self) -> None:
-        self._roots: dict[int, _Children] = {}
+        self._paths: defaultdict[int, list[list[int]]] = defaultdict(list)
 
     def n_shared(self, chunk: _Chunk) -> int:
         """Return how many of a chunk's next tokens are evaluated."""
-        children, n = self._roots.get(chunk.job.cursor), 0
-        while children and n < len(chunk.to_come):
-            children = children.get(chunk.to_come.item(n))
-            n += children is not None
-        return n
+        paths, mine = self._paths[chunk.job.cursor], chunk.to_come
+        at = bisect(paths, mine)
+        return max([_n_common(mine, path) for path in paths[max(0, at - 1) : at + 1]], default=0)
 
     def add(self, chunk: _Chunk) -> None:
         """Add the tokens that a chunk evaluates."""
-        children = self._roots.setdefault(chunk.job.cursor, {})
-        for token in chunk.to_come[: chunk.n].tolist():
-            children = children.setdefault(token, {})
+        insort(self._paths[chunk.job.cursor], chunk.to_come[: chunk.n])
+
+
+def _n_common(one: list[int], other: list[int]) -> int:
+    """Return the number of tokens with which both begin."""
+    n = min(len(one), len(other))
+    if one[:n] == other[:n]:
+        return n
+    return next(i for i, (mine, theirs) in enumerate(zip(one, other, strict=False)) if mine != theirs)
 
 
 def find_cursor(model: Model, job: Job) -> None:
