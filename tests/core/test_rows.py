@@ -208,3 +208,33 @@ def test_dense_rows_are_fetched_for_nothing():
     """They are read where they are, and nobody asks what will be read."""
     rows = DenseRows(matrix_of(0))
     assert rows.fetch(lambda: pytest.fail("asked")) is rows
+
+
+def test_kept_values_are_the_same_and_are_computed_once(monkeypatch):
+    """Rows that keep what is read give the same bits, and read them once for each set."""
+    matrix = np.random.default_rng(1).normal(size=(3, 40)).astype(np.float32)
+    plain, kept = DenseRows(matrix), DenseRows(matrix)
+    kept.keep_values()
+    ids, mask = np.array([3, 5, 9], dtype=np.int32), np.arange(40) % 2 == 0
+    n_read = []
+    monkeypatch.setattr(DenseRows, "_top", _counted(DenseRows._top, n_read))
+    for _ in range(2):
+        for row in range(3):
+            assert kept.log_mass(row, ids) == plain.log_mass(row, ids)
+            assert kept.log_rest(row, ids) == plain.log_rest(row, ids)
+            for allowed in (None, mask, ids):
+                assert kept.top(row, 4, allowed)[1].tolist() == plain.top(row, 4, allowed)[1].tolist()
+                assert kept.top(row, 2, allowed)[0].tolist() == plain.top(row, 2, allowed)[0].tolist()
+        assert kept.best().tolist() == plain.best().tolist()
+    assert n_read.count(kept) == 18
+    assert n_read.count(plain) == 36
+
+
+def _counted(method, calls):
+    """The method, which adds its object to `calls`."""
+
+    def counted(self, *args):
+        calls.append(self)
+        return method(self, *args)
+
+    return counted

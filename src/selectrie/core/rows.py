@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from selectrie.core.types import BoolArray, FloatArray, IntArray, LogitArray
 from selectrie.errors import NonFiniteLogitsError
 
 RowsT = TypeVar("RowsT", bound="Rows")
+ValueT = TypeVar("ValueT")
 
 _AHEAD = 4
 """How many times more tokens of the whole vocabulary are looked at first.
@@ -177,7 +178,7 @@ class DenseRows(KnownRows):
             not copied.
     """
 
-    __slots__ = ("_are_known", "_call", "_index", "_matrix", "_normaliser")
+    __slots__ = ("_are_known", "_call", "_index", "_kept", "_matrix", "_normaliser")
 
     def __init__(
         self, matrix: LogitArray, index: ArrayLike | None = None, normalisers: FloatArray | None = None
@@ -187,6 +188,7 @@ class DenseRows(KnownRows):
         self._normaliser: FloatArray = np.full(len(self._index), np.nan) if normalisers is None else normalisers
         self._call: DenseRows | None = None
         """The rows that these are a part of, whose normalisers are computed at once."""
+        self._kept: dict[tuple[str, int, int, int], tuple[object, Any]] | None = None
         self._are_known = False
         """Whether all normalisers are known, and none is NaN."""
 
@@ -257,22 +259,52 @@ class DenseRows(KnownRows):
         return np.asarray(self.logit(rows, token_ids).astype(np.float64) - self._normalisers(rows))
 
     def log_mass(self, i: int, token_ids: ArrayLike) -> float:
-        return numerics.logsumexp(self.logp(i, token_ids))
+        if self._kept is None:
+            return numerics.logsumexp(self.logp(i, token_ids))
+        return self._once("mass", i, 0, token_ids, lambda: numerics.logsumexp(self.logp(i, token_ids)))
 
     def log_rest(self, i: int, token_ids: ArrayLike) -> float:
+        return self._once("rest", i, 0, token_ids, lambda: self._rest(i, token_ids))
+
+    def _rest(self, i: int, token_ids: ArrayLike) -> float:
         # Summed from positive terms, because 1 - sum rounds badly.
         normaliser = self.logsumexp(i)
         return numerics.logsumexp_without(self.logits(i), np.asarray(token_ids, dtype=np.int64)) - normaliser
 
     def top(self, i: int, k: int, allowed: BoolArray | IntArray | None = None) -> tuple[IntArray, FloatArray]:
+        return self._once("top", i, k, allowed, lambda: self._top(i, k, allowed))
+
+    def _top(self, i: int, k: int, allowed: BoolArray | IntArray | None) -> tuple[IntArray, FloatArray]:
         normaliser = self.logsumexp(i)
         logits = self.logits(i)
         ids = _top_allowed(logits, k, allowed)
         return ids, logits[ids].astype(np.float64) - normaliser
 
     def best(self) -> IntArray:
+        return self._once("best", 0, 0, None, self._best)
+
+    def _best(self) -> IntArray:
         self._normalisers(np.arange(len(self._index)))
         return numerics.argmax_rows(self._matrix, self._index)
+
+    def keep_values(self) -> None:
+        """Keep what is read from now on, so that it is not computed again.
+
+        That is for rows whose values are read twice, as those of a recording are. A set
+        of tokens is known by the object that holds it, which must not change.
+        """
+        self._kept = {}
+
+    def _once(self, name: str, i: int, k: int, ids: object, compute: Callable[[], ValueT]) -> ValueT:
+        """Return a value that is computed once, if values are kept."""
+        kept = self._kept
+        if kept is None:
+            return compute()
+        key = name, i, k, id(ids)
+        if key not in kept:
+            kept[key] = ids, compute()  # with the object, so that no other gets its id
+        value: ValueT = kept[key][1]
+        return value
 
     def logits(self, i: int) -> LogitArray:
         """Return the raw, unchecked float32[V] logits of wanted node i, as a view."""
@@ -288,7 +320,7 @@ class DenseRows(KnownRows):
         part = DenseRows.__new__(DenseRows)  # `__init__` would make another array
         part._matrix, part._index = self._matrix, self._index[start:stop]
         part._normaliser = self._normaliser[start:stop]
-        part._call, part._are_known = self, self._are_known
+        part._call, part._are_known, part._kept = self, self._are_known, None
         return part
 
     def take(self, order: ArrayLike) -> DenseRows:

@@ -10,9 +10,10 @@ before anything is allocated, and every value with the type of its field.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +30,31 @@ class PayloadError(ValueError):
     """The bytes are not a payload; the message says why."""
 
 
+_Layout: TypeAlias = tuple[str, Callable[[Any], tuple[Any, ...]], tuple["np.dtype[Any] | None", ...]]
+_LAYOUTS: dict[type[Any], _Layout] = {
+    kind: (
+        NAMES[kind],
+        attrgetter(*(name for name, _ in fields)),
+        tuple(of if isinstance(of, np.dtype) else None for _, of in fields),
+    )
+    for kind, fields in FIELDS.items()
+}
+"""Of each record its name, what returns its fields, and the types of arrays.
+
+All records have at least two fields, so `attrgetter` returns a tuple.
+"""
+_to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
 def size_of(record: Record) -> int:
     """Return roughly how many bytes a record takes in a payload."""
-    n_bytes = 64
-    for name, kind in FIELDS[type(record)]:
-        if isinstance(kind, np.dtype):
-            n_bytes += kind.itemsize * len(getattr(record, name))
-        elif kind is str:
-            n_bytes += len(getattr(record, name))
+    _, values_of, kinds = _LAYOUTS[type(record)]
+    n_bytes = 4 * len(kinds)
+    for value, kind in zip(values_of(record), kinds, strict=True):
+        if kind is not None:
+            n_bytes += value.nbytes
+        elif isinstance(value, str):
+            n_bytes += len(value)
     return n_bytes
 
 
@@ -45,15 +63,16 @@ def encode(records: Iterable[Record]) -> bytes:
     lines: list[str] = []
     arrays: list[bytes] = []
     for record in records:
-        line: list[Any] = [NAMES[type(record)]]
-        for name, kind in FIELDS[type(record)]:
-            value = getattr(record, name)
-            if isinstance(kind, np.dtype):
-                line.append(len(value))
-                arrays.append(np.asarray(value, dtype=kind).tobytes())
-            else:
+        name, values_of, kinds = _LAYOUTS[type(record)]
+        line: list[Any] = [name]
+        for value, kind in zip(values_of(record), kinds, strict=True):
+            if kind is None:
                 line.append(value)
-        lines.append(json.dumps(line, separators=(",", ":"), allow_nan=False))
+                continue
+            line.append(len(value))
+            if len(value):
+                arrays.append(np.asarray(value, dtype=kind).tobytes())
+        lines.append(_to_json(line))
     text = "\n".join(lines).encode()
     return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *arrays))
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from selectrie.core.bounded_rows import BoundedRows, merged
 from selectrie.core.partial_rows import PartialRows, pair_keys
 from selectrie.core.path_model import PartialRow
-from selectrie.core.reads import Reads
+from selectrie.core.reads import Reads, TokenSet
 from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.traces.records import NO_SET, Step, TokenIds, WholeRow
@@ -69,49 +69,80 @@ def told_rows(rows: Rows, reads: Reads) -> ToldRows:
     Raises `NonFiniteLogitsError` if a row is not finite and anything is read.
     """
     n = len(rows)
-    sets = _Sets()
-    dense = rows if isinstance(rows, DenseRows) else None
     if not (len(reads.ids) or reads.masses or reads.rests or reads.tops or len(reads.whole) or reads.best):
-        return ToldRows(_fields(n, reads), (), ())
+        return ToldRows(_fields(n), (), ())
     if isinstance(rows, BoundedRows):
-        return ToldRows(_fields(n, Reads(n)) | _bounded_fields(rows), (), ())
+        return ToldRows(_fields(n) | _bounded_fields(rows), (), ())
+    dense = rows if isinstance(rows, DenseRows) else None
+    if dense is not None:
+        dense.keep_values()  # the task reads them next
     rows.check()
-    fields = _fields(n, reads)
+    fields, sets = _fields(n), _Sets()
+    whole: tuple[WholeRow, ...] = ()
     if dense is not None:
         fields["normaliser"] = dense.normalisers()
-        fields["logits"] = dense.logit(reads.owner, reads.ids)
-    else:
-        fields["logp"] = rows.logp(reads.owner, reads.ids)
-    for name, parts, value in (("mass", reads.masses, rows.log_mass), ("rest", reads.rests, rows.log_rest)):
-        fields[f"{name}_rows"] = _ids([one.row for one in parts])
-        fields[f"{name}_sets"] = _ids([sets.number(*ordered(one.ids)) for one in parts])
-        fields[_SUMS[name]] = np.array([value(one.row, one.ids) for one in parts], dtype=np.float64)
-    tops = [rows.top(one.row, one.k, one.allowed) for one in reads.tops]
-    fields["top_rows"] = _ids([one.row for one in reads.tops])
-    fields["top_counts"] = _ids([one.k for one in reads.tops])
-    fields["top_sets"] = _ids([sets.of_allowed(one.allowed) for one in reads.tops])
-    fields["top_lengths"] = _ids([len(ids) for ids, _ in tops])
-    fields["top_ids"] = np.concatenate([_ids([]), *(ids for ids, _ in tops)])
-    if dense is not None:
-        owner = np.repeat(fields["top_rows"], fields["top_lengths"])
-        fields["top_logits"] = dense.logit(owner, fields["top_ids"])
-    else:
-        fields["top_logp"] = np.concatenate([np.empty(0), *(logp for _, logp in tops)])
-    whole = tuple(_whole(rows, row) for row in reads.whole.tolist())
-    fields["whole_rows"], fields["whole"] = _ids(reads.whole), _ids(range(len(whole)))
+    if len(reads.ids):
+        fields |= {"owner": _ids(reads.owner), "ids": _ids(reads.ids)}
+        if dense is not None:
+            fields["logits"] = dense.logit(reads.owner, reads.ids)
+        else:
+            fields["logp"] = rows.logp(reads.owner, reads.ids)
+    fields |= _sum_fields("mass", reads.masses, rows.log_mass, sets)
+    fields |= _sum_fields("rest", reads.rests, rows.log_rest, sets)
+    if reads.tops:
+        fields |= _top_fields(rows, reads, sets)
+    if len(reads.whole):
+        whole = tuple(_whole(rows, row) for row in reads.whole.tolist())
+        fields |= {"whole_rows": _ids(reads.whole), "whole": _ids(range(len(whole)))}
     if reads.best:
-        fields["has_best"], fields["best"] = True, rows.best()
+        fields |= {"has_best": True, "best": rows.best().copy()}
     return ToldRows(fields, tuple(sets.found.values()), whole)
 
 
-def _fields(n_rows: int, reads: Reads) -> dict[str, Any]:
+def _sum_fields(
+    name: str, parts: Sequence[TokenSet], value: Callable[[int, IntArray], float], sets: _Sets
+) -> dict[str, Any]:
+    if not parts:
+        return {}
+    return {
+        f"{name}_rows": _ids([one.row for one in parts]),
+        f"{name}_sets": _ids([sets.number(*ordered(one.ids)) for one in parts]),
+        _SUMS[name]: np.array([value(one.row, one.ids) for one in parts], dtype=np.float64),
+    }
+
+
+def _top_fields(rows: Rows, reads: Reads, sets: _Sets) -> dict[str, Any]:
+    tops = [rows.top(one.row, one.k, one.allowed) for one in reads.tops]
+    of_rows, lengths = _ids([one.row for one in reads.tops]), _ids([len(ids) for ids, _ in tops])
+    ids = np.concatenate([ids for ids, _ in tops])
+    fields: dict[str, Any] = {
+        "top_rows": of_rows,
+        "top_counts": _ids([one.k for one in reads.tops]),
+        "top_sets": _ids([sets.of_allowed(one.allowed) for one in reads.tops]),
+        "top_lengths": lengths,
+        "top_ids": ids,
+    }
+    if isinstance(rows, DenseRows):
+        fields["top_logits"] = rows.logit(np.repeat(of_rows, lengths), ids)
+    else:
+        fields["top_logp"] = np.concatenate([logp for _, logp in tops])
+    return fields
+
+
+_NO_IDS: IntArray = np.empty(0, dtype=np.int32)
+_NO_LOGITS = np.empty(0, dtype=np.float32)
+_NO_VALUES = np.empty(0)
+
+
+def _fields(n_rows: int) -> dict[str, Any]:
+    """Return the fields of a step of which nothing is read."""
     return {
         "n_rows": n_rows,
-        "owner": _ids(reads.owner),
-        "ids": _ids(reads.ids),
-        "normaliser": np.empty(0),
-        "logits": np.empty(0, dtype=np.float32),
-        "logp": np.empty(0),
+        "owner": _NO_IDS,
+        "ids": _NO_IDS,
+        "normaliser": _NO_VALUES,
+        "logits": _NO_LOGITS,
+        "logp": _NO_VALUES,
     }
 
 

@@ -26,6 +26,7 @@ from selectrie.traces.payloads import encode, size_of
 from selectrie.traces.records import NO_SET, Begin, ContextCost, End, Lookup, Record, Request, Step, TokenIds
 from selectrie.traces.values import ToldRows
 
+_SETS = ("mass_sets", "rest_sets", "top_sets")
 BLOCK_BYTES = 1 << 20
 """A block is written once its payload has this size, and"""
 BLOCK_S = 0.5
@@ -86,14 +87,17 @@ class TraceWriter:
         """Add a record that refers to no other."""
         self._queue.put(lambda: self._add(record))
 
-    def request(self, record: Request) -> Numbered:
-        """Add a request and return what its tasks refer to."""
+    def request(self, make: Callable[[], Request]) -> Numbered:
+        """Add a request and return what its tasks refer to.
+
+        `make` makes its record, on the writer's thread.
+        """
         request = Numbered()
 
         def write() -> None:
             request.number = self._n_requests
             self._n_requests += 1
-            self._add(record)
+            self._add(make())
 
         self._queue.put(write)
         return request
@@ -202,11 +206,10 @@ class TraceWriter:
         self._n_waiting_bytes += size_of(record)
 
     def _add_step(self, task: int, ask: dict[str, Any], told: ToldRows) -> None:
-        numbers = np.array([NO_SET, *(self._set_number(one) for one in told.sets)], dtype=np.int32)
-        fields = dict(told.fields)
-        for name in ("mass_sets", "rest_sets", "top_sets"):
-            if name in fields:
-                fields[name] = numbers[fields[name] + 1]
+        fields = told.fields
+        if told.sets:
+            numbers = np.array([NO_SET, *(self._set_number(one) for one in told.sets)], dtype=np.int32)
+            fields |= {name: numbers[fields[name] + 1] for name in _SETS if name in fields}
         for row in told.whole:
             self._add(row)
         if told.whole:

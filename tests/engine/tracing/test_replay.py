@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie import (
+    DecisionParams,
     Engine,
     GenerationParams,
     PromptParams,
@@ -21,6 +22,7 @@ from selectrie import (
     SearchParams,
     StopParams,
 )
+from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import (
@@ -35,8 +37,9 @@ from selectrie.errors import (
 )
 from selectrie.testing import PathsOf
 from selectrie.traces.reader import read_trace
-from tests.support.deciding import BYTES, PLAIN
-from tests.support.traced import ASKED, CATS, GREEDY, TIED, engine_of, hash_model, same_answer
+from tests.support.deciding import BYTES, PLAIN, QUESTIONS, STATE
+from tests.support.real_data import real_file
+from tests.support.traced import ANY_TEXT, ASKED, CATS, GREEDY, TIED, engine_of, hash_model, same_answer
 from tests.traces.test_reader import changed, recorded, written
 
 
@@ -352,3 +355,43 @@ def test_the_vocabulary_comes_back_as_it_was(tmp_path):
             assert getattr(own, name).tolist() == getattr(vocabulary, name).tolist(), name
         assert own.tokenizing == vocabulary.tokenizing
         assert (own.chat_template, own.normalize, own.spacing) == (None, None, None)
+
+
+def test_states_of_a_table_have_the_same_decisions(tmp_path):
+    """A unit of states is decided in a memory of its own; what it was told is in the trace."""
+    ask = lambda engine: list(engine.decide_iter([STATE, "Where is it?", STATE], QUESTIONS))  # noqa: E731
+    params = DecisionParams(rule="calibrated")
+    units = lambda engine: _units(engine, params)  # noqa: E731
+    expected = record(tmp_path / "run.trace", ask, units)
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        assert same_answer([ask(replayed), units(replayed)], expected)
+
+
+def _units(engine, params):
+    """The decisions of two units of states, as `decide_table` makes them."""
+    with engine._decision_scorer(DecisionMaker.of(engine._model, QUESTIONS, params)) as scorer:
+        return [scorer.decisions(unit) for unit in ([STATE, "Where is it?"], ["I want it back."])]
+
+
+@pytest.mark.parametrize("name", ["embedded", "tiny-rwkv-7v0-834K.gguf", "stories260K.gguf"])
+def test_real_weights(name, tmp_path):
+    """On attention and on recurrent weights: a select with healing, a search, a text, a chat."""
+    source = None if name == "embedded" else real_file(f"weights/{name}")
+    search = SearchParams(method="best_first")
+    asks = [
+        lambda e: e.select("Once upon a ", ["time", "day", "cat"]),
+        lambda e: e.rank("The cat sat on the", [" mat", " hat", " map", " mats"], search=search),
+        lambda e: e.generate("Once", n=2, seed=1, sampling=GREEDY, stopping=StopParams(max_tokens=8)),
+        lambda e: e.generate("Once", n=2, seed=1, stopping=StopParams(max_tokens=8)),
+        lambda e: e.prompt_logprobs(["Once upon a time", "Once upon a cat"], top=3),
+        lambda e: e.select("It is", grammar=ANY_TEXT, search=SearchParams(max_tokens=8, budget_nodes=40)),
+        lambda e: e.decide("It broke!", QUESTIONS["angry"]),
+    ]
+    with selectrie.load(source, n_threads=1, n_ctx=512) as engine:
+        expected = [ask(engine) for ask in asks]
+        engine.trim()
+        with selectrie.record(engine, tmp_path / "run.trace", full_rows=True):
+            answers = [ask(engine) for ask in asks]
+    assert [one for one, ask in enumerate(asks) if not same_answer(answers[one], expected[one])] == []
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        assert [one for one, ask in enumerate(asks) if not same_answer(ask(replayed), expected[one])] == []

@@ -18,6 +18,8 @@ from selectrie.engine.tracing.subjects import subject_digest
 from selectrie.errors import PromptError, TextError
 from selectrie.traces.records import Encoding, Normalized, Record, Rendered
 
+_SHORT = 32
+"""Number of bytes of a text above which its digest is kept, and of the digest."""
 _NO_IDS = np.empty(0, dtype=np.int32)
 
 
@@ -47,10 +49,10 @@ class Journal:
         )
 
     def _is_new(self, kind: bytes, key: bytes) -> bool:
-        digest = blake2b(kind + key, digest_size=16).digest()
-        if digest in self._seen:
+        known = kind + key if len(key) <= _SHORT else blake2b(kind + key, digest_size=_SHORT).digest()
+        if known in self._seen:
             return False
-        self._seen.add(digest)
+        self._seen.add(known)
         return True
 
     def _note_encoding(self, text: bytes, ids: Sequence[int]) -> None:

@@ -75,7 +75,8 @@ class Recorder:
         last = self._last
         if last is not None and last[0] is subject:
             return last[1]
-        request = self._writer.request(Request(name_of(subject), subject_digest(subject)))
+        # A subject does not change, so its digest can be made on the writer's thread.
+        request = self._writer.request(lambda: Request(name_of(subject), subject_digest(subject)))
         self._last = subject, request
         return request
 

@@ -23,6 +23,8 @@ from selectrie.grammar import Grammar
 
 _DIGEST_BYTES = 16
 _MAX_DEPTH = 32
+_FEW = 8
+"""Number of texts up to which they are taken one by one."""
 
 
 def subject_digest(subject: object) -> str:
@@ -81,6 +83,10 @@ def _parts_of_structure(value: Any, depth: int) -> Iterable[bytes]:
     elif isinstance(value, AbstractSet):
         yield b"set %d" % len(value)
         yield from sorted(b"".join(_parts(item, depth)) for item in value)
+    elif isinstance(value, Sequence) and len(value) > _FEW and all(type(item) is str for item in value):
+        yield b"texts %d" % len(value)
+        yield np.fromiter(map(len, value), dtype=np.int64, count=len(value)).tobytes()
+        yield "".join(value).encode("utf-8", "surrogatepass")
     elif isinstance(value, Sequence):
         yield b"sequence %d" % len(value)
         for item in value:
