@@ -198,13 +198,16 @@ def test_what_the_tolerance_could_change_is_not_proved(tolerance, is_proved):
 def test_every_token_that_ends_generation_is_read():
     """Also where fewer tokens can be named than there are of them: the end has the local log-probability."""
     vocabulary = replace(make_vocabulary(), eog=np.array([1, 4], dtype=np.int32))
-    remote = path_engine(PathsOf(HashModel(1, vocabulary=vocabulary), limits=limits(named_ids=1, top_ids=26)))
-    with remote, Engine(HashModel(1, vocabulary=vocabulary)) as local:
-        how = {"terminator": "eog", "search": search()}
+    table = {(): {"at": 0.9, ".": 0.05, ":": 0.04}, ("at",): {".": 0.5, ":": 0.3, "\n": 0.1}}
+    model = TableModel(table, vocabulary=vocabulary, prompt=("<bos>", "a"))
+    remote = path_engine(PathsOf(model, limits=limits(named_ids=1, top_ids=2)))
+    with remote, Engine(TableModel(table, vocabulary=vocabulary, prompt=("<bos>", "a"))) as local:
+        how = {"terminator": "eog", "search": search(), "prompting": SPLIT}
         one, other = (llm.select("a", grammar=GRAMMARS["words"], **how) for llm in (remote, local))
         assert one.choices[0].logp_terminator == other.choices[0].logp_terminator
+        remote.trim()
         beam = BeamSearchParams(terminator="eog", max_tokens=MAX_TOKENS)
-        one, other = (llm.beam_search("a", GRAMMARS["words"], beam=beam) for llm in (remote, local))
+        one, other = (llm.beam_search("a", GRAMMARS["words"], beam=beam, prompting=SPLIT) for llm in (remote, local))
         assert one.best.logp_end == other.best.logp_end
 
 
