@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 
 import pytest
 
@@ -34,8 +35,12 @@ def run(main):
 
 
 def is_idle(engine: Engine) -> bool:
-    """Has the model nothing more to do, after the few steps in which it notices what was cancelled?"""
-    return any(engine._model_thread.call(lambda: engine._model_thread.scheduler.idle) for _ in range(5))
+    """Has the model nothing more to do, once it and the threads that wait for it have noticed what was cancelled?"""
+    deadline = time.monotonic() + PATIENCE_S
+    while not engine._model_thread.call(lambda: engine._model_thread.scheduler.idle):
+        if time.monotonic() > deadline:
+            return False
+    return True
 
 
 class Gate:
@@ -61,7 +66,7 @@ def test_awaitable_forms_take_what_the_plain_ones_take(name):
     plain, form = getattr(Engine, name), getattr(Engine, "a" + name)
     assert list(inspect.signature(form).parameters) == list(inspect.signature(plain).parameters)
     assert form.__name__ == "a" + name
-    assert form.__qualname__ == f"Engine.a{name}"
+    assert form.__qualname__ == plain.__qualname__.replace(f".{name}", f".a{name}")
     assert inspect.isasyncgenfunction(form) if name == "stream" else inspect.iscoroutinefunction(form)
 
 

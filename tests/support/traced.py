@@ -96,7 +96,9 @@ def same_answer(one: object, other: object) -> bool:  # noqa: PLR0911 - a case f
     if isinstance(one, float):
         return float(one).hex() == float(other).hex()
     if is_dataclass(one) and not isinstance(one, type):
-        names = [field.name for field in fields(one) if field.name not in _OF_THE_CLOCK and field.compare is not None]
+        names = [
+            field.name for field in fields(one) if field.name not in _OF_THE_CLOCK and not field.name.startswith("_")
+        ]
         return all(same_answer(getattr(one, name), getattr(other, name)) for name in names)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same_answer(value, other[key]) for key, value in one.items())
@@ -106,4 +108,4 @@ def same_answer(one: object, other: object) -> bool:  # noqa: PLR0911 - a case f
         return one == other
     if callable(one) or not hasattr(one, "__dict__"):
         return True
-    return same_answer(vars(one), vars(other))
+    return same_answer(*({k: v for k, v in vars(x).items() if k[:1] != "_"} for x in (one, other)))
