@@ -34,10 +34,12 @@ GREEDY = SamplingParams(temperature=0)
 SHORT = StopParams(max_tokens=5)
 
 
-def hash_model(nodes: int = LIMITS.nodes, vocabulary: Vocabulary = BYTES) -> HashModel:
+def hash_model(
+    nodes: int = LIMITS.nodes, rows_per_call: int = LIMITS.rows_per_call, vocabulary: Vocabulary = BYTES
+) -> HashModel:
     """A model that hashes its context, byte by byte."""
     tied = (0, *(2 + byte for byte in TIED.encode()))
-    limits = replace(LIMITS, nodes=nodes)
+    limits = replace(LIMITS, nodes=nodes, rows_per_call=rows_per_call)
     return HashModel(7, vocabulary=vocabulary, limits=limits, sharpness=0.5, planted={tied: [0.0] * BYTES.n_tokens})
 
 

@@ -22,9 +22,16 @@ from selectrie import (
     SearchParams,
     StopParams,
 )
+from selectrie.core.reads import Reads
+from selectrie.core.rows import DenseRows
+from selectrie.core.types import Capacity
+from selectrie.decoding.task import Ask
 from selectrie.engine.decisions import DecisionMaker
+from selectrie.engine.path_driver.job_paths import JobPaths
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.runtimes import PathRuntime
+from selectrie.engine.tracing.recorded_rows import RecordedRows
+from selectrie.engine.tracing.script import Script
 from selectrie.errors import (
     IncompatibleOptionsError,
     MissingRowError,
@@ -37,7 +44,8 @@ from selectrie.errors import (
 )
 from selectrie.testing import PathsOf
 from selectrie.traces.reader import read_trace
-from tests.support.deciding import BYTES, PLAIN, QUESTIONS, STATE
+from selectrie.traces.records import Context
+from tests.support.deciding import BYTES, LIMITS, PLAIN, QUESTIONS, STATE
 from tests.support.real_data import real_file
 from tests.support.traced import ANY_TEXT, ASKED, CATS, GREEDY, TIED, engine_of, hash_model, same_answer
 from tests.traces.test_reader import changed, recorded, written
@@ -100,6 +108,42 @@ def test_concurrent_requests_have_the_same_results(tmp_path):
     with selectrie.load(tmp_path / "run.trace") as replayed:
         for prompt, expected in zip(prompts, answers, strict=True):
             assert same_answer(replayed.select(prompt, CATS, search=search), expected)
+
+
+def test_a_recorded_task_is_offered_what_it_was_offered(tmp_path, monkeypatch):
+    """Tasks that shared small calls ask in the same steps again, so nothing is looked up by path."""
+    pairs = [(f"{'a b' * n}: ", CATS) for n in range(6)]
+    [expected] = record(tmp_path / "run.trace", lambda e: e.select_many(pairs), model=hash_model(rows_per_call=8))
+    sizes = {len(task.steps) for task in read_trace(tmp_path / "run.trace").tasks}
+    assert min(sizes) > 3  # a whole trie is one ask where there is room
+    monkeypatch.setattr(RecordedRows, "sources", lambda *_: pytest.fail("a row was looked up by its path"))
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        assert all(map(same_answer, [replayed.select(*pair) for pair in pairs], expected))
+
+
+def test_a_task_that_asks_for_other_rows_gets_their_values(tmp_path):
+    """The script of another task with asks of the same shape gives no value of its own."""
+    record(tmp_path / "run.trace", *(lambda e, c=c: e.select("a", [f" {c}x", f" {c}y"]) for c in "cd"))
+    rows = RecordedRows(read_trace(tmp_path / "run.trace"))
+    first, second = rows.trace.tasks
+    script = Script(first, first, context=Context.MAIN, rows=rows, vocabulary=BYTES, limits=LIMITS)
+    assert [len(task.steps) for task in (first, second)] == [2, 2]
+    model, paths = hash_model(), JobPaths(first.prompt)
+    script.answer(paths.of_prompt(), Reads(1))
+    step = second.steps[1].step
+    assert step.wanted.tolist() == first.steps[1].step.wanted.tolist()
+    assert step.tokens.tolist() != first.steps[1].step.tokens.tolist()
+    ask = Ask(step.parents, step.tokens, step.wanted.astype(np.bool_), step.wanted.astype(np.bool_))
+    script.asked(script.capacity(Capacity(1, 1, 1)), ask)
+    reads = Reads(step.n_rows, step.owner.astype(np.int64), step.ids)
+    asked = paths.add(ask)
+    told = script.answer(asked, reads)
+    values = [told.rows.logp(row, token) for row, token in zip(step.owner, step.ids, strict=True)]
+    expected = [
+        DenseRows(model.row(asked[row])[None]).logp(0, token) for row, token in zip(step.owner, step.ids, strict=True)
+    ]
+    assert values == expected
+    assert not script.is_followed
 
 
 def test_another_request_runs_if_its_rows_are_there(tmp_path):
