@@ -21,9 +21,9 @@ from tests.laws.test_engine_laws import EXACT
 from tests.support.hidden_rows import HidingModel
 
 QUESTIONS = {
-    "choice": Choice("?", ["cat", "ca", "bat"]),
-    "predicate": Predicate("?", yes="cat", no="ca"),
-    "score": Score("?", {1: "cat", 2: "ca", 5: "bat"}),
+    "choice": Choice("?", ["b", "bu", "cat"]),
+    "predicate": Predicate("?", yes="b", no="bu"),
+    "score": Score("?", {1: "b", 2: "bu", 5: "cat"}),
 }
 PROMPTS = ("a ", "bat ")
 
@@ -90,6 +90,12 @@ def test_expected_bounds_are_reached_and_never_passed(data, n):
         np.testing.assert_allclose([low, high], ends, atol=1e-12)
 
 
+def test_expected_bounds_by_hand():
+    """The mass that lower bounds leave goes to the lowest numbers that can hold it, or to the highest."""
+    between = [(0.1, 0.2), (0.2, 0.5), (0.3, 0.9)]
+    assert expected_bounds([0, 1, 2], between) == pytest.approx((0.5 + 2 * 0.3, 0.2 + 2 * 0.7))
+
+
 def test_an_answer_abstains_if_a_lower_bound_is_too_low():
     """All of the row of the healed bytes is hidden: the label mass may be as low as its bound."""
     found = answered(QUESTIONS["choice"], 1, (1.0,), min_label_mass=0.9)
@@ -98,5 +104,5 @@ def test_an_answer_abstains_if_a_lower_bound_is_too_low():
     assert found.abstained == f"label mass may be {low:.4g}, which is below 0.9"
     written = json.loads(json.dumps(found.to_dict()))
     assert written["bounds"]["label_mass"] == [low, high]
-    assert [one["value"] for one in written["bounds"]["probabilities"]] == ["cat", "ca", "bat"]
+    assert [one["value"] for one in written["bounds"]["probabilities"]] == ["b", "bu", "cat"]
     assert "bounds" not in answered(QUESTIONS["choice"], 1, None).to_dict()

@@ -17,7 +17,7 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import RequestError
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.testing import HashModel
-from tests.laws.test_engine_laws import CLOSE, EXACT, WIDE, Request, requests
+from tests.laws.test_engine_laws import CLOSE, EXACT, WIDE, Request, letters, requests
 from tests.support.hidden_rows import HidingModel, served_engine
 
 SHARES = st.sampled_from([(0.0,), (0.0, 0.5), (0.3,), (0.0, 0.9, 1.0), (1.0,)])
@@ -140,6 +140,47 @@ def test_a_search_proves_nothing_that_the_whole_rows_contradict(request, shares)
     high = found.coverage + found.certificate.open_mass if found.coverage_high is None else found.coverage_high
     assert exact.coverage <= high * (1 + CLOSE) + 1e-9
     check_proof(exact, found, request.search.k)
+
+
+LENGTHS_MOVE_APART = Request(  # the search ended too early if the healed bytes counted as known
+    seed=493763,
+    prompt="c a ",
+    choices=letters("rraa/tccar/caa/abbb/rat/crr/b/rbrt"),
+    search=SearchParams(width=1),
+    terminator="none",
+    rule=ScoringRule("char_mean"),
+)
+END_WITH_BOUNDS = Request(  # it ended too early if the upper bound on the end of `a` counted as its score
+    seed=537991,
+    prompt="a",
+    choices=letters("bcrc/a/bct/rcra/t/tb/rctrr/bcrca/b/baa/ractc"),
+    search=SearchParams(width=1),
+    sharpness=3.0,
+    terminator="unless-continued",
+)
+
+
+@example(request=LENGTHS_MOVE_APART, shares=(1.0,))
+@example(request=END_WITH_BOUNDS, shares=(0.0, 0.9))
+@settings(max_examples=80)
+@given(request=requests(), shares=SHARES)
+def test_a_search_without_a_budget_proves_what_full_scoring_proves(request, shares):
+    """It looks on where what is not known of healed bytes, baselines and ends may move two scores against each other."""
+    request = replace(request, search=replace(request.search, budget_nodes=None, stop="best"))
+    try:
+        full, found = (
+            answer(
+                request,
+                HidingModel(request.seed, shares=shares, sharpness=request.sharpness, limits=WIDE),
+                method=method,
+            )
+            for method in ("exhaustive", "best_first")
+        )
+    except RequestError:
+        reject()
+    if full.certificate.proved:
+        assert found.certificate.proved
+        check_proof(full, found, request.search.k)
 
 
 @pytest.mark.parametrize("method", ["exhaustive", "best_first"])

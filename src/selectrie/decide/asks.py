@@ -218,7 +218,7 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     between = _probability_bounds(selections)
     least = probabilities[winner]
     if between is not None:
-        least = between[winner][0]
+        least = max(between[winner][0], 1 / len(between))  # the largest of k is at least 1/k
         if len(selections) > 1:
             margin, is_tie = _bounded_margin(between, winner)
     trust = _trust(evidence, params, confidence_of(least, len(ask.options)))
@@ -296,7 +296,7 @@ def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[
     table = selection.choices
     complete = not searched and bool(table.finished.all())
     between = _probability_bounds([selection])
-    p = selection.probability if between is None else between[selection.index][0]
+    p = selection.probability if between is None else max(between[selection.index][0], 1 / k)
     trust = _trust(evidence, params, confidence_of(p, k))
     if between is not None:
         of_texts = dict(zip(table.texts, between, strict=True))

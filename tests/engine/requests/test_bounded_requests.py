@@ -15,8 +15,10 @@ from selectrie import Template
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import NO_NODE
 from selectrie.decoding.healed_mass import HealedMass
+from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.engine.engine import Engine
 from selectrie.errors import OptionError
+from selectrie.options import SearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from tests.laws.test_engine_laws import EXACT
 from tests.support.hidden_rows import HiddenRows, HidingModel, served_engine
@@ -164,6 +166,24 @@ def test_hidden_rows_hide_and_bound():
     known = [token for token in range(26) if len(set(hidden.log_mass_bounds(0, [token]))) == 1]
     assert 0 < len(known) < 26
     assert hidden.log_mass(0, known) == dense.log_mass(0, known)
+
+
+def test_a_search_knows_by_how_much_a_baseline_may_move_two_scores(monkeypatch):
+    """The bounds of the premise's scores are that far apart; of a premise that is known they are not."""
+    noted = []
+
+    class Noted(BestFirst):
+        def __init__(self, *arguments, objective, **how):
+            noted.append(objective.moves)
+            super().__init__(*arguments, objective=objective, **how)
+
+    monkeypatch.setattr("selectrie.engine.requests.select.BestFirst", Noted)
+    how = {"rule": "pmi", "search": SearchParams(method="best_first")}
+    with engine() as llm, whole() as exact:
+        for one in (llm, exact):
+            one.select("a", ["b", "bu", "but"], **how)
+    assert noted[0] > 0.1
+    assert noted[1] == 0.0
 
 
 def test_a_joint_block_carries_the_bounds():
