@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from selectrie.backends.transformers import checkpoint
+from selectrie.backends.transformers.caches import cache_in, may_have_cells
 from selectrie.backends.transformers.cells import cells_for
 from selectrie.backends.transformers.checkpoint import Checkpoint
 from selectrie.backends.transformers.model import nodes_and_rows
-from selectrie.backends.transformers.module import cache_in, may_have_cells
 from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.positions import max_positions_of
 from selectrie.backends.transformers.prefix import length_of

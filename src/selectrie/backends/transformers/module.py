@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import DummyLayer, DynamicLayer
-from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.cache_utils import DynamicLayer
 
 from selectrie.backends.transformers.attention import (
     ATTENTION,
@@ -26,6 +25,7 @@ from selectrie.backends.transformers.attention import (
     TreeCall,
     running,
 )
+from selectrie.backends.transformers.caches import cache_argument, cache_in, layers_of, may_have_cells
 from selectrie.backends.transformers.hooks import ALIBI_BLOCKS, first_of_each, repeat_rows, stop_if_asked
 from selectrie.backends.transformers.positions import max_positions_of, other_windows
 from selectrie.core.types import ModelKind
@@ -33,12 +33,6 @@ from selectrie.errors import DecodeError, ModelError, SelectrieError, Unsupporte
 
 logger = logging.getLogger(__name__)
 
-_CACHES = ("cache", "past_key_values", "cache_params", "state")
-"""The possible names of the cache, among a model's arguments and in its output.
-
-Transformers 5.24 renamed the second and the third to the first. A model whose code
-comes with its weights may still take one of the old names and return the new one.
-"""
 _ONE_BY_ONE = ("falcon_mamba", "jamba", "mamba", "zamba")
 """Models that ignore the state they are given if they evaluate several tokens at once.
 
@@ -411,7 +405,7 @@ class PreparedModule:
         if cache is None:
             raise UnsupportedModelError(self.name, "returns no cache, so its contexts cannot be kept")
         self.max_positions = max_positions_of(self.config)
-        layers: list[Any] = getattr(cache, "layers", None) or []
+        layers = layers_of(cache)
         self.cache_windows = [getattr(layer, "sliding_window", None) for layer in layers]
         self.cache_windows += [None] * (self.n_layers - len(layers))
         if may_have_cells(self.module, cache) and self._choose_route():
@@ -421,7 +415,7 @@ class PreparedModule:
             return
         self.route = Route.STATES
         self.runs_below_states = self.config.model_type not in _ONE_BY_ONE
-        is_hybrid = any(isinstance(layer, DynamicLayer) for layer in _layers_of(cache))
+        is_hybrid = any(isinstance(layer, DynamicLayer) for layer in layers)
         self.kind = ModelKind.HYBRID if is_hybrid else ModelKind.RECURRENT
 
     def _choose_route(self) -> bool:
@@ -567,33 +561,6 @@ def _require_supported(module: Any, name: str) -> None:
         raise UnsupportedModelError(name, "has weights that are offloaded; load all of it on its devices")
     if any(p.device.type == "meta" for p in module.parameters()):
         raise UnsupportedModelError(name, "has weights that are not in memory (meta device); load all of it")
-
-
-def cache_argument(module: Any) -> str:
-    """Return the name of the argument by which a model takes its cache.
-
-    If it is among keywords that the model passes on, the name is that of Transformers.
-    """
-    arguments = inspect.signature(module.forward).parameters
-    own = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
-    return next((name for name in _CACHES if name in arguments), own)
-
-
-def cache_in(result: Any) -> Any:
-    """Return the cache in a model's output, or None."""
-    found = (getattr(result, name, None) for name in _CACHES)
-    return next((cache for cache in found if cache is not None), None)
-
-
-def may_have_cells(module: Any, cache: Any) -> bool:
-    """Return whether a model's cache has only keys and values, one pair a token."""
-    layers = _layers_of(cache)
-    is_plain = bool(layers) and all(isinstance(layer, (DynamicLayer, DummyLayer)) for layer in layers)
-    return is_plain and not getattr(module, "_is_stateful", False)
-
-
-def _layers_of(cache: Any) -> list[Any]:
-    return getattr(cache, "layers", None) or []
 
 
 def pad_outputs(outputs: Sequence[int], multiple: int) -> list[int]:
