@@ -17,9 +17,10 @@ from selectrie.core.path_model import Cancellation
 from selectrie.core.row_reader import Answer, RowReader
 from selectrie.core.types import IntArray, Limits
 from selectrie.engine.path_driver.job_paths import JobPaths
-from selectrie.engine.scheduler.job import Job, SupportsDeadline
+from selectrie.engine.scheduler.early_ends import end_early
+from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.scheduler import Load, own_error
-from selectrie.errors import CancelledError, CapacityError, DeadlineError, ProtocolError
+from selectrie.errors import CapacityError, ProtocolError
 
 
 class PathScheduler:
@@ -93,7 +94,7 @@ class PathScheduler:
 
     def step(self) -> None:
         """Tell jobs the rows that have arrived, and begin to read what they ask."""
-        self._end_early()
+        end_early([*self._active, *self._waiting], self._clock(), self._end)
         while self._arrived:
             job, answer = self._arrived.popleft()
             if job in self._active:
@@ -111,28 +112,6 @@ class PathScheduler:
     def forget_all(self) -> None:
         """Drop every row that is kept for later."""
         self._reader.clear()
-
-    def _end_early(self) -> None:
-        """End jobs that were cancelled and those whose deadline has passed."""
-        now = self._clock()
-        for job in [*self._active, *self._waiting]:
-            if job.cancelled:
-                self._end(job, error=CancelledError())
-            elif job.deadline is not None and now >= job.deadline:
-                self._expire(job, now - job.deadline)
-
-    def _expire(self, job: Job, late_s: float) -> None:
-        job.expired = True
-        if not isinstance(job.task, SupportsDeadline):
-            self._end(job, error=DeadlineError(late_s))
-            return
-        try:
-            job.task.expire()
-            result = job.task.result()
-        except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
-            self._end(job, error=error)
-        else:
-            self._end(job, result=result)
 
     def _admit_waiting(self) -> None:
         """Begin waiting jobs in order of rank."""
@@ -156,7 +135,7 @@ class PathScheduler:
         cancellation = self._active[job].cancellation = Cancellation()  # which keeps what it cancels
         try:
             self._reader_of(job).start(paths, job.task.reads(), done, cancellation, priority=job.priority)
-        except BaseException as error:  # noqa: BLE001 - as in _expire
+        except BaseException as error:  # noqa: BLE001 - a task is foreign code; the error goes to its caller
             self._end(job, error=error)
 
     def _take(self, job: Job, answer: Answer | BaseException) -> None:
@@ -174,7 +153,7 @@ class PathScheduler:
             if paths is None:
                 self._end(job, result=job.task.result())
                 return
-        except BaseException as error:  # noqa: BLE001 - as in _expire
+        except BaseException as error:  # noqa: BLE001 - as above
             self._end(job, error=error)
             return
         self._start(job, paths)

@@ -35,14 +35,13 @@ from selectrie.core.model import Model
 from selectrie.core.types import NO_NODE, Capacity
 from selectrie.decoding.trie.row_values import ReadRows
 from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
-from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache, SupportsDeadline
+from selectrie.engine.scheduler.early_ends import end_early
+from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.prefill import allocate_prefill, find_cursor, prefill_part
 from selectrie.errors import (
-    CancelledError,
     CapacityError,
     ClosedError,
-    DeadlineError,
     DecodeInterrupted,
     NodeError,
     ProtocolError,
@@ -186,7 +185,7 @@ class Scheduler:
 
     def step(self) -> None:
         """Make one model call that advances every job that can go on."""
-        self._end_early()
+        end_early([*self._active, *self._waiting], self._clock(), self._end)
         if not (self._refused and self._active):  # parts that did not fit go first
             self._admit_waiting()
         self._refused, self._moved = [], False
@@ -205,28 +204,6 @@ class Scheduler:
         """Set `load`, given the free capacity."""
         cached = self.model.capacity().nodes_cached
         self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences), cached)
-
-    def _end_early(self) -> None:
-        """End jobs that were cancelled and those whose deadline has passed."""
-        now = self._clock()
-        for job in [*self._active, *self._waiting]:
-            if job.cancelled:
-                self._end(job, error=CancelledError())
-            elif job.deadline is not None and now >= job.deadline:
-                self._expire(job, now - job.deadline)
-
-    def _expire(self, job: Job, late_s: float) -> None:
-        job.expired = True
-        if not isinstance(job.task, SupportsDeadline):
-            self._end(job, error=DeadlineError(late_s))
-            return
-        try:
-            job.task.expire()
-            result = job.task.result()
-        except BaseException as error:  # noqa: BLE001 - as in _next
-            self._end(job, error=error)
-        else:
-            self._end(job, result=result)
 
     def _admit_waiting(self) -> None:
         """Admit waiting jobs in order of rank, as long as all reservations fit."""
