@@ -112,13 +112,7 @@ def evaluate_chunks(solo: Model, beginning: IntArray) -> tuple[int, Cost]:
         The last node, with a reference that the caller must release, and the cost.
     """
     node, depth = solo.match_prefix(beginning)
-    step, cost = min(CHUNK, solo.limits.rows_per_call), Cost()
-    for start in range(depth, len(beginning), step):
-        extension = _extended(solo, node, beginning[start : start + step])
-        solo.release(np.append(extension.nodes[:-1], node).astype(np.int32))
-        node = int(extension.nodes[-1])
-        cost += _cost(extension)
-    return node, cost
+    return _evaluate_below(solo, node, beginning[depth:], min(CHUNK, solo.limits.rows_per_call))
 
 
 def evaluate_apart(solo: Model, context: IntArray) -> Cost:
@@ -128,20 +122,25 @@ def evaluate_apart(solo: Model, context: IntArray) -> Cost:
     order. If the context is held and everything else is dropped, a path is evaluated by
     the same programs in the same cells, whatever other paths are scored.
     """
-    node, cost, step = ROOT, Cost(), solo.limits.rows_per_call
-    for start in range(0, len(context), step):
-        extension = _extended(solo, node, context[start : start + step])
-        # The nodes above the last one stay, but a recurrent-state model may drop their
-        # states.
-        solo.release(np.append(extension.nodes[:-1], [node] if node != ROOT else []).astype(np.int32))
+    root, _ = solo.match_prefix(context[:0])
+    return _evaluate_below(solo, root, context, solo.limits.rows_per_call)[1]
+
+
+def _evaluate_below(solo: Model, node: int, tokens: IntArray, step: int) -> tuple[int, Cost]:
+    """Evaluate tokens below a node, `step` of them in each call.
+
+    A reference to the node is given up for one to the last node, which holds the nodes
+    above it. They have none, so a recurrent-state model may drop their states.
+    """
+    cost = Cost()
+    for start in range(0, len(tokens), step):
+        part = tokens[start : start + step]
+        is_last = np.arange(len(part)) == len(part) - 1
+        extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
+        solo.release(np.append(extension.nodes[:-1], node).astype(np.int32))
         node = int(extension.nodes[-1])
         cost += _cost(extension)
-    return cost
-
-
-def _extended(solo: Model, node: int, tokens: IntArray) -> Extension:
-    is_last = np.arange(len(tokens)) == len(tokens) - 1
-    return solo.extend(chain(node, len(tokens)), tokens, np.zeros_like(is_last), is_last)
+    return node, cost
 
 
 def _cost(extension: Extension) -> Cost:
