@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -12,7 +12,6 @@ import numpy as np
 
 from selectrie.backends.remote.given_tokenizer import read_tokenizer
 from selectrie.core.model import ModelDescription
-from selectrie.core.path_model import Cancellation
 from selectrie.core.reads import Reads
 from selectrie.core.row_reader import Answer, RowReader
 from selectrie.core.rows import Rows
@@ -40,7 +39,7 @@ from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.tracing.described import RecordedModel, check_of, identity_of, limits_of, searches_of
 from selectrie.engine.tracing.recorded_rows import RecordedRows
 from selectrie.engine.tracing.replayed_vocabulary import replayed_vocabulary
-from selectrie.engine.tracing.script import HasPrompt, Script, run_alone
+from selectrie.engine.tracing.script import HasPrompt, ImmediateReader, Script, run_alone
 from selectrie.engine.tracing.subjects import subject_digest
 from selectrie.errors import ClosedError, InternalError, ModelError, OptionError, WholeRowsError
 from selectrie.traces.reader import RecordedRequest, Trace, read_trace
@@ -274,29 +273,12 @@ class _EmptyContext:
     prompt = _NO_PROMPT
 
 
-class _NoReader:
-    """The `RowReader` of a thread whose tasks have readers of their own."""
+class _NoReader(ImmediateReader):
+    """The reader of a thread whose tasks have readers of their own."""
 
     def capacity(self, floor: Capacity) -> Capacity:
         return floor
 
-    def start(
-        self,
-        paths: Sequence[IntArray],
-        reads: Reads,
-        done: Callable[[Answer | BaseException], None],
-        cancellation: Cancellation,
-        *,
-        priority: int = 0,
-    ) -> None:
-        del paths, reads, cancellation, priority
-        done(InternalError("a task of a trace has no script"))
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def clear(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+    def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
+        del paths, reads
+        raise InternalError("a task of a trace has no script")

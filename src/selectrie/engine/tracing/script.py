@@ -35,7 +35,41 @@ class HasPrompt(Protocol):
     def prompt(self) -> IntArray: ...
 
 
-class Script:
+class ImmediateReader:
+    """The methods of a `RowReader` that needs no time and keeps nothing."""
+
+    def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
+        """Return the rows after some paths. A subclass defines it."""
+        raise NotImplementedError
+
+    def start(
+        self,
+        paths: Sequence[IntArray],
+        reads: Reads,
+        done: Callable[[Answer | BaseException], None],
+        cancellation: Cancellation,
+        *,
+        priority: int = 0,
+    ) -> None:
+        del cancellation, priority
+        try:
+            answer = self.answer(paths, reads)
+        except SelectrieError as error:
+            done(error)
+        else:
+            done(answer)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Script(ImmediateReader):
     """What a task asks and is told: a `RowReader` for one task, and its `TaskObserver`.
 
     As long as the task asks what it asked when it was recorded, it is offered the same
@@ -116,32 +150,6 @@ class Script:
             self._task.expire()
             return True
         return False
-
-    def start(
-        self,
-        paths: Sequence[IntArray],
-        reads: Reads,
-        done: Callable[[Answer | BaseException], None],
-        cancellation: Cancellation,
-        *,
-        priority: int = 0,
-    ) -> None:
-        del cancellation, priority
-        try:
-            answer = self.answer(paths, reads)
-        except SelectrieError as error:
-            done(error)
-        else:
-            done(answer)
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def clear(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
         """Return the rows after some paths.
