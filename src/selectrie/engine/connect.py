@@ -76,7 +76,7 @@ def connected(
     timeout_s: float = 60.0,
     max_waiting: int | None = None,
 ) -> Engine:
-    """Return the engine of `connect`, which lets so many tasks wait."""
+    """Return the engine of `connect`, with at most `max_waiting` tasks in its queue."""
     opened = _open(url, model=model, tokenizer=tokenizer, api_key=api_key, concurrency=concurrency, timeout_s=timeout_s)
     try:
         return Engine(PathRuntime(opened, max_waiting=max_waiting))

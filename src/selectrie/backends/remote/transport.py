@@ -1,4 +1,4 @@
-"""Sends requests to a server, from an event loop in a thread of its own.
+"""Sends requests to a server, from an event loop in a separate thread.
 
 Every request may be sent again, because asking changes nothing. Bodies are read within
 a limit. Keys are in headers alone, and in no message.

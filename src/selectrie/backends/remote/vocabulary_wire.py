@@ -21,8 +21,8 @@ from selectrie.core.vocabulary import ChatTemplate, Spacing, Tokenize, Tokenizer
 FORMAT = 1
 """Version of the object. A reader refuses others."""
 BEGIN, INSIDE, NORMALIZE = "begin", "inside", "normalize"
-"""What is asked about a text: its tokens as a beginning, those inside another text, or
-the text as the tokenizer normalises it."""
+"""The questions about a text: its tokens at the beginning of a context, its tokens
+inside another text, and the text as the tokenizer normalises it."""
 _ID_SETS = ("eog", "control", "strips_left", "strips_right", "user_defined")
 _SPECIAL = ("bos", "eos", "declared_bos")
 

@@ -246,7 +246,7 @@ class SelectPlan:
         return made
 
     def _check_length(self, n_least: int, remedy: str = "shorten the prompt, set truncate='left'") -> None:
-        """Raise `PromptTooLongError` if so many tokens do not fit.
+        """Raise `PromptTooLongError` if a context of `n_least` tokens does not fit.
 
         A context with a path has at least the tokens of the prompt, and of a choice.
         """
