@@ -114,8 +114,9 @@ class _Trust:
             option, in every order.
         margin: Log of the ratio of the two largest probabilities, in nats; inf for one
             option.
-        is_tie: Whether another option has exactly the same probability, or may have it
-            as far as bounds and the tolerance of a served model tell.
+        is_tie: Whether another option has the same probability, as far as the rounding
+            of sums can tell, or may have it as far as bounds and the tolerance of a
+            served model tell.
         abstained: Why the answer should not be relied on; "" if nothing was below
             `min_confidence` or `min_label_mass`.
         spread: Largest standard deviation of an option's probability over the orders

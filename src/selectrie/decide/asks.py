@@ -35,6 +35,8 @@ from selectrie.results import Selection
 KINDS: Mapping[type, str] = {Choice: "choice", Predicate: "predicate", Score: "score"}
 CONTENT_FREE = ("", "N/A", "[MASK]")
 """The states of the baseline of rule "calibrated"."""
+_ROUNDED = 1e-11
+"""Share by which rounding may move a probability: its logarithm is a sum of float64."""
 _APART = (",", ";", "\n", "\r")
 """Characters that would blur where an option of a list in one line ends."""
 
@@ -213,7 +215,7 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     if len(selections) > 1:
         best = max(probabilities)
         winner, margin = probabilities.index(best), margin_of(probabilities)
-        is_tie = sum(p == best for p in probabilities) > 1
+        is_tie = sum(p >= best * (1 - _ROUNDED) for p in probabilities) > 1
     finished: list[bool] = tables[0].finished.tolist()
     between = _probability_bounds(selections)
     least = probabilities[winner]

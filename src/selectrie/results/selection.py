@@ -26,15 +26,16 @@ class Selection:
 
     Attributes:
         index: Index of the winner, the choice with the best score. Exact ties go to the
-            lowest index and set is_tie. The properties `text`, `logp`, `score` and
-            `probability` are the winner's.
+            lowest index. The properties `text`, `logp`, `score` and `probability` are
+            the winner's.
         margin: Score of the winner minus that of the runner-up on another path. inf
             with one choice; a lower bound if a search left choices open, or rows were
             not read in full, and then maybe negative.
-        is_tie: Whether the winner is exactly tied. With a served model or rows not read
-            in full: whether another choice is so near that tolerance and bounds leave
-            open which one is better. With `spellings`: whether another choice is the
-            same to within rounding.
+        is_tie: Whether another choice has the winner's score, as far as the rounding of
+            sums can tell (1e-12 of the size of their terms). With a served model or
+            rows not read in full: whether another choice is so near that tolerance and
+            bounds leave open which one is better. With `spellings`: whether another
+            choice is the same to within rounding.
         coverage: Probability mass of the whole set under the model (a lower bound if a
             search left choices open, or rows were not read in full).
         top_tokens: The most probable tokens after the shared context, whether or not a

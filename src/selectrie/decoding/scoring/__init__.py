@@ -19,13 +19,22 @@ from selectrie.decoding.scoring.paths import (
     stop_logp,
 )
 from selectrie.decoding.scoring.posterior import Posterior, best_of_paths, coverage_of, duplicates, posterior
-from selectrie.decoding.scoring.rules import Lengths, log_priors, mean_joint, score_by, score_choices
+from selectrie.decoding.scoring.rules import (
+    ROUNDED_SUM,
+    Lengths,
+    log_priors,
+    mean_joint,
+    rounding_of,
+    score_by,
+    score_choices,
+)
 from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, longest_prefix_owner
 from selectrie.decoding.scoring.together import Posteriors, are_clear, coverages, posteriors, stacked
 from selectrie.decoding.scoring.tolerance import finalists, rows_alone, rows_of_paths, tolerance_of
 
 __all__ = [
     "RESOLVED",
+    "ROUNDED_SUM",
     "Bounds",
     "Lengths",
     "Objective",
@@ -59,6 +68,7 @@ __all__ = [
     "posterior",
     "posteriors",
     "prefix_logp",
+    "rounding_of",
     "row_needs",
     "rows_alone",
     "rows_of_paths",

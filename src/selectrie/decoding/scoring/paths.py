@@ -12,6 +12,7 @@ import numpy as np
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation
+from selectrie.decoding.scoring.rules import ROUNDED_SUM
 from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
 
 RESOLVED = 1e-4
@@ -20,8 +21,6 @@ RESOLVED = 1e-4
 Only partial evaluation leaves such a distance. Rows that were not read in full leave
 bounds of any width; the value is then the lower one.
 """
-_WIDENED = 1e-12
-"""Share by which bounds are widened, for what rounding does to a sum of float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,8 +142,8 @@ def path_scores(
 
 def widened(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return bounds on logarithms, widened by what rounding may do to a sum of them."""
-    slack = np.where(np.isneginf(high), 0.0, _WIDENED * np.maximum(np.abs(high), 1.0))
-    return low - _WIDENED * np.maximum(np.abs(low), 1.0), high + slack
+    slack = np.where(np.isneginf(high), 0.0, ROUNDED_SUM * np.maximum(np.abs(high), 1.0))
+    return low - ROUNDED_SUM * np.maximum(np.abs(low), 1.0), high + slack
 
 
 def _bounded(

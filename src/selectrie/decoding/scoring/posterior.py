@@ -21,7 +21,7 @@ class Posterior:
             differ only where a search left mass open.
         winner: The index of the choice with the best score; the lowest index on exact
             ties. It always has a score.
-        is_tie: Whether another path has exactly the winner's score.
+        is_tie: Whether another path has the winner's score, as far as rounding can tell.
         margin: The winner's score minus the best score, or bound on a score, of another
             path; inf if there is only one path.
     """
@@ -64,7 +64,12 @@ def best_of_paths(scores: FloatArray, path_of: IntArray) -> FloatArray:
 
 
 def posterior(
-    scores: FloatArray, path_of: IntArray, *, upper: FloatArray | None = None, log_open: float = -np.inf
+    scores: FloatArray,
+    path_of: IntArray,
+    *,
+    upper: FloatArray | None = None,
+    log_open: float = -np.inf,
+    rounding: FloatArray | None = None,
 ) -> Posterior:
     """Decide among C choices by their scores.
 
@@ -76,6 +81,8 @@ def posterior(
         path_of: int32[C]; equal paths count once, by their best score.
         upper: float64[C], upper bounds on the scores that are not known, from a search.
         log_open: Log of a bound on the summed exp(score) of all paths without a score.
+        rounding: float64[C], nats by which rounding may move each score
+            (`rounding_of`); None for 0.
     """
     best = best_of_paths(scores, path_of)
     done = ~np.isnan(best)
@@ -97,7 +104,9 @@ def posterior(
     margin = float(scores[winner]) - rival if rival > -np.inf else (np.inf if scores[winner] > -np.inf else 0.0)
     if not len(others):
         margin = np.inf
-    is_tie = bool(done[others].any()) and float(scores[winner]) == rival
+    slack = np.zeros(len(scores)) if rounding is None else rounding
+    near = scores + slack >= scores[winner] - slack[winner]  # false where there is no score
+    is_tie = bool(near[path_of != path_of[winner]].any())
     return Posterior(probability[path_of], low[path_of], high[path_of], winner, is_tie, margin)
 
 

@@ -21,6 +21,12 @@ from selectrie.options import ScoringRule
 DIFFERENCES = ("pmi", "calibrated", "batch")
 """Rules that subtract a second evaluation."""
 
+ROUNDED_SUM = 1e-12
+"""Share of the size of its terms by which a sum of float64 numbers may be wrong.
+
+A sum of n terms is wrong by at most n / 2^53 of their size: 1e-12 for 9 000 terms.
+"""
+
 Record = TypeVar("Record")
 
 
@@ -193,6 +199,29 @@ def _number(value: object, index: int) -> float:
     if not isinstance(value, SupportsFloat):
         raise OptionError("rule", f"{value!r} for choice {index}", "a callable that returns a number below inf")
     return float(value)
+
+
+def rounding_of(
+    rule: ScoringRule,
+    logp: FloatArray,
+    lengths: Lengths,
+    *,
+    baseline: FloatArray | None = None,
+    log_prior: FloatArray | None = None,
+) -> FloatArray:
+    """Return by how many nats float64 sums may be wrong in each score, float64[..., C].
+
+    Scores whose distance is not larger may belong to equal sums that were added up in
+    another order, or from other terms. The arguments are those of `score_choices`. It
+    is 0 for scores that are not finite.
+    """
+    size = np.maximum(np.abs(logp), 1.0)
+    if rule.name in DIFFERENCES and baseline is not None:
+        size = size + np.abs(baseline)
+    size = size / lengths.for_rule(rule.name)
+    if log_prior is not None:
+        size = size + np.abs(log_prior)
+    return np.where(np.isfinite(size), ROUNDED_SUM * size, 0.0)
 
 
 def mean_joint(joints: Sequence[FloatArray]) -> FloatArray:

@@ -61,12 +61,13 @@ class Posteriors:
         return Posterior(p, p, p, self.winner.item(row), self.is_tie.item(row), self.margin.item(row))
 
 
-def posteriors(scores: FloatArray, path_of: IntArray) -> Posteriors:
+def posteriors(scores: FloatArray, path_of: IntArray, rounding: FloatArray | None = None) -> Posteriors:
     """Decide among C choices by each row of scores; every score is known.
 
     Args:
         scores: float64[B, C], without NaN.
         path_of: int32[C]; equal paths count once, by their best score.
+        rounding: float64[B, C], as for `posterior`.
     """
     n_rows, n_paths = len(scores), int(path_of.max()) + 1
     rows = np.arange(n_rows)
@@ -79,12 +80,14 @@ def posteriors(scores: FloatArray, path_of: IntArray) -> Posteriors:
     rival = others.max(axis=1)
     with np.errstate(invalid="ignore"):
         margin = np.where(rival > -np.inf, top - rival, np.where(top > -np.inf, np.inf, 0.0))
+    slack = np.zeros(scores.shape) if rounding is None else rounding
+    near = scores + slack >= (top - slack[rows, winner])[:, None]
     total = _logsumexp_rows(best)[:, None]
     share = np.where(np.isneginf(best), -np.inf, best - np.where(np.isneginf(total), 0.0, total))
     return Posteriors(
         probability=numerics.exp(share)[:, path_of],
         winner=winner,
-        is_tie=(top == rival) & (n_paths > 1),
+        is_tie=(near & (path_of != path_of[winner][:, None])).any(axis=1),
         margin=margin if n_paths > 1 else np.full(n_rows, np.inf),
     )
 

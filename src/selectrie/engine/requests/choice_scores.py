@@ -48,6 +48,8 @@ class ChoiceScores:
         coverage: Probability of the finished paths together.
         log_heal: Log-probability of the healed bytes.
         heal_gap: Bound on the error of `log_heal`, in nats; 0 if it is exact.
+        path_logp: float64[P], the joint of each whole path; NaN where not finished.
+        rounding: float64[C], nats by which rounding may move each score.
         bounds: Bounds on the scores for comparisons; None if all rows that the scores
             depend on were read in full.
     """
@@ -62,6 +64,8 @@ class ChoiceScores:
     coverage: float
     log_heal: float
     heal_gap: float
+    path_logp: FloatArray
+    rounding: FloatArray
     bounds: ScoreBounds | None = None
 
 
@@ -115,6 +119,8 @@ def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline
         coverage=scoring.coverage_of(paths.logp),
         log_heal=log_heal,
         heal_gap=gap,
+        path_logp=paths.logp,
+        rounding=_rounding(prepared, logp, None if baseline is None else baseline.low),
     )
     known_gap = known_heal_gap(prepared, evaluation) if evaluation.is_bounded else gap
     if known_gap is None or (baseline is not None and not baseline.is_known):
@@ -122,6 +128,13 @@ def score(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, baseline
         return replace(scored, **{one.name: getattr(joint, one.name) for one in fields(joint)})
     scored = replace(scored, heal_gap=known_gap)
     return rescore(prepared, evaluation, scored, None if baseline is None else baseline.low)
+
+
+def _rounding(prepared: PreparedSelect, logp: FloatArray, baseline: FloatArray | None) -> FloatArray:
+    """Return by how many nats rounding may move each score; 0 for a callable rule."""
+    if prepared.custom is not None:
+        return np.zeros(len(logp))
+    return scoring.rounding_of(prepared.rule, logp, prepared.lengths, baseline=baseline, log_prior=prepared.log_prior)
 
 
 def rescore(
@@ -196,7 +209,9 @@ def selection(
     """
     path_of, bounds = prepared.trie.path_of, scored.bounds
     if decision is None:
-        decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
+        decision = scoring.posterior(
+            scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open, rounding=scored.rounding
+        )
     table = _table(
         prepared,
         evaluation,

@@ -108,14 +108,25 @@ def _rescored(
         evaluated: The evaluated request.
         scored: The scores before.
         finalists: int32[n], indices of choices.
-        values: The finalists' canonical joints, float64[n], after the context and then
-            after each premise.
+        values: What `_canonical_joints` returns for the finalists, float64[2, n], after
+            the context and then after each premise.
+
+    The coverage is summed again.
     """
     prepared, baseline = evaluated.prepared, None if evaluated.baseline is None else evaluated.baseline.low
     if baseline is not None:
-        baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(values[1:]), axis=0))
-    scored = replace(scored, logp=_replaced(scored.logp, prepared, finalists, values[0]))
-    scored = replace(scored, upper=np.where(np.isnan(scored.logp), scored.upper, scored.logp))
+        baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(values[1:]), axis=0)[0])
+    joints, whole = values[0]
+    path_logp = scored.path_logp.copy()
+    path_logp[prepared.trie.path_of[finalists]] = whole
+    logp = _replaced(scored.logp, prepared, finalists, joints)
+    scored = replace(
+        scored,
+        logp=logp,
+        upper=np.where(np.isnan(logp), scored.upper, logp),
+        path_logp=path_logp,
+        coverage=scoring.coverage_of(path_logp),
+    )
     return choice_scores.rescore(prepared, evaluated.evaluation, scored, baseline)
 
 
@@ -151,9 +162,9 @@ def _canonical_joints(
         choices: int32[n], indices of the choices.
 
     Returns:
-        The joints, float64[n], with the log-probability of the healed bytes subtracted,
-        and the cost. The joints are None if a choice's terminator needs more than
-        `MAX_ROWS` rows.
+        The joints of the choices and of their whole paths, float64[2, n], with the
+        log-probability of the healed bytes subtracted, and the cost. The joints are
+        None if a choice's terminator needs more than `MAX_ROWS` rows.
     """
     limits = session.model.limits
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
@@ -169,11 +180,11 @@ def _canonical_joints(
         n_nodes = np.maximum(n_nodes, np.minimum(rounded, limits.nodes))
     else:
         n_nodes[:] = n_nodes.max()
-    result, cost = np.empty(len(choices)), Cost()
+    result, cost = np.empty((2, len(choices))), Cost()
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
         with session.canonical_memory(context, int(n), prepared) as memory:
-            result[picked], more = _joints(memory, prepared, context, [(choices[i], *subs[i]) for i in picked])
+            result[:, picked], more = _joints(memory, prepared, context, [(choices[i], *subs[i]) for i in picked])
             cost += more
     return result, cost
 
@@ -181,21 +192,23 @@ def _canonical_joints(
 def _joints(
     memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
 ) -> tuple[FloatArray, Cost]:
-    """Return the joints of some choices on an own memory, float64[n], and the cost.
+    """Return the joints of choices and whole paths on an own memory, float64[2, n].
 
-    `paths` has for each choice its index, and what `_alone` returns for its path.
+    The cost comes second. `paths` has for each choice its index, and what `_alone`
+    returns for its path.
     """
     cost = memory.evaluate(context)
     healed, more = _log_heal(memory, prepared, context)
     cost += more
-    result = np.empty(len(paths))
+    result = np.empty((2, len(paths)))
     for i, (choice, sub, end) in enumerate(paths):
         needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
         evaluation, more = memory.work(ScoreTask(context, sub, needs))
         cost += more
         first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
         scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
-        result[i] = scores.first_scored(sub, evaluation, first)[0][sub.end_path[end]]
+        own = sub.end_path[end]
+        result[:, i] = scores.first_scored(sub, evaluation, first)[0][own], scores.logp[own]
     memory.leave()
     return result, cost
 

@@ -130,7 +130,12 @@ class PreparedGrammarSelect:
                 # other.
                 if constrained.terminator == "none" and not is_prefix_free(constrained.grammar):
                     log_open += np.log(self.search.max_tokens)
-        decision = scoring.posterior(scores, trie.path_of, log_open=log_open)
+        decision = scoring.posterior(
+            scores,
+            trie.path_of,
+            log_open=log_open,
+            rounding=scoring.ROUNDED_SUM * np.maximum(np.abs(scores), 1.0),
+        )
         # Order and proof are about the best path of each text, and so is each
         # log-probability. The coverage counts all paths that were found.
         logp = np.array([path.logp_path for path in texts])

@@ -141,6 +141,7 @@ def score_together(
     scores, score_upper = (
         scoring.score_choices(first.rule, one, first.lengths, log_prior=first.log_prior) for one in (logp, upper)
     )
+    rounding = scoring.rounding_of(first.rule, logp, first.lengths, log_prior=first.log_prior)
     coverage, greedy = scoring.coverages(paths.logp).tolist(), paths.greedy_path.tolist()
     scored = [
         ChoiceScores(
@@ -152,9 +153,11 @@ def score_together(
             score_upper=score_upper[row],
             greedy_path=greedy[row],
             coverage=coverage[row],
+            path_logp=paths.logp[row],
+            rounding=rounding[row],
             log_heal=heal,
             heal_gap=gap,
         )
         for row, (heal, gap) in enumerate(heals)
     ]
-    return scored, scoring.posteriors(scores, path_of)
+    return scored, scoring.posteriors(scores, path_of, rounding)

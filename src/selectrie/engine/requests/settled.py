@@ -50,7 +50,9 @@ def _decision(
     """Return what scores or their bounds decide."""
     path_of, bounds = prepared.trie.path_of, scored.bounds
     if bounds is None:
-        decision = scoring.posterior(scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open)
+        decision = scoring.posterior(
+            scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open, rounding=scored.rounding
+        )
         low, high = scored.scores, scored.score_upper
         is_tie = decision.is_tie or scoring.has_near_tie(low, high, path_of, tolerances, decision.winner)
         return replace(decision, is_tie=is_tie)
@@ -60,7 +62,12 @@ def _decision(
     # A shift moves all log-probabilities alike, but not what is divided by lengths.
     log_open = own if prepared.lengths.divides(prepared.rule.name) else min(log_open, own)
     return scoring.bounded_posterior(
-        bounds.low, bounds.high, path_of, tolerances, ranking=scored.scores, log_open=log_open
+        bounds.low,
+        bounds.high,
+        path_of,
+        np.maximum(tolerances, scored.rounding),
+        ranking=scored.scores,
+        log_open=log_open,
     )
 
 
