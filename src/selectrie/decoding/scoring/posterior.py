@@ -21,7 +21,7 @@ class Posterior:
             differ only where a search left mass open.
         winner: The index of the choice with the best score; the lowest index on exact
             ties. It always has a score.
-        is_tie: Whether another path has the winner's score, as far as rounding can tell.
+        is_tie: Whether another path has the winner's score, as far as rounding tells.
         margin: The winner's score minus the best score, or bound on a score, of another
             path; inf if there is only one path.
     """
