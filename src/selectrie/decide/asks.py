@@ -255,9 +255,10 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
 def _probability_bounds(selections: Sequence[Selection]) -> list[Bounds] | None:
     """Return bounds on the mean probability of each option over the orders.
 
-    None if all rows that it depends on were read in full.
+    None if all rows that it depends on were read in full, and no mean depends on
+    `heal_gap`.
     """
-    if all(one.coverage_high is None for one in selections):
+    if not any(one.is_bounded for one in selections):
         return None
     low = mean_of([one.choices.probability_low.tolist() for one in selections])
     high = mean_of([one.choices.probability_high.tolist() for one in selections])
@@ -322,7 +323,7 @@ def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[
 def _trust(evidence: Evidence, params: DecisionParams, confidence: float) -> dict[str, Any]:
     selections = evidence.selections
     masses = [one.coverage for one in selections]
-    are_bounds = any(one.coverage_high is not None for one in selections)
+    are_bounds = any(one.is_bounded for one in selections)
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
     return {
         "confidence": confidence,

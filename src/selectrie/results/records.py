@@ -92,9 +92,11 @@ class ChoiceScore:
             tolerance.
         score: Score by the rule, prior included, from `logp`; None if pruned.
         probability: Probability of this choice in the set (softmax of scores); None if
-            pruned. The middle of its bounds where they differ.
-        probability_low: Lower bound if a search left mass open or rows were not read in
-            full, else equal to probability.
+            pruned. The middle of its bounds where a search left mass open or rows were
+            not read in full.
+        probability_low: Lower bound if a search left mass open, rows were not read in
+            full, or the score is a mean that depends on `heal_gap`, else equal to
+            probability.
         probability_high: Upper bound likewise.
         logp_local: Log-probability under masked step-by-step choice (mask, renormalise,
             multiply); None if not evaluated, or not read in full.
@@ -223,7 +225,8 @@ class Certificate:
         proved: Whether no choice without a score can be among the first k. Exhaustive
             scoring always proves this, except with a served model or rows that were not
             read in full. There, the scores' bounds and tolerance must also decide the
-            order of the first k.
+            order of the first k. So must the bounds of means that depend on `heal_gap`;
+            a callable rule that may depend on it proves nothing.
         bound_gap: Score of the k-th choice minus the best bound on a choice without a
             score; inf if all have one.
         open_mass: Upper bound on the probability mass, under the model, of the choices

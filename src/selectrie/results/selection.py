@@ -13,6 +13,7 @@ from selectrie.results.spellings import ChoiceSpellings
 from selectrie.results.table import ChoiceTable
 from selectrie.results.trie_view import TrieView, view_of
 
+_MEANS = ("token_mean", "char_mean", "byte_mean")
 _REPR_ROWS = 5
 _HTML_ROWS = 20
 _REPR_TOKENS = 12
@@ -29,13 +30,13 @@ class Selection:
             lowest index. The properties `text`, `logp`, `score` and `probability` are
             the winner's.
         margin: Score of the winner minus that of the runner-up on another path. inf
-            with one choice; a lower bound if a search left choices open, or rows were
-            not read in full, and then maybe negative.
+            with one choice; a lower bound if a search left choices open, rows were not
+            read in full, or means depend on `heal_gap`, and then maybe negative.
         is_tie: Whether another choice has the winner's score, as far as the rounding of
-            sums can tell (1e-12 of the size of their terms). With a served model or
-            rows not read in full: whether another choice is so near that tolerance and
-            bounds leave open which one is better. With `spellings`: whether another
-            choice is the same to within rounding.
+            sums can tell (1e-12 of the size of their terms). With a served model, rows
+            not read in full, or means that depend on `heal_gap`: whether another choice
+            is so near that tolerance and bounds leave open which one is better. With
+            `spellings`: whether another choice is the same to within rounding.
         coverage: Probability mass of the whole set under the model (a lower bound if a
             search left choices open, or rows were not read in full).
         top_tokens: The most probable tokens after the shared context, whether or not a
@@ -92,6 +93,15 @@ class Selection:
     def value(self) -> object:
         """Return the value of the winner; its text if no values were given."""
         return self.text if self.values is None else self.values[self.index]
+
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether scores are compared by bounds.
+
+        They are if rows were not read in full, or if they are means that depend on
+        `heal_gap`.
+        """
+        return self.coverage_high is not None or (self.heal_gap > 0 and self.rule in _MEANS)
 
     @property
     def text(self) -> str:

@@ -68,6 +68,15 @@ class HealPlan:
             return log_covered, 0.0
         return log_covered, float(np.logaddexp(0.0, log_opened - log_covered)) if log_covered > -np.inf else np.inf
 
+    def bounds(self, edge_logp: FloatArray, observed: FloatArray, observed_high: FloatArray) -> tuple[float, float]:
+        """Return bounds on the log-probability of the healed bytes, if there are any.
+
+        They are log N(root) by the lower bounds on what was read, and log(N(root) +
+        O(root)) by the upper ones. The arguments are those of `log_heal` and
+        `upper_bounds`.
+        """
+        return self._sums(edge_logp, observed)[0], self.upper_bounds(edge_logp, observed_high)[1]
+
     def upper_bounds(self, edge_logp: FloatArray, observed_high: FloatArray) -> tuple[float, float]:
         """Return upper bounds on log N(root), and on log(N(root) + O(root)).
 

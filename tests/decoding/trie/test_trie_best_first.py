@@ -370,7 +370,7 @@ def test_healed_bytes_count_in_means(case, log_heal):
         "none",
         objective=case.objective(),
         search=SearchParams(width=1),
-        heal=lambda _e, _o: log_heal,
+        heal=lambda *_: (log_heal, log_heal),
     )
     outcome = Driver(case.model, [WIDE]).run(task)
     assert outcome.proved

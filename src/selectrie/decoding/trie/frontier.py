@@ -14,8 +14,11 @@ from selectrie.decoding.scoring import RESOLVED, Bounds, Objective, RowNeeds, Tr
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.decoding.trie.incumbents import Candidate, Incumbents, no_owner
 
-Heal = Callable[[FloatArray, FloatArray], float]
-"""Maps (edge_logp, observed) of a `TrieEvaluation` to the healed bytes' logp."""
+Heal = Callable[[FloatArray, FloatArray, FloatArray], tuple[float, float]]
+"""Maps (edge_logp, observed, observed_high) of a `TrieEvaluation` to bounds.
+
+They are a lower and an upper bound on the log-probability of the healed bytes.
+"""
 
 _BEYOND = 1e9
 """Nats that no two scores are apart: a finite number in place of an infinite one."""
@@ -93,12 +96,15 @@ class Frontier:
         It is 0 if they have probability 0, since then no path has any probability
         anyway.
         """
-        log_heal = 0.0 if self._heal is None else self._heal(self.reader.edge_logp, self.reader.observed)
+        log_heal = self._heal_bounds()[0]
         return log_heal if log_heal > -np.inf else 0.0
 
-    def _has_lower_heal(self) -> bool:
-        """Return whether the healed bytes are known to have some probability."""
-        return self._heal is None or self._heal(self.reader.edge_logp, self.reader.observed) > -np.inf
+    def _heal_bounds(self) -> tuple[float, float]:
+        """Return bounds on the log-probability of the healed bytes."""
+        reader = self.reader
+        if self._heal is None:
+            return 0.0, 0.0
+        return self._heal(reader.edge_logp, reader.observed, reader.observed_high)
 
     def _heal_moves(self) -> float:
         """Return by how many nats two scores may move against each other.
@@ -106,10 +112,8 @@ class Frontier:
         The log-probability of the healed bytes is divided by their lengths, and it may
         be known within bounds only.
         """
-        reader, length = self.reader, self._objective.length
-        if self._heal is None or reader.observed_high is reader.observed:
-            return 0.0
-        low, high = (self._heal(reader.edge_logp, one) for one in (reader.observed, reader.observed_high))
+        length = self._objective.length
+        low, high = self._heal_bounds()
         share = float(1 / length.min() - 1 / length.max())
         return min((high - low) * share, _BEYOND) if share and high > low else 0.0
 
@@ -222,7 +226,8 @@ class Frontier:
         mass = self.prefix[nodes] + np.log(np.maximum(count, 1))
         mass = np.append(mass, [c.logp_upper for c in self.incumbents.unresolved()])
         open_mass = float(numerics.exp(np.array(numerics.logsumexp(mass) - log_heal)))
-        if self.reader.observed_high is not self.reader.observed and not self._has_lower_heal():
+        low, high = self._heal_bounds()
+        if low == -np.inf < high:
             open_mass = float(self._chain) if open_mass else 0.0
         # The part that the bounds do not include yet.
         return open_mass, self._log_open() - (log_heal - self.incumbents.log_heal)

@@ -164,7 +164,8 @@ class PreparedBeamSearch:
         and nothing that the tolerance of a served model could change.
         """
         beam, is_unread = self.beam, _is_unread(outcome)
-        is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING
+        moves = outcome.heal_gap if beam.length_penalty else 0.0
+        is_bounded = beam.groups == 1 and beam.expand is None and gap > ROUNDING + moves
         is_proved = stopped == "done" and not is_unread if beam.exact else is_bounded
         reason = self.constrained.reason(outcome.heal_gap)
         if not reason and not is_proved:

@@ -59,12 +59,15 @@ class ScoreBounds:
         coverage_high: Upper bound on the probability of the finished paths together.
         open_shift: What is added to the log of an open mass, which a search relates to
             its own log-probability of the healed bytes.
+        rows_known: Whether all rows were read in full. Only open tokens then keep the
+            log-probability of the healed bytes from being known.
     """
 
     low: FloatArray
     high: FloatArray
     coverage_high: float
     open_shift: float
+    rows_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,12 +209,47 @@ def _compared(
         low, high = widened(low, high)  # what is left out was added, and rounded, before
     low = _by_rule(prepared, low, baseline, is_low=True)
     high = _by_rule(prepared, high, baseline, is_low=False)
+    return _moved_apart(prepared, low, high, heal.gap)
+
+
+def moves_apart(prepared: PreparedSelect, heal_gap: float) -> bool:
+    """Return whether what is not known of the healed bytes may change an order.
+
+    It does not if the log-probability that is subtracted from all joints is divided by
+    equal lengths.
+    """
+    lengths = prepared.lengths.for_rule(prepared.rule.name)
+    return heal_gap > 0 and prepared.custom is None and bool((lengths != lengths[0]).any())
+
+
+def heal_bounds(
+    prepared: PreparedSelect, scores: FloatArray, upper: FloatArray, heal_gap: float, coverage: float
+) -> ScoreBounds | None:
+    """Return the bounds of scores whose rows were read in full; None if there are none.
+
+    Args:
+        prepared: The request.
+        scores, upper: float64[C], the scores and upper bounds on them, by the lower
+            bound on the log-probability of the healed bytes.
+        heal_gap: The distance to its upper bound.
+        coverage: The coverage.
+    """
+    if not moves_apart(prepared, heal_gap):
+        return None
+    low, high = _moved_apart(prepared, scores, upper, heal_gap)
+    return ScoreBounds(low, high, coverage, 0.0, rows_known=True)
+
+
+def _moved_apart(
+    prepared: PreparedSelect, low: FloatArray, high: FloatArray, heal_gap: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return bounds on scores, with what `heal_gap` may add to their differences."""
     share = 1 / prepared.lengths.for_rule(prepared.rule.name)
     share = share - (share.min() + share.max()) / 2  # a change of all scores alike is left out
-    if heal.is_known or not share.any():
+    if not heal_gap or not share.any():
         return low, high
     with np.errstate(invalid="ignore"):  # 0 · inf
-        moves = np.where(share == 0, 0.0, -heal.gap * share)
+        moves = np.where(share == 0, 0.0, -heal_gap * share)
     moved_low = np.where(np.isneginf(low), -np.inf, low + np.minimum(moves, 0.0))
     return moved_low, np.where(np.isneginf(high), -np.inf, high + np.maximum(moves, 0.0))
 

@@ -18,6 +18,7 @@ from selectrie.engine.requests.bounded_scores import (
     MeanBaseline,
     ScoreBounds,
     bounded_joints,
+    heal_bounds,
     known_heal_gap,
 )
 from selectrie.engine.requests.selection import PreparedSelect
@@ -51,7 +52,7 @@ class ChoiceScores:
         path_logp: float64[P], the joint of each whole path; NaN where not finished.
         rounding: float64[C], nats by which rounding may move each score.
         bounds: Bounds on the scores for comparisons; None if all rows that the scores
-            depend on were read in full.
+            depend on were read in full, and `heal_gap` moves all scores alike.
     """
 
     logp: FloatArray
@@ -149,7 +150,9 @@ def rescore(
 
     if prepared.custom is None:
         # Every rule increases with logp, so a bound on one gives a bound on the other.
-        return replace(scored, scores=by_rule(scored.logp), score_upper=by_rule(scored.upper))
+        scores, upper = by_rule(scored.logp), by_rule(scored.upper)
+        bounds = heal_bounds(prepared, scores, upper, scored.heal_gap, scored.coverage)
+        return replace(scored, scores=scores, score_upper=upper, bounds=bounds)
     blank = np.full(len(prepared.texts), np.nan)
     table = _table(prepared, evaluation, replace(scored, scores=scored.logp), (blank, blank, blank))
     scores = scoring.score_by(prepared.custom, table, prepared.log_prior)
@@ -208,6 +211,8 @@ def selection(
     `decision` is what the scores decide, if that is known.
     """
     path_of, bounds = prepared.trie.path_of, scored.bounds
+    if bounds is not None and bounds.rows_known:
+        bounds = None
     if decision is None:
         decision = scoring.posterior(
             scored.scores, path_of, upper=scored.score_upper, log_open=report.log_open, rounding=scored.rounding
@@ -220,7 +225,7 @@ def selection(
     )
     on_greedy = int((path_of == scored.greedy_path).argmax())
     has_greedy = bool(path_of[on_greedy] == scored.greedy_path)
-    if scored.bounds is None and not has_greedy:
+    if bounds is None and not has_greedy:
         raise InternalError("the path of masked greedy decoding was not evaluated")
     return Selection(
         index=decision.winner,

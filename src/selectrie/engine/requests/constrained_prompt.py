@@ -19,6 +19,7 @@ from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.healed_mass import MAX_GAP
 from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.unproved import heal_unknown
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
@@ -139,7 +140,7 @@ class ConstrainedPrompt:
         if self.doubt:
             return self.doubt
         if heal_gap > MAX_GAP:
-            return f"the probability of the healed bytes is known to {heal_gap:.2g} nats only"
+            return heal_unknown(heal_gap)
         return ""
 
     def hypothesis(self, path: FinishedPath) -> Hypothesis:

@@ -207,7 +207,7 @@ def _best_first(session: Session, prepared: PreparedSelect, baseline: MeanBaseli
         prepared.terminator,
         objective=objective,
         search=prepared.search,
-        heal=(lambda edge_logp, observed: healing.log_heal(edge_logp, observed)[0]) if len(healing.nodes) else None,
+        heal=healing.bounds if len(healing.nodes) else None,
         fill_rows=session.fill_rows,
     )
 

@@ -13,6 +13,7 @@ from selectrie.core.types import Cost, FloatArray
 from selectrie.decoding import scoring
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.automaton.finished import FinishedPath
+from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
     about,
@@ -23,7 +24,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.engine.requests.unproved import gap_moves, left_unread, search_ended, too_close
+from selectrie.engine.requests.unproved import gap_moves, heal_unknown, left_unread, search_ended, too_close
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
@@ -101,6 +102,9 @@ class PreparedGrammarSelect:
         scores = np.array([path.score for path in outcome.paths[: k + 1]])
         next_best = max([outcome.best_open, *scores[k:]])
         scores = np.append(scores[:k], [next_best] if next_best > -np.inf else [])
+        if not reason and self.rule != "joint":  # the healed bytes' log-probability is divided by other lengths
+            nearest = min([outcome.bound_gap - ROUNDING, *(-np.diff(scores))])
+            reason = "" if nearest > outcome.heal_gap or not outcome.heal_gap else heal_unknown(outcome.heal_gap)
         n_rows = max(len(path.tokens) for path in outcome.paths[: k + 1]) + 1
         moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if self.rule == "joint" else 2)
         is_certain = len(scores) < 2 or bool((-np.diff(scores)).min() > moves)

@@ -13,6 +13,7 @@ import numpy as np
 
 from selectrie.decoding import scoring
 from selectrie.engine.requests import choice_scores
+from selectrie.engine.requests.bounded_scores import moves_apart
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.selection import PreparedSelect
@@ -119,7 +120,7 @@ def score_together(
     """Return what `score` and `scoring.posterior` return for requests that are alike.
 
     None if their scores cannot be computed together: for a callable rule, a baseline,
-    or rows that were not all evaluated.
+    rows that were not all evaluated, or scores that have bounds.
     """
     first = requests[0]
     if first.custom is not None or first.rule.name in _APART or first.encoded.first_scored.any():
@@ -130,6 +131,8 @@ def score_together(
     heals = [
         one.healing.log_heal(each.edge_logp, each.observed) for one, each in zip(requests, evaluations, strict=True)
     ]
+    if any(moves_apart(first, gap) for _, gap in heals):
+        return None
     paths = scoring.path_scores(first.trie, evaluation, first.terminator, np.array([heal for heal, _ in heals]))
     if np.isnan(paths.logp).any():
         return None
