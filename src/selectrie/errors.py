@@ -5,6 +5,7 @@ SelectrieError
 ├── RequestError            the caller can fix it: exit 2, HTTP 400
 │   ├── OptionError             a value outside the allowed set or range
 │   │   ├── IncompatibleOptionsError  two options exclude each other
+│   │   ├── ServerOptionError     an option that a server's sampler cannot apply
 │   │   └── UnknownOptionError    an option that the model's back end does not have
 │   ├── ChoiceError             a bad choice set: none, empty text, a bad prior
 │   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
@@ -141,6 +142,25 @@ class UnknownOptionError(OptionError):
         super().__init__(name, value, allowed)
         self.backend, self.names = backend, tuple(names)
         self.args = (f"`{name}` is not an option of the back end {backend}, which has {allowed}",)
+
+
+class ServerOptionError(OptionError):
+    """The sampler of a server cannot apply an option, so nothing was asked of it.
+
+    Attributes:
+        name: Name of the option.
+        value: Its value.
+        allowed: Advice on what to do instead.
+        server: What the server calls itself.
+        reason: What the server does, or does not do.
+    """
+
+    code = "server_option"
+
+    def __init__(self, name: str, value: object, *, server: str, reason: str, remedy: str) -> None:
+        super().__init__(name, value, remedy)
+        self.server, self.reason = server, reason
+        self.args = (f"{name}={of_value(value)}: {server} {reason}; {remedy}",)
 
 
 class ChoiceError(RequestError, ValueError):

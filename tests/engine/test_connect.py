@@ -12,7 +12,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from typer.testing import CliRunner
 
 import selectrie
-from selectrie import Choice
+from selectrie import Choice, SamplingParams, StopParams
 from selectrie.cli import app as command
 from selectrie.errors import (
     IncompatibleOptionsError,
@@ -87,8 +87,8 @@ def test_threads_share_an_engine(served):
 def test_what_needs_whole_rows_is_refused(served):
     """Before a request is sent."""
     _, url = served
-    with selectrie.connect(url) as llm, pytest.raises(WholeRowsError):
-        llm.generate("Hello")
+    with selectrie.connect(url) as llm, pytest.raises(WholeRowsError, match="use `generate`"):
+        llm.stream("Hello")
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,12 @@ def test_the_command_asks_a_server(served):
     assert found.exit_code == 0
     assert repr(local.select(PROMPT, CHOICES).text) in found.stdout
     assert CliRunner().invoke(command, [*asked, "--n-ctx", "64"]).exit_code != 0
+
+
+def test_the_command_has_a_server_draw(served):
+    """`generate` prints the text that is drawn here."""
+    local, url = served
+    asked = ["generate", "-m", url, "-p", PROMPT, "--max-tokens", "6", "--temperature", "0"]
+    found = CliRunner().invoke(command, asked)
+    own = local.generate(PROMPT, sampling=SamplingParams.GREEDY, stopping=StopParams(max_tokens=6))
+    assert (found.exit_code, found.stdout) == (0, own[0].text + "\n")

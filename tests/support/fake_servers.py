@@ -16,6 +16,7 @@ import numpy as np
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.testing import HashModel
+from tests.support import fake_sampling
 from tests.support.deciding import BYTES
 
 STALL = "stall"
@@ -39,6 +40,7 @@ class FakeServer:
         planted: Answers that come before any route is asked, one for each request: STALL, or status, headers and body.
         asked: Path and body of every request.
         cancelled: How many requests were given up by the client.
+        plans: Tokens that are drawn in place of random ones, one list for each sequence.
         change: Called with path and answer of each success, to spoil it.
         key: The key that is asked for, if there is one.
     """
@@ -49,6 +51,7 @@ class FakeServer:
         self.model = HashModel(seed, vocabulary=vocabulary, **{"sharpness": 0.5, **model})
         self.vocabulary, self.quirks = vocabulary, frozenset(quirks)
         self.planted: deque[Any] = deque()
+        self.plans: deque[Sequence[int]] = deque()
         self.asked: list[tuple[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.cancelled = 0
@@ -163,6 +166,8 @@ class VllmServer(FakeServer):
 
     def completions(self, body: Any) -> Any:
         """One choice for a prompt of ids; named tokens stand in place of the most probable ones."""
+        if "n" in body:
+            return fake_sampling.vllm(self, body)
         ids, named = body["prompt"], body.get("logprob_token_ids") or []
         assert all(type(one) is int for one in ids)
         assert (body["temperature"], body["max_tokens"]) == (0, 1)
@@ -235,7 +240,10 @@ class SglangServer(FakeServer):
                     }
                 ],
             },
-            "/get_server_info": lambda _: {"version": "0.6.1", "model_path": "org/model", "max_total_num_tokens": 4096},
+            "/get_server_info": lambda _: (
+                {"version": "0.6.1", "model_path": "org/model", "max_total_num_tokens": 4096}
+                | ({"enable_deterministic_inference": True} if "deterministic" in self.quirks else {})
+            ),
             "/tokenize": lambda body: {"tokens": self._tokens(body["prompt"]), "count": 0, "max_model_len": 512},
             "/generate": self.generate,
         }
@@ -245,6 +253,8 @@ class SglangServer(FakeServer):
 
     def generate(self, body: Any) -> Any:
         """An item for each list of ids; values are triples of log-probability, id and null."""
+        if isinstance(body["sampling_params"], list):
+            return fake_sampling.sglang(self, body)
         items = []
         for index, ids in enumerate(body["input_ids"]):
             row, start = self.logp(ids), body["logprob_start_len"][index]
@@ -296,6 +306,8 @@ class LlamaServer(FakeServer):
 
     def completion(self, body: Any) -> Any:
         """The most probable tokens by the softmax of the logits before sampling; none of a token that ends within a character."""
+        if "samplers" in body:
+            return fake_sampling.llama(self, body)
         ids = body["prompt"]
         row = self.logp(ids)
         if "cache" in self.quirks and len(self.asked) > 1 and self.asked[-2][1].get("prompt") == ids[:-1]:
@@ -355,6 +367,8 @@ class EchoServer(FakeServer):
         if not isinstance(prompt, str) and "takes ids" not in self.quirks:
             raise HttpFault(422, "Input should be a valid string")
         ids = self._read(prompt) if isinstance(prompt, str) else list(prompt)
+        if "top_p" in body:
+            return fake_sampling.echo(self, ids, body)
         scores = [self.logp(ids[: n + 1]) for n in range(len(ids))]
         drawn = int(scores[-1].argmax())
         completion = [] if drawn == self.vocabulary.eos else [drawn]

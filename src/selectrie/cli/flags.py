@@ -16,6 +16,7 @@ from selectrie.errors import (
     PromptError,
     PromptTooLongError,
     SelectrieError,
+    ServerOptionError,
     UnknownOptionError,
     of_value,
 )
@@ -43,6 +44,7 @@ _WITH_TEXT = (
     NothingFoundError,
     MemoryBudgetError,
     PromptError,
+    ServerOptionError,
 )
 """Errors whose remedies name arguments; only quoted parts are the caller's."""
 _WORD = re.compile(

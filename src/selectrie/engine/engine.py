@@ -415,14 +415,17 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             prompting: Options for chat and truncation.
             options: `best_of`, choices or grammar, alternatives, priority and deadline.
 
+        On an engine of `connect`, the server's own sampler draws
+        (`Generation.sampled_by`). What it cannot apply as it is meant here is refused
+        (`ServerOptionError`), and what it does not tell is None.
+
         Raises:
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
-        self._runtime.require_whole_rows("`generate`")
         request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         return self._run(
-            lambda model: generate_requests.prepare(model, prompts, request),
+            lambda model: self._runtime.prepare_generate(model, prompts, request),
             priority=options.priority,
             deadline_s=options.deadline_s,
         )
@@ -445,7 +448,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         context manager cancels the sequences that still run. `options.best_of` is
         refused, because the best sequences are known only at the end.
         """
-        self._runtime.require_whole_rows("`stream`")
+        self._runtime.require_whole_rows("`stream`", instead="`generate`")
         request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")

@@ -7,19 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from selectrie.core.completion import SupportsCompletion
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel
+from selectrie.core.row_reader import RowReader
 from selectrie.core.types import Limits, ModelIdentity, ModelKind, Precision, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.held_nodes import FILL_ROWS
+from selectrie.decoding.sampling.served_task import CompletionTask
+from selectrie.engine.path_driver.completions import CompletionPool
 from selectrie.engine.path_driver.path_thread import PathThread
 from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader
 from selectrie.engine.precision_check import self_check
+from selectrie.engine.requests import generate, served_generate
+from selectrie.engine.requests.generate import GenerateRequest, Prompts
 from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer, PathScorer, ScoresSequences
-from selectrie.engine.requests.session import Session
+from selectrie.engine.requests.session import Prepared, Session
+from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import WholeRowsError
+from selectrie.errors import IncompatibleOptionsError, WholeRowsError
+from selectrie.results import Generation
 
 if TYPE_CHECKING:
     from selectrie.engine.decision_scorer import ScoresDecisions
@@ -61,11 +69,19 @@ class Runtime(ABC):
         """Return a scorer that decides about units of states."""
 
     @abstractmethod
-    def require_whole_rows(self, what: str) -> None:
+    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         """Raise `WholeRowsError` unless the probability of every token can be read.
 
-        `what` begins a sentence about what reads it.
+        Args:
+            what: Begins a sentence about what reads it.
+            instead: The method that does without where a server draws text itself.
         """
+
+    def prepare_generate(
+        self, model: ModelDescription, prompts: Prompts, request: GenerateRequest
+    ) -> Prepared[Generation]:
+        """Check and tokenize a request to draw sequences; nothing is drawn yet."""
+        return generate.prepare(model, prompts, request)
 
 
 class LocalRuntime(Runtime):
@@ -119,8 +135,8 @@ class LocalRuntime(Runtime):
 
         return DecisionScorer(self.thread, self._model, check, maker, keep=keep)
 
-    def require_whole_rows(self, what: str) -> None:
-        del what
+    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
+        del what, instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +151,8 @@ class _DescribedPaths:
 class PathRuntime(Runtime):
     """A model that is asked for its rows by their token path, as a server is.
 
-    Its rows are kept by their path, and queries of all tasks share requests. What reads
-    whole rows is refused.
+    Its rows are kept by their path, and queries of all tasks share requests. Text is
+    drawn by the model's own sampler, if it has one. What reads whole rows is refused.
 
     Args:
         model: The model; it is closed with the thread.
@@ -157,12 +173,15 @@ class PathRuntime(Runtime):
             larger_context="ask a server whose context is longer",
         )
         self.model = _DescribedPaths(model.vocabulary, described, replace(model.identity, precision=REMOTE))
+        self._completer = model if isinstance(model, SupportsCompletion) else None
         self.check = SelfCheck(0, model.tolerance, model.tolerance)
+        reader = QueryReader(model, cache_bytes=cache_bytes)
         self.thread: PathThread = PathThread(
-            QueryReader(model, cache_bytes=cache_bytes),
+            reader,
             described,
             max_active=_ACTIVE_EACH * n_together,
             max_waiting=max_waiting,
+            reader_of=_readers(reader, self._completer, limits.requests_in_flight),
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
@@ -178,5 +197,32 @@ class PathRuntime(Runtime):
         del check
         return PathDecisionScorer(self.thread, self.session, maker, keep=keep)
 
-    def require_whole_rows(self, what: str) -> None:
+    def prepare_generate(
+        self, model: ModelDescription, prompts: Prompts, request: GenerateRequest
+    ) -> Prepared[Generation]:
+        if self._completer is None:
+            raise WholeRowsError("`generate`")
+        if self.thread.observer is not None:
+            remedy = "the text is drawn by the server, and no rows of it are read; call it outside the block"
+            raise IncompatibleOptionsError("generate", "recording a trace", remedy)
+        return served_generate.prepare(self._completer, model, prompts, request)
+
+    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
+        if instead and self._completer is not None:
+            raise WholeRowsError(what, f"use {instead}, or load the model here")
         raise WholeRowsError(what)
+
+
+def _readers(rows: RowReader, completer: SupportsCompletion | None, n_calls: int) -> Callable[[Job], RowReader]:
+    """Return what finds the reader of a job.
+
+    It holds no runtime, which would keep an abandoned engine alive.
+    """
+    pool = None if completer is None else CompletionPool(completer, max(1, n_calls))
+
+    def reader_of(job: Job) -> RowReader:
+        if pool is not None and isinstance(job.task, CompletionTask):
+            return pool.reader_of(job.task)
+        return rows
+
+    return reader_of

@@ -31,9 +31,11 @@ class Completion:
         data: Bytes of the text, including an incomplete character at the end.
         tokens: All drawn tokens, including those that spell `healed`, those of a stop
             string, and one that ended the sequence. Each has the log-probability that
-            the model itself gives it, before any step of the sampler chain.
+            the model itself gives it, before any step of the sampler chain. NaN stands
+            for one that a server does not tell; without any token, it tells none.
         alternatives: The most probable tokens at each position, if requested.
-        logp: Joint log-probability of all tokens, conditional on the healed bytes.
+        logp: Joint log-probability of all tokens, conditional on the healed bytes; None
+            if a server does not tell it.
         healed: Bytes of the prompt that the tokens spell before the text.
         log_heal: Log-probability of the healed bytes, already subtracted from `logp`.
             Each step that spelled them counts all tokens that agree with the bytes then
@@ -42,12 +44,14 @@ class Completion:
             (the grammar allows no further token) or "deadline".
         stop: The stop string found, or None.
         ended_by: The last token, if it has no text.
-        seed: Seed that reproduces this sequence alone.
+        seed: Seed that reproduces this sequence alone; None if a server drew it without
+            one.
         close_steps: Steps whose draw the layout of calls could have changed
             (`Generation.tolerance`); None if the tolerance is not measured.
         n_drafted: Number of drafted tokens that were evaluated.
         n_accepted: Number of these that were drawn.
-        cost: The model work that the sequence took.
+        cost: The model work that the sequence took. Of a server, requests and seconds
+            are known, and no rows.
         named: Log-probabilities of the tokens of `GenerationParams.named` at each
             position, if requested.
     """
@@ -58,13 +62,13 @@ class Completion:
     data: bytes = field(repr=False)
     tokens: tuple[TokenScore, ...] = field(repr=False)
     alternatives: tuple[tuple[TokenScore, ...], ...] = field(repr=False)
-    logp: float
+    logp: float | None
     healed: bytes = field(repr=False)
     log_heal: float
     finish: str
     stop: str | None
     ended_by: int | None
-    seed: int
+    seed: int | None
     close_steps: tuple[int, ...] | None
     n_drafted: int = field(compare=False)
     n_accepted: int = field(compare=False)
@@ -137,6 +141,8 @@ class Generation(Sequence[Completion]):
         created: Seconds since 1970.
         version: Version of selectrie.
         notes: As in `Selection`.
+        sampled_by: What the server calls itself whose sampler drew the sequences; None
+            if they were drawn here.
     """
 
     completions: tuple[Completion, ...]
@@ -152,6 +158,7 @@ class Generation(Sequence[Completion]):
     created: int = field(compare=False)
     version: str = __version__
     notes: tuple[str, ...] = ()
+    sampled_by: str | None = None
 
     def __len__(self) -> int:
         return len(self.completions)
@@ -190,6 +197,7 @@ class Generation(Sequence[Completion]):
             "model": plain(self.identity),
             **fields_of(self, "tolerance", "version", "cost", "completions"),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **({} if self.sampled_by is None else {"sampled_by": self.sampled_by}),
         }
 
     def to_openai(self, model: str | None = None, *, chat: bool = False) -> dict[str, object]:

@@ -78,8 +78,13 @@ def chat_completion(completions: Iterable[Drawn], *, logprobs: bool = True) -> d
     }
 
 
-def _logprobs(one: Drawn) -> dict[str, object]:
-    """Return the field `logprobs` of a completion object, lists over the tokens."""
+def _logprobs(one: Drawn) -> dict[str, object] | None:
+    """Return the field `logprobs` of a completion object, lists over the tokens.
+
+    None if a server does not tell the tokens of a text.
+    """
+    if one.text and not one.tokens:
+        return None
     top = [_top(token, others) for token, others in zip(one.tokens, one.alternatives, strict=False)]
     return {
         "tokens": [token.label for token in one.tokens],

@@ -37,6 +37,23 @@ is in float32.
 """
 
 
+def token_of_key(answer: Answer, n_tokens: int, name: str | None = None) -> int:
+    """Return the token that is named as "token_id:123".
+
+    Args:
+        answer: The name, or what it is the name of.
+        n_tokens: Number of tokens of the vocabulary.
+        name: The name, if `answer` is something else.
+    """
+    found = _KEY.fullmatch(answer.text() if name is None else name)
+    if found is None:
+        answer.wrong("is not named by a token id (`return_tokens_as_token_ids`)")
+    token = int(found[1])
+    if token >= n_tokens:
+        answer.wrong(f"is of token {token}: ids run from 0 to {n_tokens - 1}")
+    return token
+
+
 class CompletionsDialect:
     """Servers with the fields of vLLM's `/v1/completions`.
 
@@ -98,16 +115,7 @@ class CompletionsDialect:
         return choice["logprobs"]
 
     def _values(self, row: Answer) -> dict[int, float]:
-        values = {}
-        for name, value in row.items():
-            found = _KEY.fullmatch(name)
-            if found is None:
-                value.wrong("is not named by a token id (`return_tokens_as_token_ids`)")
-            token = int(found[1])
-            if token >= self._model.n_tokens:
-                value.wrong(f"is of token {token}: ids run from 0 to {self._model.n_tokens - 1}")
-            values[token] = value.logp()
-        return values
+        return {token_of_key(value, self._model.n_tokens, name): value.logp() for name, value in row.items()}
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:
         async def echoed(token: int) -> tuple[int, float]:

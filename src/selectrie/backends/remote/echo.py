@@ -51,10 +51,14 @@ class EchoDialect:
         model: The model.
         vocabulary: The vocabulary, by which tokens become texts.
         takes_ids: Whether prompts may be token ids. Otherwise they are texts.
+
+    Attributes:
+        is_llama_cpp: Whether it is llama_cpp.server, as far as `encode` was answered.
     """
 
     def __init__(self, transport: Transport, model: ServedModel, vocabulary: Vocabulary, *, takes_ids: bool) -> None:
         self._transport, self._model, self._vocabulary, self._takes_ids = transport, model, vocabulary, takes_ids
+        self.is_llama_cpp = False
         self.limits = PathLimits(
             named_ids=min(_NAMED, model.n_tokens),
             top_ids=0,
@@ -98,6 +102,13 @@ class EchoDialect:
         for token, text in zip(sequence[n_hidden:], texts, strict=False):
             self._check_spelling(token, text, lists["tokens"], may_begin=token == sequence[n_hidden])
         return sequence, [*values[:n_hidden], *values]
+
+    def prompt_of(self, ids: Sequence[int]) -> list[int] | str:
+        """Return tokens as the server takes a prompt.
+
+        Raises `OptionError` if their text would be read as other tokens.
+        """
+        return self._sent(tuple(ids)).prompt
 
     def _sent(self, sequence: Tokens) -> _Sent:
         """Return a path as a prompt.
@@ -169,6 +180,7 @@ class EchoDialect:
         if answer is None:
             answer = await self._transport.try_post("/tokenize", {"prompt": text, "add_special_tokens": False})
             return None if answer is None else answer["tokens"].whole_numbers()
+        self.is_llama_cpp = True
         tokens, bos = answer["tokens"].whole_numbers(), self._vocabulary.bos
         return tokens[1:] if bos is not None and tokens[:1] == [bos] else tokens
 

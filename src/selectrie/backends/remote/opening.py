@@ -9,15 +9,20 @@ import httpx2
 import numpy as np
 
 from selectrie.backends.remote.completions import OWN_ROUNDING, VLLM_ROUNDING, CompletionsDialect
+from selectrie.backends.remote.completions_sampler import OwnSampler, VllmSampler
 from selectrie.backends.remote.detection import Found, Kind, find_out
 from selectrie.backends.remote.dialect import Dialect, ServedModel
 from selectrie.backends.remote.echo import EchoDialect
+from selectrie.backends.remote.echo_sampler import EchoSampler
+from selectrie.backends.remote.llama_sampler import LlamaSampler
 from selectrie.backends.remote.llama_server import LlamaServerDialect
 from selectrie.backends.remote.model import RemoteModel
 from selectrie.backends.remote.partial import together
 from selectrie.backends.remote.remote_tokenizer import RemoteTokenizer
 from selectrie.backends.remote.same_texts import compare_texts, fixed_texts
+from selectrie.backends.remote.sampling import Sampler
 from selectrie.backends.remote.sglang import SglangDialect
+from selectrie.backends.remote.sglang_sampler import SglangSampler
 from selectrie.backends.remote.transport import Server, Transport
 from selectrie.backends.remote.verify import measured_tolerance, paths_of
 from selectrie.backends.remote.vocabulary_wire import read_vocabulary
@@ -57,7 +62,7 @@ def open_server(
     try:
         found = transport.run(lambda: find_out(transport, model))
         vocabulary = _vocabulary(transport, found, read_tokenizer)
-        dialect = _dialect(transport, found, vocabulary)
+        dialect, sampler = _dialect(transport, found, vocabulary)
         _compare_tokenizers(transport, found, dialect, vocabulary)
         paths = paths_of(vocabulary, dialect.limits.path_tokens)
         tolerance = transport.run(lambda: measured_tolerance(server.url, dialect, vocabulary, paths))
@@ -74,7 +79,7 @@ def open_server(
         precision="remote",
     )
     return RemoteModel(
-        transport, dialect, vocabulary=vocabulary, identity=identity, tolerance=max(tolerance, found.tolerance)
+        transport, dialect, sampler, vocabulary=vocabulary, identity=identity, tolerance=max(tolerance, found.tolerance)
     )
 
 
@@ -107,16 +112,21 @@ def _vocabulary(
     return given
 
 
-def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> Dialect:
+def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> tuple[Dialect, Sampler]:
+    """Return how the server is asked for rows, and for text."""
     model = ServedModel(found.name, found.server, vocabulary.n_tokens, found.n_context)
     if found.kind is Kind.SGLANG:
-        return SglangDialect(transport, model)
+        sampler = SglangSampler(transport, model, is_deterministic=found.is_deterministic)
+        return SglangDialect(transport, model), sampler
     if found.kind is Kind.LLAMA_SERVER:
-        return LlamaServerDialect(transport, model, n_slots=found.n_slots or 1, pieces=vocabulary.pieces)
+        llama = LlamaServerDialect(transport, model, n_slots=found.n_slots or 1, pieces=vocabulary.pieces)
+        return llama, LlamaSampler(transport, model, places=llama.places, is_whole=llama.is_whole)
     if found.kind is Kind.ECHO:
-        return EchoDialect(transport, model, vocabulary, takes_ids=_takes_ids(transport, found, vocabulary))
-    rounding = OWN_ROUNDING if found.kind is Kind.OWN else VLLM_ROUNDING
-    return CompletionsDialect(transport, model, rounding)
+        echo = EchoDialect(transport, model, vocabulary, takes_ids=_takes_ids(transport, found, vocabulary))
+        return echo, EchoSampler(transport, model, echo)
+    if found.kind is Kind.OWN:
+        return CompletionsDialect(transport, model, OWN_ROUNDING), OwnSampler(transport, model)
+    return CompletionsDialect(transport, model, VLLM_ROUNDING), VllmSampler(transport, model)
 
 
 def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bool:

@@ -399,7 +399,7 @@ def generation(session: Session, prepared: PreparedGenerate, drawn: Sequence[Com
     for start in range(0, len(drawn), size):
         of_prompt = list(drawn[start : start + size])
         if request.options.best_of is not None:
-            of_prompt.sort(key=lambda one: -one.logp)
+            of_prompt.sort(key=lambda one: math.inf if one.logp is None else -one.logp)
             of_prompt = [replace(one, index=index) for index, one in enumerate(of_prompt[: request.n])]
         completions += of_prompt
     return Generation(

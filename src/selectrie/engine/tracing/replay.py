@@ -121,9 +121,9 @@ class ReplayRuntime(Runtime):
         del check
         return PathDecisionScorer(self.thread, self.session, maker, keep=keep)
 
-    def require_whole_rows(self, what: str) -> None:
+    def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         """Do nothing: a task that reads whole rows is refused when it begins."""
-        del what
+        del what, instead
 
 
 def _reader_of(job: Job) -> RowReader:
