@@ -308,7 +308,8 @@ class TextScore:
             healed. A lower bound if rows were not read in full.
         tokens: The path after the shared context. The first ones also spell `healed` if
             it is not empty.
-        is_greedy: Whether every token was the most probable one.
+        is_greedy: Whether every token was the most probable one; None if rows that were
+            not read in full leave that open.
         healed: As in `Selection`.
         log_heal: As in `Selection`.
         heal_gap: As in `Selection`.
@@ -324,7 +325,7 @@ class TextScore:
     text: str
     logp: float
     tokens: tuple[TokenScore, ...]
-    is_greedy: bool
+    is_greedy: bool | None
     healed: bytes
     log_heal: float
     heal_gap: float

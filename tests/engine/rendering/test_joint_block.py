@@ -31,6 +31,7 @@ from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 from selectrie.tokenization import products
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.prompts import read_prompt
+from tests.support.hidden_rows import HiddenRows, HidingModel
 from tests.support.vocabularies import start_of, vocabulary_of
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
@@ -303,6 +304,57 @@ def test_a_budget_ends_a_search_with_the_best_so_far():
     assert found.best.logp >= found.runner_up.logp
     better = decide(HashModel(5, limits=LARGE), replace(request, budget=3_000), "cat", following=".")
     assert better.logp >= found.logp
+
+
+class EndsToldRows(HiddenRows):
+    """Hidden rows that tell the probability of a single token, as a server does that is asked for it by name."""
+
+    def _bounds(self, i, ids, exact):
+        return (exact, exact) if len(ids) == 1 else super()._bounds(i, ids, exact)
+
+    def _of(self, dense):
+        return EndsToldRows(dense, self._seed, self._shares)
+
+
+class OnlyTheProduct(HidingModel):
+    """After the healed space, all probability is that of the letters `a` and `b`, in shares hashed from the context."""
+
+    def __init__(self, seed, shares):
+        pieces = [b"a", b"b", b" a", b" b", b" ", b"."]
+        super().__init__(seed, shares=shares, vocabulary=make_vocabulary(pieces), sharpness=0.7)
+        own, dot = self._row_of, 7
+
+        def row_of(path):
+            row = own(path).copy()
+            if len(path) > 2:
+                row[[0, 1, 4, 5, 6, dot] if len(path) < 6 else [i for i in range(8) if i != dot]] = -30.0
+            return row
+
+        self._row_of = row_of
+
+    def extend(self, parents, tokens, wanted, keep):
+        extension = HashModel.extend(self, parents, tokens, wanted, keep)
+        return replace(extension, rows=EndsToldRows(extension.rows, self._seed, self._shares))
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**20), shares=st.sampled_from([(0.0,), (0.0, 0.5), (0.9,), (1.0,)]), budget=st.integers(1, 40)
+)
+def test_what_was_not_found_weighs_no_more_than_the_certificate_says(seed, shares, budget):
+    """Given the healed bytes, whose probability is known within bounds or not at all; listed, every text is scored."""
+    request = JointRequest(tuple(slot(name, "a", "b") for name in "wxyz"), budget=budget, max_listed=1)
+    texts = sorted(set(spelled(request).values()))
+    with closing(Engine(OnlyTheProduct(seed, (0.0,)), check=EXACT)) as engine:
+        exact = engine.select("a ", texts, following=".", search=SearchParams(method="exhaustive"))
+    found = decide(OnlyTheProduct(seed, shares), request, "a ", following=".")
+    assert found.healed == b" "
+    known = {one.text for one in found.assignments}
+    left = np.array([one.logp for one in exact.choices if one.text not in known])
+    left = np.exp(left - exact.heal_gap).sum()  # the healed bytes may be more probable
+    assert left <= found.certificate.open_mass * (1 + 1e-6)
+    assert found.certificate.open_mass <= 1
+    assert not np.isnan(found.margin)
 
 
 def test_what_layout_cannot_change_is_ahead_of_all_that_is_open():

@@ -83,6 +83,29 @@ def test_a_scored_text_lies_between_its_bounds(text):
     assert found.is_greedy == expected.is_greedy
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden", "is_greedy"),
+    [("xy", (), True), ("xy", ("x",), None), ("xz", (), False), ("xz", ("x",), None), ("zx", ("z",), False)],
+)
+def test_whether_a_text_is_greedy_may_be_left_open(monkeypatch, text, hidden, is_greedy):
+    """A row that does not tell its best token leaves it open, unless another token of the text is not the best."""
+    model = TableModel({(): {"x": 0.6}, ("x",): {"y": 0.7}}, vocabulary=make_vocabulary([b"x", b"y", b"z"]))
+    unsaid = [model.row((0, *model.vocabulary.tokenize(one.encode()))) for one in hidden]
+    top = DenseRows.top
+
+    def told(rows, i, k, allowed=None):
+        if k == 1 and any(np.array_equal(rows.logits(i), row) for row in unsaid):
+            return np.empty(0, dtype=np.int32), np.empty(0)
+        return top(rows, i, k, allowed)
+
+    monkeypatch.setattr(DenseRows, "top", told)
+    with engine(model) as llm:
+        found = llm.score([0], text)
+    assert found.is_greedy is is_greedy
+    assert found.to_dict()["is_greedy"] is is_greedy
+    assert np.isfinite(found.logp)
+
+
 def test_a_callable_rule_is_refused_where_scores_are_bounds():
     """A function of a lower bound is neither a score nor a bound."""
     with engine() as llm:

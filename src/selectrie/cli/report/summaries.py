@@ -89,9 +89,11 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
         ),
         (
             "greedy",
-            "every token was the most probable one"
-            if score.is_greedy
-            else "greedy decoding would write something else",
+            {
+                True: "every token was the most probable one",
+                False: "greedy decoding would write something else",
+                None: "the rows that were read leave open whether every token was the most probable one",
+            }[score.is_greedy],
         ),
         *([] if score.spellings is None else _spellings_facts(score.spellings)),
         ("cost", cost_sentence(score.cost)),

@@ -13,7 +13,7 @@ from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import NO_TOKEN, ROOT, BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.terminators import longest_prefix_owner
-from selectrie.errors import OptionError, UnreadRowError
+from selectrie.errors import OptionError
 
 TOP_TOKENS = 10
 """Tokens of row 0 that are kept, to show what the model preferred to say."""
@@ -69,7 +69,7 @@ class TrieEvaluation:
         top_ids, top_logp: The ten most probable tokens after the root, and their
             log-probabilities.
         best_token: int32[N], the most probable token after each node (the smaller id on
-            ties), NO_TOKEN where not read.
+            ties), NO_TOKEN where not read, or where what was read leaves it open.
         rest_high, observed_high: Upper bounds on `rest_logp` and `observed`, float64 of
             the same shape, equal where they are known; None if all of them are.
     """
@@ -339,8 +339,6 @@ class TrieReader:
 
 
 def _most_probable(rows: Rows, index: int) -> int:
-    """Return the most probable token of a row, or raise if another may be it."""
+    """Return the most probable token of a row, NO_TOKEN if another may be it."""
     ids, _ = rows.top(index, 1)
-    if not len(ids):
-        raise UnreadRowError(index, "the most probable token")
-    return int(ids[0])
+    return int(ids[0]) if len(ids) else NO_TOKEN

@@ -6,6 +6,7 @@ choices are. The product is the set of all texts of the block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -282,10 +283,14 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
     evaluation = handle.result()
     scored = choice_scores.score(prepared, evaluation, None)
     offset, kth = _offset(prepared, scored, searched), _kth(scored.scores, k)
-    certificate = _certificate(searched, kth, offset)
     search.cost += handle.cost
-    with np.errstate(divide="ignore"):
-        log_open = float(np.log(certificate.open_mass))
+    log_open = _log_open(prepared, evaluation, searched)
+    if scored.log_heal > -np.inf:  # every text begins with the healed bytes
+        log_open = min(log_open, scored.log_heal + scored.heal_gap)
+    certificate = _certificate(searched, kth, offset, _conditional(log_open, scored.log_heal))
+    # Beside the scores it has the shift of a search's open mass (`ScoreBounds`).
+    at = prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0]
+    log_open -= at if at > -np.inf else 0.0
     if prepared.terminator in ("none", "text"):
         log_open += float(np.log(longest))  # texts that begin with one another may be equally probable
     report = SearchReport(certificate, replace(search.cost, rows_naive=prepared.rows_naive), log_open)
@@ -294,7 +299,8 @@ def _selection(session: Session, prepared: PreparedSelect, searched: _Searched) 
         report = replace(report, certificate=replace(report.certificate, rescored=False))
     signature = choice_scores.signature(prepared, session)
     selection = choice_scores.selection(prepared, evaluation, scored, report, signature, decision=decision)
-    margin = min(selection.margin, selection.score - kth + certificate.bound_gap)
+    ahead = 0.0 if selection.score == kth else selection.score - kth
+    margin = min(selection.margin, ahead + certificate.bound_gap)
     return replace(selection, margin=margin), kth + offset
 
 
@@ -318,17 +324,49 @@ def _offset(prepared: PreparedSelect, scored: choice_scores.ChoiceScores, search
     return logp[prepared.texts[known].encode()] - (float(scored.logp[known]) - ends)
 
 
-def _certificate(searched: _Searched, kth: float, offset: float) -> Certificate:
+def _log_open(prepared: PreparedSelect, evaluation: scoring.TrieEvaluation, searched: _Searched) -> float:
+    """Return the log of a bound on the probability of all texts that were not found.
+
+    The probability is that after the context of `prepared`, healed bytes included. That
+    of the tokens between the two contexts is taken from a text that was searched and
+    scored; if there is none, the bound is inf.
+    """
+    search = searched.search
+    if not search.open_mass:
+        return -np.inf
+    if len(prepared.encoded.context) == len(searched.paths.context.tokens):
+        return float(np.log(search.open_mass))
+    ends = searched.terminator if searched.terminator == "eog" else "none"  # as in the search
+    logp = scoring.path_scores(prepared.trie, evaluation, ends).logp[prepared.trie.path_of]
+    for text, scored in zip(prepared.texts, logp.tolist(), strict=True):
+        found = search.logp.get(text.encode(), -np.inf)
+        if min(found, scored) > -np.inf:
+            return float(np.log(search.open_mass) - (found - scored))
+    return np.inf
+
+
+def _conditional(log_open: float, log_heal: float) -> float:
+    """Return a bound on a probability, given the healed bytes.
+
+    Their log-probability is at least `log_heal`.
+    """
+    if log_open == -np.inf:
+        return 0.0
+    return 1.0 if log_open >= log_heal else math.exp(log_open - log_heal)
+
+
+def _certificate(searched: _Searched, kth: float, offset: float, open_mass: float) -> Certificate:
     """Return the certificate of the search.
 
-    `kth` is the k-th best score of the texts found, and `offset` is that of `_offset`.
+    `kth` is the k-th best score of the texts found, `offset` is that of `_offset`, and
+    `open_mass` the bound on the probability of other texts.
     """
     search, doubt = searched.search, searched.doubt
     gap = np.inf if search.best_open == -np.inf else kth - (search.best_open - offset)
     reason = "" if gap > ROUNDING else budget_ended(search.n_evaluated)
     return Certificate.best_first(
         bound_gap=gap,
-        open_mass=min(1.0, search.open_mass * float(np.exp(-offset))),
+        open_mass=open_mass,
         nodes_evaluated=search.n_evaluated,
         reason=doubt or reason,
     )

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from selectrie.core.model import ModelDescription
-from selectrie.core.types import IntArray
+from selectrie.core.types import NO_TOKEN, IntArray
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
@@ -267,7 +267,7 @@ class PreparedScore:
             logp=float(scored.logp[0]),
             logp_upper=None if scored.bounds is None else float(scored.upper[0]),
             tokens=TokenScore.along(prepared.vocabulary, tokens, evaluation.edge_logp[1 + first :]),
-            is_greedy=bool((evaluation.best_token[first:-1] == tokens).all()),
+            is_greedy=_is_greedy(evaluation.best_token[first:-1], tokens),
             healed=prepared.encoded.healed,
             log_heal=scored.log_heal,
             heal_gap=scored.heal_gap,
@@ -275,6 +275,14 @@ class PreparedScore:
             signature=choice_scores.signature(prepared, session),
             notes=prepared.notes if scored.bounds is None else (*prepared.notes, BOUNDS_NOTE),
         )
+
+
+def _is_greedy(best: IntArray, tokens: IntArray) -> bool | None:
+    """Return whether all tokens are the most probable ones; None if not known."""
+    is_known = best != NO_TOKEN
+    if (best != tokens)[is_known].any():
+        return False
+    return True if is_known.all() else None
 
 
 def prepare_score(model: ModelDescription, prompt: Prompt, text: str, options: SelectRequest) -> PreparedScore:
