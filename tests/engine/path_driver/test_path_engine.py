@@ -15,7 +15,7 @@ from selectrie.engine.runtimes import PathRuntime
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.errors import CapacityError, ClosedError, PromptTooLongError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
-from selectrie.testing import HashModel, PathsOf
+from selectrie.testing import HashModel, PathsOf, TableModel
 from tests.support.deciding import BYTES, LIMITS, QUESTIONS, STATE, fake
 from tests.support.gated_paths import NotedPaths, limits
 
@@ -291,3 +291,14 @@ def test_near_ties_are_flagged_and_not_scored_again():
         assert (certificate.rescored, certificate.n_rescored) == (False, 0)
     with path_engine(PathsOf(HashModel(1))) as llm:
         assert llm.select("a", ["at", "s"]).certificate.rescored
+
+
+@pytest.mark.parametrize(("top_ids", "is_greedy"), [(0, None), (1, None), (2, True)])
+def test_a_server_that_tells_no_best_token_scores_texts_all_the_same(top_ids, is_greedy):
+    """An echo gives the tokens that were sent, and nothing to compare them with: whether they are the best stays open."""
+    model = TableModel({(): {"cat": 0.3}})
+    with path_engine(PathsOf(model, limits=limits(top_ids=top_ids), hides_rest=True)) as remote, Engine(model) as local:
+        found, expected = (one.score([0], "cat") for one in (remote, local))
+    assert expected.is_greedy is True
+    assert found.is_greedy is is_greedy
+    assert (found.logp, found.tokens) == (expected.logp, expected.tokens)

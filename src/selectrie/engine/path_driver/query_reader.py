@@ -236,8 +236,9 @@ class QueryReader:
                 self._want(asked, index, replace(asked.wants[index], top=top))
         if asked.waits:
             return
-        if doubtful:
-            n_top = asked.known[doubtful[0]].top
+        needed = [i for i in doubtful if asked.wants[i].needs_best]
+        if needed:
+            n_top = asked.known[needed[0]].top
             self._end(asked, DecodeError(f"the most probable token is one of more than {n_top} that are equal"))
         else:
             self._end(asked, Answer(rows, replace(asked.cost, rows=len(asked.own_rows))))

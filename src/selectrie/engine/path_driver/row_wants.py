@@ -22,12 +22,14 @@ class RowWants:
     Attributes:
         named: int32[m], tokens whose log-probabilities are wanted, ascending.
         top: How many of the most probable tokens are wanted.
-        has_best: Whether the most probable token must be certain.
+        has_best: Whether it is asked again if the most probable token is not certain.
+        needs_best: Whether the call fails if it is not certain then.
     """
 
     named: IntArray
     top: int
     has_best: bool
+    needs_best: bool
 
 
 def row_wants(reads: Reads, limits: PathLimits, n_tokens: int) -> list[RowWants]:
@@ -65,7 +67,7 @@ def row_wants(reads: Reads, limits: PathLimits, n_tokens: int) -> list[RowWants]
     for own, others, n_top, best in zip(named, sets, tops, has_best, strict=True):
         all_ids, is_whole = _with_sets(own, others, limits.named_ids)
         most = min(limits.top_ids, n_tokens)
-        wants.append(RowWants(all_ids, min(n_top, most) if is_whole else most, best))
+        wants.append(RowWants(all_ids, min(n_top, most) if is_whole else most, best, reads.best))
     return wants
 
 
