@@ -552,9 +552,10 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             return page_requests.PageStream(self._make_page, request, self._model_thread.check_process)
 
     def _make_page(self, request: PageRequest, tell: Callable[[Event], None] | None = None) -> Page:
-        from selectrie.engine.rendering import renderer
+        from selectrie.engine.rendering import needed_rows, renderer
 
-        self._runtime.require_whole_rows("`render`")
+        if not self._runtime.has_whole_rows:
+            needed_rows.refuse_whole_rows(request.template, self._runtime.require_whole_rows)
         how = request.rendering
         with task_group(
             self._model_thread, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True

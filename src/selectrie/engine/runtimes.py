@@ -47,11 +47,13 @@ class Runtime(ABC):
         thread: The thread, which frees the model when it is closed.
         check: What is known of how far a log-probability may move; None before it is
             measured.
+        has_whole_rows: Whether the probability of every token can be read.
     """
 
     model: ModelDescription
     thread: JobThread[Any]
     check: SelfCheck | None
+    has_whole_rows: bool = True
 
     @abstractmethod
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
@@ -159,6 +161,8 @@ class PathRuntime(Runtime):
         cache_bytes: Bytes of rows that are kept for later requests, roughly.
         max_waiting: Maximum number of tasks that wait to begin; None for no limit.
     """
+
+    has_whole_rows = False
 
     def __init__(self, model: PathModel, *, cache_bytes: int = ROW_CACHE_BYTES, max_waiting: int | None = None) -> None:
         limits = model.limits

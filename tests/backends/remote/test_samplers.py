@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from contextlib import contextmanager
@@ -556,7 +557,7 @@ def test_what_ends_a_call_closes_its_connection(serving, how):
         if how == "deadline":
             with pytest.raises(DeadlineError):
                 llm.generate("a", **FEW, options=GenerationParams(deadline_s=0.02))
-            transport.run(server.left.wait)
+            transport.run(lambda: asyncio.wait_for(server.left.wait(), 10))
         else:
             errors = []
 

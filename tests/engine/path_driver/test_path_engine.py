@@ -250,7 +250,10 @@ GRAMMAR = Grammar.from_choices(["a", "at"])
     (lambda llm: llm.sample("a", GRAMMAR, exact=False), "`sample`"),
     (lambda llm: llm.generate("a"), "`generate`"),
     (lambda llm: llm.stream("a"), "`stream`"),
-    (lambda llm: llm.render(Template("a{% gen 'x' %}")), "`render`"),
+    (lambda llm: llm.render(Template("a<<gen 'x'>>")), "`gen 'x'`"),
+    (lambda llm: llm.render(Template("a<<select 'x' options=['a', 's'] temperature=1>>")), "`temperature` of .*"),
+    (lambda llm: llm.render(Template("<<#if no>>a<<select 'x' options=['a', 's'] logprobs='p'>><</if>>"), no=False),
+     "`logprobs` of .*"),
     (lambda llm: Engine(HashModel(1)).generate("a", draft=llm, sampling=SamplingParams(temperature=0)), "`draft`"),
 ])  # fmt: skip
 def test_what_reads_whole_rows_is_refused_before_anything_is_asked(ask, what):
@@ -261,6 +264,40 @@ def test_what_reads_whole_rows_is_refused_before_anything_is_asked(ask, what):
             ask(llm)
         assert model.requests == []
         assert llm.select("a", ["at", "s"]).text in ("at", "s")
+
+
+PAGE = Template(
+    "a <<select 'x' options=['cat', 'bat', 'car']>> <<#if x == 'cat'>>s<</if>>"
+    "<<select 'y' options=['s', 'sat', 'a'] rule='token_mean'>><<beam 'z' options=['a', 'at'] width=2>>."
+    "<<#geneach 'w' num=2 join=' '>><<select 'this' options=['at', 'cat']>><</geneach>>"
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_page_of_selects_is_that_of_the_local_engine(seed, hides):
+    """Values and text; also where a row says only what a server says. A stream of it has the same text."""
+    remote, local = engines(seed, hides_rest=hides)
+    with remote, local:
+        found, own = remote.render(PAGE), local.render(PAGE)
+        assert (found.text, dict(found.values)) == (own.text, dict(own.values))
+        if not hides:
+            same(found.selections["x"], own.selections["x"])
+        assert found.identity.precision == "remote"
+        events = list(remote.stream_render(PAGE))
+        assert "".join(event.text for event in events) == own.text
+
+
+def test_tags_that_read_whole_rows_are_refused_wherever_they_are():
+    """In loops and blocks too, before a slot before them is decided."""
+    model = NotedPaths(HashModel(1))
+    for tag in (
+        "<<#joint>><<select 'p' options=['a', 's']>><</joint>>",
+        "<<#geneach 'w' stop='.'>> <<select 'this' options=['a', 's']>><</geneach>>.",
+    ):
+        with path_engine(model) as llm, pytest.raises(WholeRowsError, match=r"`joint` block|`geneach 'w'` with"):
+            llm.render(Template(f"a<<select 'x' options=['a', 's']>>{tag}"))
+    assert model.requests == []
 
 
 def test_the_engine_says_what_it_is():
