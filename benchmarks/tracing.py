@@ -7,7 +7,7 @@ On the embedded model (or `--model`), each way on an engine of its own, interlea
 
 The requests: a select among 64 labels (`select`), a best-first select among 1000 (`search`), a decision about 16 states
 (`decide`), and a greedy text of 64 tokens (`generate`). `…_recorded_over_plain` is the median over repeats of the ratio of
-neighbours. `replay_over_plain` is all of them from their trace. `select_64_bytes` is the size of the trace of one select of 64
+neighbours, and `…_processor_over_plain` that of the sums of processor time, of all threads. `replay_over_plain` is all of them from their trace. `select_64_bytes` is the size of the trace of one select of 64
 labels without the vocabulary, `vocabulary_bytes` what the vocabulary adds. `--json` prints one object of figures as the last
 line.
 """
@@ -72,12 +72,12 @@ def answer(made: Any) -> Any:
     return made["about"].value, made["about"].confidence, made["about"].label_mass
 
 
-def timed(llm: selectrie.Engine, ask: Ask) -> tuple[float, Any]:
-    """Run a request on an empty cache; return its seconds and its answer."""
+def timed(llm: selectrie.Engine, ask: Ask) -> tuple[float, float, Any]:
+    """Run a request on an empty cache; return its seconds, those of the processor, and its answer."""
     llm.trim()
-    start = time.perf_counter()
+    start, start_processor = time.perf_counter(), time.process_time()
     made = ask(llm)
-    return time.perf_counter() - start, answer(made)
+    return time.perf_counter() - start, time.process_time() - start_processor, answer(made)
 
 
 def size(llm: selectrie.Engine, path: Path, *, vocabulary: bool) -> int:
@@ -92,6 +92,7 @@ def figures(model: str | None, repeats: int) -> dict[str, Any]:
     """Return all figures."""
     made: dict[str, Any] = {}
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ASKS}
+    processor: dict[str, list[tuple[float, float]]] = {name: [] for name in ASKS}
     plain_answers: dict[str, Any] = {}
     is_equal = True
     with ExitStack() as stack:
@@ -103,11 +104,14 @@ def figures(model: str | None, repeats: int) -> dict[str, Any]:
             for repeat in range(repeats + 1):
                 for name, ask in ASKS.items():
                     ways = [timed(llm, ask) for llm in ((plain, recorded) if repeat % 2 else (recorded, plain))]
-                    (plain_s, expected), (recorded_s, found) = ways if repeat % 2 else reversed(ways)
+                    (plain_s, plain_cpu_s, expected), (recorded_s, recorded_cpu_s, found) = (
+                        ways if repeat % 2 else reversed(ways)
+                    )
                     is_equal &= expected == found
                     plain_answers[name] = expected
                     if repeat:  # the first warms up
                         seconds[name].append((plain_s, recorded_s))
+                        processor[name].append((plain_cpu_s, recorded_cpu_s))
         with selectrie.load(folder / "trace") as replayed:
             answers = {name: timed(replayed, ask) for name, ask in ASKS.items()}
         made["trace_bytes"] = (folder / "trace").stat().st_size
@@ -115,9 +119,13 @@ def figures(model: str | None, repeats: int) -> dict[str, Any]:
         made[f"{name}_plain_s"] = median(one for one, _ in pairs)
         made[f"{name}_recorded_s"] = median(other for _, other in pairs)
         made[f"{name}_recorded_over_plain"] = median(other / one for one, other in pairs)
-    made["replay_over_plain"] = sum(one for one, _ in answers.values()) / sum(made[f"{name}_plain_s"] for name in ASKS)
+        plain_cpu_s, recorded_cpu_s = map(sum, zip(*processor[name], strict=True))
+        made[f"{name}_processor_over_plain"] = recorded_cpu_s / plain_cpu_s
+    made["replay_over_plain"] = sum(one for one, _, _ in answers.values()) / sum(
+        made[f"{name}_plain_s"] for name in ASKS
+    )
     made["recorded_as_plain"] = is_equal
-    made["replayed_as_plain"] = all(answers[name][1] == plain_answers[name] for name in ASKS)
+    made["replayed_as_plain"] = all(answers[name][2] == plain_answers[name] for name in ASKS)
     return made
 
 

@@ -19,12 +19,13 @@ import selectrie
 from selectrie.errors import TraceFileError
 from selectrie.traces import reader
 from selectrie.traces.blocks import BlockReader, BlockWriter
+from selectrie.traces.checks import FORMAT
 from selectrie.traces.payloads import decode, encode
 from selectrie.traces.reader import is_trace, read_trace
 from selectrie.traces.records import Begin, Encoding, End, Header, Lookup, Request, Step, TokenIds, WholeRow
 from tests.support.traced import ASKED, engine_of, hash_model
 
-HEADER = Header(1, "{}", "{}", "{}", "null", "{}", 4, "", has_vocabulary=False, full_rows=False)
+HEADER = Header(FORMAT, "{}", "{}", "{}", "null", "{}", 4, "", has_vocabulary=False, full_rows=False)
 
 
 def ints(*values):
@@ -85,7 +86,7 @@ def test_a_trace_by_hand(tmp_path):
 
 
 WRONG = {
-    "has format 2": (replace(HEADER, format=2),),
+    "has format 1": (replace(HEADER, format=1),),
     "impossible number of tokens": (replace(HEADER, n_tokens=0),),
     "impossible number of tokens, large": (replace(HEADER, n_tokens=2**40),),
     "has no header": (GOOD[1],),

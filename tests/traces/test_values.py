@@ -17,7 +17,9 @@ from selectrie.core.reads import Reads, TokenSet, TopTokens
 from selectrie.core.rows import DenseRows
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 from selectrie.traces.records import Step
-from selectrie.traces.values import MAX_LISTED, NotRecordedError, StepValues, rebuilt, told_rows
+from selectrie.traces.sets import MAX_LISTED
+from selectrie.traces.told import AllowedSets, copied_values, told_rows
+from selectrie.traces.values import NotRecordedError, StepValues, rebuilt
 
 N_TOKENS, N_ROWS = 9, 3
 ROWS = st.integers(0, N_ROWS - 1)
@@ -46,7 +48,7 @@ def reads_of_rows(draw):
 
 def step_of(rows, reads) -> StepValues:
     """The values of rows as one step of a trace."""
-    told = told_rows(rows, reads)
+    told = told_rows(copied_values(rows, reads, AllowedSets()))
     none = np.empty(0, dtype=np.int32)
     step = Step(0, none, none, none, none.astype(np.uint8), **told.fields)
     return StepValues(step, [one.digest.tobytes() for one in told.sets], told.whole.__getitem__)
@@ -135,7 +137,7 @@ def test_a_large_set_is_known_by_its_digest():
     dense = DenseRows(np.arange(100, dtype=np.float32)[None])
     small, large = np.arange(MAX_LISTED, dtype=np.int32), np.arange(MAX_LISTED + 1, dtype=np.int32)
     reads = Reads(1, masses=(TokenSet(0, small), TokenSet(0, large), TokenSet(0, large)))
-    told = told_rows(dense, reads)
+    told = told_rows(copied_values(dense, reads, AllowedSets()))
     assert [(one.size, len(one.ids)) for one in told.sets] == [(64, 64), (65, 0)]
     step = step_of(dense, reads)
     assert rebuilt(reads, [[(step, 0)]], N_TOKENS).log_mass(0, large) == dense.log_mass(0, large)
@@ -153,12 +155,33 @@ def test_an_allowed_set_is_the_same_as_a_mask_and_as_ids():
     assert rows.top(0, 2, np.array([3, 0, 1, 2]))[0].tolist() == [3, 2]
 
 
+def test_an_array_that_changes_is_copied_again():
+    """A task may fill one mask anew for each row, and change what it has read."""
+    dense, mask, sets = DenseRows(np.arange(N_TOKENS, dtype=np.float32)[None]), np.arange(N_TOKENS) < 4, AllowedSets()
+    ids, reads = np.array([1, 2], dtype=np.int32), lambda: Reads(1, masses=(TokenSet(0, ids),), tops=(tops,))
+    copies, expected = [], []
+    for n in (4, 4, 6, 4):
+        mask[:] = np.arange(N_TOKENS) < n
+        ids[0], tops = n, TopTokens(0, 2, mask)
+        copies.append(copied_values(dense, reads(), sets))
+        expected.append([n - 1, n - 2])
+        for one in dense.top(0, 2, mask):
+            one[:] = 0
+    tolds = list(map(told_rows, copies))
+    assert [told.fields["top_ids"].tolist() for told in tolds] == expected
+    assert [[one.ids.tolist() for one in told.sets] for told in tolds] == [
+        [[n, 2], list(range(n))] for n in (4, 4, 6, 4)
+    ]
+    first, second, third, fourth = (told.sets[1].digest.tobytes() for told in tolds)
+    assert first == second == fourth != third
+
+
 def test_rows_that_are_not_finite_are_not_recorded():
     """They raise, unless nothing is read of them."""
     bad = DenseRows(np.full((1, 3), np.nan, dtype=np.float32))
-    assert told_rows(bad, Reads(1)).fields["n_rows"] == 1
+    assert copied_values(bad, Reads(1), AllowedSets()).fields["n_rows"] == 1
     with pytest.raises(NonFiniteLogitsError):
-        told_rows(bad, Reads(1, best=True))
+        copied_values(bad, Reads(1, best=True), AllowedSets())
 
 
 def test_given_rows_hold_nothing_but_what_was_asked():

@@ -201,7 +201,9 @@ class DenseRows(KnownRows):
 
     def check(self) -> None:
         if not self._are_known and not self._are_read_ahead():
-            self._normalisers(np.arange(len(self._index)))
+            unread = np.flatnonzero(np.isnan(self._normaliser))
+            if len(unread):
+                self._normaliser[unread] = numerics.logsumexp_rows(self._matrix, self._index[unread])
             self._are_known = True
 
     def _normalisers(self, rows: NDArray[np.int64]) -> FloatArray:
@@ -244,7 +246,8 @@ class DenseRows(KnownRows):
 
     def normalisers(self) -> FloatArray:
         """Return the log-sum-exp of each row's logits, float64[n]."""
-        return self._normalisers(np.arange(len(self._index)))
+        self.check()
+        return np.array(self._normaliser)
 
     def logit(self, i: ArrayLike, token_ids: ArrayLike) -> LogitArray:
         """Return the float32 logits of `token_ids` after wanted nodes `i`, unchecked.

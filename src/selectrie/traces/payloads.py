@@ -64,15 +64,14 @@ def encode(records: Iterable[Record]) -> bytes:
     arrays: list[bytes] = []
     for record in records:
         name, values_of, kinds = _LAYOUTS[type(record)]
-        line: list[Any] = [name]
-        for value, kind in zip(values_of(record), kinds, strict=True):
-            if kind is None:
-                line.append(value)
-                continue
-            line.append(len(value))
-            if len(value):
-                arrays.append(np.asarray(value, dtype=kind).tobytes())
-        lines.append(_to_json(line))
+        values = values_of(record)
+        sizes = [value if kind is None else len(value) for value, kind in zip(values, kinds, strict=True)]
+        arrays += [
+            np.asarray(value, dtype=kind).tobytes()
+            for value, kind, size in zip(values, kinds, sizes, strict=True)
+            if size and kind is not None
+        ]
+        lines.append(_to_json([name, *sizes]))
     text = "\n".join(lines).encode()
     return b"".join((len(text).to_bytes(_LENGTH_BYTES, "little"), text, *arrays))
 

@@ -1,4 +1,4 @@
-"""The values that a task was told, from rows to the fields of a `Step` and back.
+"""The values that a task was told, from the fields of a `Step` back to rows.
 
 Log-probabilities of rows with logits are kept as float32 logits and a float64
 normaliser, whose difference they are; so half of the bytes are needed. Others are kept
@@ -8,10 +8,7 @@ as float64. Sums over sets, which no few numbers give back, are kept as they wer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +16,11 @@ from numpy.typing import NDArray
 from selectrie.core.bounded_rows import BoundedRows, merged
 from selectrie.core.partial_rows import PartialRows, pair_keys
 from selectrie.core.path_model import PartialRow
-from selectrie.core.reads import Reads, TokenSet
-from selectrie.core.rows import DenseRows, Rows
+from selectrie.core.reads import Reads
+from selectrie.core.rows import DenseRows
 from selectrie.core.types import BoolArray, FloatArray, IntArray
-from selectrie.traces.records import NO_SET, Step, TokenIds, WholeRow
-
-MAX_LISTED = 64
-"""Sets of more tokens are kept as their digest, from which they are recognised."""
-
-_DIGEST_BYTES = 16
-_SUMS = {"mass": "masses", "rest": "rests"}
-EVERY_TOKEN = b""
-"""Digest of the set of all tokens, as of an allowed set that is None."""
+from selectrie.traces.records import NO_SET, Step, WholeRow
+from selectrie.traces.sets import EVERY_TOKEN, allowed_key, digest_of, ordered
 
 
 class NotRecordedError(LookupError):
@@ -44,171 +34,6 @@ class NotRecordedError(LookupError):
     def __init__(self, row: int, what: str) -> None:
         super().__init__(row, what)
         self.row, self.what = row, what
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ToldRows:
-    """The values of rows that a task was told, and the sets that they refer to.
-
-    Attributes:
-        fields: The fields of `Step` from `n_rows` on. The elements of `mass_sets`,
-            `rest_sets` and `top_sets` are indices of `sets`; those of `whole`, of
-            `whole`.
-        sets: The sets, each once.
-        whole: The rows that were read whole.
-    """
-
-    fields: dict[str, Any]
-    sets: tuple[TokenIds, ...]
-    whole: tuple[WholeRow, ...]
-
-
-def told_rows(rows: Rows, reads: Reads) -> ToldRows:
-    """Return the values of `rows` that `reads` names, in memory of their own.
-
-    Raises `NonFiniteLogitsError` if a row is not finite and anything is read.
-    """
-    n = len(rows)
-    if not (len(reads.ids) or reads.masses or reads.rests or reads.tops or len(reads.whole) or reads.best):
-        return ToldRows(_fields(n), (), ())
-    if isinstance(rows, BoundedRows):
-        return ToldRows(_fields(n) | _bounded_fields(rows), (), ())
-    dense = rows if isinstance(rows, DenseRows) else None
-    if dense is not None:
-        dense.keep_values()  # the task reads them next
-    rows.check()
-    fields, sets = _fields(n), _Sets()
-    whole: tuple[WholeRow, ...] = ()
-    if dense is not None:
-        fields["normaliser"] = dense.normalisers()
-    if len(reads.ids):
-        fields |= {"owner": _ids(reads.owner), "ids": _ids(reads.ids)}
-        if dense is not None:
-            fields["logits"] = dense.logit(reads.owner, reads.ids)
-        else:
-            fields["logp"] = rows.logp(reads.owner, reads.ids)
-    fields |= _sum_fields("mass", reads.masses, rows.log_mass, sets)
-    fields |= _sum_fields("rest", reads.rests, rows.log_rest, sets)
-    if reads.tops:
-        fields |= _top_fields(rows, reads, sets)
-    if len(reads.whole):
-        whole = tuple(_whole(rows, row) for row in reads.whole.tolist())
-        fields |= {"whole_rows": _ids(reads.whole), "whole": _ids(range(len(whole)))}
-    if reads.best:
-        fields |= {"has_best": True, "best": rows.best().copy()}
-    return ToldRows(fields, tuple(sets.found.values()), whole)
-
-
-def _sum_fields(
-    name: str, parts: Sequence[TokenSet], value: Callable[[int, IntArray], float], sets: _Sets
-) -> dict[str, Any]:
-    if not parts:
-        return {}
-    return {
-        f"{name}_rows": _ids([one.row for one in parts]),
-        f"{name}_sets": _ids([sets.number(*ordered(one.ids)) for one in parts]),
-        _SUMS[name]: np.array([value(one.row, one.ids) for one in parts], dtype=np.float64),
-    }
-
-
-def _top_fields(rows: Rows, reads: Reads, sets: _Sets) -> dict[str, Any]:
-    tops = [rows.top(one.row, one.k, one.allowed) for one in reads.tops]
-    of_rows, lengths = _ids([one.row for one in reads.tops]), _ids([len(ids) for ids, _ in tops])
-    ids = np.concatenate([ids for ids, _ in tops])
-    fields: dict[str, Any] = {
-        "top_rows": of_rows,
-        "top_counts": _ids([one.k for one in reads.tops]),
-        "top_sets": _ids([sets.of_allowed(one.allowed) for one in reads.tops]),
-        "top_lengths": lengths,
-        "top_ids": ids,
-    }
-    if isinstance(rows, DenseRows):
-        fields["top_logits"] = rows.logit(np.repeat(of_rows, lengths), ids)
-    else:
-        fields["top_logp"] = np.concatenate([logp for _, logp in tops])
-    return fields
-
-
-_NO_IDS: IntArray = np.empty(0, dtype=np.int32)
-_NO_LOGITS = np.empty(0, dtype=np.float32)
-_NO_VALUES = np.empty(0)
-
-
-def _fields(n_rows: int) -> dict[str, Any]:
-    """Return the fields of a step of which nothing is read."""
-    return {
-        "n_rows": n_rows,
-        "owner": _NO_IDS,
-        "ids": _NO_IDS,
-        "normaliser": _NO_VALUES,
-        "logits": _NO_LOGITS,
-        "logp": _NO_VALUES,
-    }
-
-
-def _bounded_fields(rows: BoundedRows) -> dict[str, Any]:
-    known = [rows.known(i) for i in range(len(rows))]
-    return {
-        "known_lengths": _ids([len(one.ids) for one in known]),
-        "known_ids": np.concatenate([_ids([]), *(one.ids for one in known)]),
-        "known_logp": np.concatenate([np.empty(0), *(one.logp for one in known)]),
-        "rest_low": np.array([one.log_rest[0] for one in known], dtype=np.float64),
-        "rest_high": np.array([one.log_rest[1] for one in known], dtype=np.float64),
-        "rest_max": np.array([one.rest_max for one in known], dtype=np.float64),
-    }
-
-
-def _ids(values: Any) -> IntArray:
-    return np.array(values, dtype=np.int32)
-
-
-def _whole(rows: Rows, row: int) -> WholeRow:
-    if isinstance(rows, DenseRows):
-        return WholeRow(rows.logsumexp(row), rows.logits(row).copy())
-    logits = rows.logits(row).copy()
-    return WholeRow(DenseRows(logits[None, :]).logsumexp(0), logits)
-
-
-def ordered(ids: IntArray) -> tuple[bytes, IntArray]:
-    """Return the bytes by which a set whose sum is read is known, and its tokens.
-
-    The order of the tokens is part of it, because a sum has other bits in another.
-    """
-    tokens = np.ascontiguousarray(ids, dtype=np.int32)
-    return b"s" + tokens.tobytes(), tokens
-
-
-def allowed_key(allowed: BoolArray | IntArray) -> bytes:
-    """Return the bytes by which an allowed set of `Rows.top` is known."""
-    tokens = np.flatnonzero(allowed) if allowed.dtype == np.bool_ else np.unique(allowed)
-    return b"a" + tokens.astype(np.int32).tobytes()
-
-
-def digest_of(key: bytes) -> bytes:
-    """Return the digest of a set, from the bytes by which it is known."""
-    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
-
-
-class _Sets:
-    """Numbers the sets of one step."""
-
-    def __init__(self) -> None:
-        self.found: dict[bytes, TokenIds] = {}
-        self._numbers: dict[bytes, int] = {}
-
-    def number(self, key: bytes, tokens: IntArray) -> int:
-        digest = digest_of(key)
-        if digest not in self.found:
-            self._numbers[digest] = len(self.found)
-            listed = tokens if len(tokens) <= MAX_LISTED else tokens[:0]
-            self.found[digest] = TokenIds(len(tokens), listed.copy(), np.frombuffer(digest, dtype=np.uint8))
-        return self._numbers[digest]
-
-    def of_allowed(self, allowed: BoolArray | IntArray | None) -> int:
-        if allowed is None:
-            return NO_SET
-        key = allowed_key(allowed)
-        return self.number(key, np.frombuffer(key, dtype=np.int32, offset=1))
 
 
 class StepValues:
@@ -357,7 +182,7 @@ class _Rebuilding:
             rests=[self._sum(one.row, one.ids, "rests") for one in reads.rests],
             tops=[self._top(one.row, one.k, one.allowed) for one in reads.tops],
             whole=whole[0].stacked(whole[1:]) if whole else DenseRows(np.empty((0, 0), dtype=np.float32)),
-            best=_ids([self._best(row) for row in range(reads.n_rows)]) if reads.best else None,
+            best=np.array([self._best(row) for row in range(reads.n_rows)], dtype=np.int32) if reads.best else None,
         )
 
     def _logp(self) -> FloatArray:

@@ -1,8 +1,10 @@
 """Writes a trace from any thread, without making it wait for the disk.
 
-Threads put records into a queue. A thread of the writer numbers them, collects them
-into blocks and appends these to the file. So what is in the file is whole up to its
-last block, whenever the process is killed.
+Threads put records into a queue. A thread of the writer takes them every half second,
+numbers them, collects them into blocks and appends these to the file. So what is in the
+file is whole up to its last block, whenever the process is killed. The thread sleeps in
+between, because it would otherwise wake at every row, and wait for the same lock as the
+thread of the model each time.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ from __future__ import annotations
 import os
 import stat
 import threading
-import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,7 +25,7 @@ from selectrie.errors import OptionError
 from selectrie.traces.blocks import MAGIC, BlockWriter
 from selectrie.traces.payloads import encode, size_of
 from selectrie.traces.records import NO_SET, Begin, ContextCost, End, Lookup, Record, Request, Step, TokenIds
-from selectrie.traces.values import ToldRows
+from selectrie.traces.told import CopiedValues, told_rows
 
 _SETS = ("mass_sets", "rest_sets", "top_sets")
 BLOCK_BYTES = 1 << 20
@@ -33,6 +34,9 @@ BLOCK_S = 0.5
 """a block is written this many seconds after its first record at the latest."""
 MAX_WAITING_BYTES = 256 << 20
 """A thread that records rows waits while more than this is not written yet."""
+
+_ALIVE_S = 1.0
+"""A thread that waits looks this often whether the writer's is still there."""
 
 
 class Numbered:
@@ -65,7 +69,9 @@ class TraceWriter:
         self.path = path
         self._file = _opened(path)
         self._error: BaseException | None = None
-        self._queue: SimpleQueue[_Item | None] = SimpleQueue()
+        self._queue: deque[_Item] = deque()
+        self._begun, self._due = threading.Event(), threading.Event()
+        self._is_closing = False
         self._room = threading.Event()
         self._room.set()
         self._n_put = self._n_done = 0
@@ -85,7 +91,12 @@ class TraceWriter:
 
     def add(self, record: Record) -> None:
         """Add a record that refers to no other."""
-        self._queue.put(lambda: self._add(record))
+        self._put(lambda: self._add(record))
+
+    def _put(self, item: _Item) -> None:
+        self._queue.append(item)
+        if not self._begun.is_set():
+            self._begun.set()
 
     def request(self, make: Callable[[], Request]) -> Numbered:
         """Add a request and return what its tasks refer to.
@@ -99,7 +110,7 @@ class TraceWriter:
             self._n_requests += 1
             self._add(make())
 
-        self._queue.put(write)
+        self._put(write)
         return request
 
     def begin(self, request: Numbered, record: Begin) -> Numbered:
@@ -111,38 +122,42 @@ class TraceWriter:
             self._n_tasks += 1
             self._add(replace(record, request=request.number))
 
-        self._queue.put(write)
+        self._put(write)
         return task
 
     def of_request(self, request: Numbered, record: ContextCost | Lookup) -> None:
         """Add a record that refers to a request."""
-        self._queue.put(lambda: self._add(replace(record, request=request.number)))
+        self._put(lambda: self._add(replace(record, request=request.number)))
 
     def end(self, task: Numbered, record: End) -> None:
         """Add the end of a task."""
-        self._queue.put(lambda: self._add(replace(record, task=task.number)))
+        self._put(lambda: self._add(replace(record, task=task.number)))
 
-    def step(self, task: Numbered, ask: dict[str, Any], told: ToldRows) -> None:
+    def step(self, task: Numbered, ask: dict[str, Any], copied: CopiedValues) -> None:
         """Add a step; waits while too much is not written yet.
 
         Args:
             task: The task.
             ask: The fields of `Step` from `capacity` to `wanted`.
-            told: The values of its rows.
+            copied: The values of its rows.
         """
-        n_bytes = 1 << 10
-        n_bytes += sum(len(one.logits) * one.logits.itemsize for one in told.whole)
+        n_bytes = copied.nbytes
         self._n_put += n_bytes
-        if self._n_put - self._n_done > MAX_WAITING_BYTES and not self.has_failed:
+        n_waiting = self._n_put - self._n_done
+        if n_waiting > MAX_WAITING_BYTES and not self.has_failed:
             self._room.clear()
-            self._queue.put(self._room.set)
-            self._room.wait()
+            self._put(self._room.set)
+            self._due.set()
+            while not self._room.wait(_ALIVE_S) and self._thread.is_alive():
+                pass
 
         def write() -> None:
             self._n_done += n_bytes
-            self._add_step(task.number, ask, told)
+            self._add_step(task.number, ask, copied, n_bytes)
 
-        self._queue.put(write)
+        self._put(write)
+        if n_waiting > BLOCK_BYTES:
+            self._due.set()
 
     def close(self) -> None:
         """Write what is left and the end of the file.
@@ -150,7 +165,9 @@ class TraceWriter:
         Raises:
             OptionError: If the trace could not be written as a whole.
         """
-        self._queue.put(None)
+        self._is_closing = True
+        self._due.set()
+        self._begun.set()
         self._thread.join()
         if self._error is not None:
             reason = getattr(self._error, "strerror", None) or str(self._error)
@@ -172,28 +189,28 @@ class TraceWriter:
     def _drop_all(self) -> None:
         """Take items without writing them, so that no thread waits."""
         while True:
+            self._begun.clear()
+            self._queue.clear()
             self._room.set()
-            if self._queue.get() is None:
+            if self._is_closing:
                 return
+            self._begun.wait()
 
     def _write(self, blocks: BlockWriter) -> None:
-        written_by = 0.0
-        while True:
-            timeout_s = max(0.0, written_by - time.monotonic()) if self._waiting else None
-            try:
-                item = self._queue.get(timeout=timeout_s)
-            except Empty:
-                self._write_block(blocks)
-                continue
-            if item is None:
-                self._write_block(blocks)
-                blocks.end()
-                return
-            if not self._waiting:
-                written_by = time.monotonic() + BLOCK_S
-            item()
-            if self._n_waiting_bytes >= BLOCK_BYTES:
-                self._write_block(blocks)
+        is_last = False
+        while not is_last:
+            self._begun.wait()
+            self._due.wait(BLOCK_S)
+            # Cleared first: what comes from now on is seen now, or in the next turn.
+            self._begun.clear()
+            self._due.clear()
+            is_last = self._is_closing
+            while self._queue:
+                self._queue.popleft()()
+                if self._n_waiting_bytes >= BLOCK_BYTES:
+                    self._write_block(blocks)
+            self._write_block(blocks)
+        blocks.end()
 
     def _write_block(self, blocks: BlockWriter) -> None:
         records, self._waiting, self._n_waiting_bytes = self._waiting, [], 0
@@ -201,21 +218,22 @@ class TraceWriter:
             blocks.write(encode(records), len(records))
             self._file.flush()
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: Record, n_bytes: int | None = None) -> None:
         self._waiting.append(record)
-        self._n_waiting_bytes += size_of(record)
+        self._n_waiting_bytes += size_of(record) if n_bytes is None else n_bytes
 
-    def _add_step(self, task: int, ask: dict[str, Any], told: ToldRows) -> None:
+    def _add_step(self, task: int, ask: dict[str, Any], copied: CopiedValues, n_bytes: int) -> None:
+        told = told_rows(copied)
         fields = told.fields
         if told.sets:
             numbers = np.array([NO_SET, *(self._set_number(one) for one in told.sets)], dtype=np.int32)
-            fields |= {name: numbers[fields[name] + 1] for name in _SETS if name in fields}
+            fields = fields | {name: numbers[fields[name] + 1] for name in _SETS if name in fields}
         for row in told.whole:
             self._add(row)
         if told.whole:
             fields["whole"] = (fields["whole"] + self._n_whole).astype(np.int32)
             self._n_whole += len(told.whole)
-        self._add(Step(task=task, **ask, **fields))
+        self._add(Step(task=task, **ask, **fields), n_bytes)
 
     def _set_number(self, one: TokenIds) -> int:
         digest = one.digest.tobytes()

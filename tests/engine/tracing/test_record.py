@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from selectrie.core.rows import DenseRows
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.runtimes import PathRuntime
-from selectrie.errors import ClosedError, IncompatibleOptionsError, OptionError
+from selectrie.errors import ClosedError, IncompatibleOptionsError, OptionError, TraceFileError
 from selectrie.testing import HashModel, PathsOf
 from selectrie.traces import writer
 from selectrie.traces.reader import read_trace
@@ -169,14 +170,23 @@ def test_an_engine_is_recorded_once_at_a_time(tmp_path):
 def test_a_killed_process_leaves_what_was_written(tmp_path, monkeypatch):
     """Before its end a trace is torn, and holds the complete blocks."""
     monkeypatch.setattr(writer, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(writer, "BLOCK_S", 0.01)
+    cut = tmp_path / "cut.trace"
+
+    def has_note(data: bytes) -> bool:
+        cut.write_bytes(data)
+        with suppress(TraceFileError):
+            return bool(read_trace(cut).notes)
+        return False
+
     with engine_of(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace") as recording:
         engine.select("a cat", CATS)
         recording.note("a", "b")
-        while (copy := (tmp_path / "run.trace").read_bytes()) == b"" or recording._writer._queue.qsize():
+        while not has_note(copy := (tmp_path / "run.trace").read_bytes()):
             pass
+    assert len(read_trace(cut).tasks) == 1
     whole = (tmp_path / "run.trace").read_bytes()
     assert whole.startswith(copy)
-    cut = tmp_path / "cut.trace"
     n_tasks = []
     for size in range(len(whole) - 200, len(whole), 7):
         cut.write_bytes(whole[:size])

@@ -348,7 +348,7 @@ def test_a_wrong_header_is_refused(wrong, tmp_path):
         selectrie.load(written(tmp_path / "wrong.trace", records))
 
 
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(st.data())
 def test_any_changed_trace_gives_answers_or_our_errors(tmp_path_factory, data):
     """A trace with one field changed loads and answers, or ends in an error of the tree."""

@@ -14,11 +14,11 @@ from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.row_values import KnownValues, RowValues
-from selectrie.engine.scheduler.observer import ReadsWholeRows, TaskObserver
+from selectrie.engine.scheduler.observer import TaskObserver, reads_whole_rows
 from selectrie.engine.tracing.subjects import name_of, subject_digest
 from selectrie.errors import IncompatibleOptionsError, NonFiniteLogitsError
 from selectrie.traces.records import Begin, Context, ContextCost, End, Ending, Lookup, Request
-from selectrie.traces.values import told_rows
+from selectrie.traces.told import AllowedSets, copied_values
 from selectrie.traces.writer import Numbered, TraceWriter
 
 MethodT = TypeVar("MethodT", bound=Callable[..., None])
@@ -41,9 +41,10 @@ class Recorder:
     def __init__(self, writer: TraceWriter, *, full_rows: bool) -> None:
         self._writer, self._full_rows = writer, full_rows
         self._last: tuple[object, Numbered] | None = None
+        self._allowed = AllowedSets()
 
     def begin(self, task: Task[Any], subject: object, *, is_canonical: bool = False) -> TaskObserver:
-        if not self._full_rows and isinstance(task, ReadsWholeRows) and task.reads_whole_rows:
+        if not self._full_rows and reads_whole_rows(task):
             raise IncompatibleOptionsError(
                 "full_rows=False",
                 f"a request that reads whole rows ({type(task).__name__})",
@@ -55,7 +56,7 @@ class Recorder:
     def recorded_task(self, subject: object, context: Context, kind: str, prompt: IntArray) -> RecordedTask:
         """Add the beginning of a task, and return what adds the rest of it."""
         begin = Begin(0, context, kind, np.array(prompt, dtype=np.int32))
-        return RecordedTask(self._writer, self._writer.begin(self._request(subject), begin))
+        return RecordedTask(self._writer, self._writer.begin(self._request(subject), begin), self._allowed)
 
     def begin_sequences(self, subject: object) -> TaskObserver:
         task = self.recorded_task(subject, Context.LOGLIKELIHOOD, "Sequences", _NO_IDS)
@@ -102,8 +103,8 @@ def _never_raises(method: MethodT) -> MethodT:
 class RecordedTask:
     """A `TaskObserver` that adds steps to a trace."""
 
-    def __init__(self, writer: TraceWriter, task: Numbered) -> None:
-        self._writer, self._task = writer, task
+    def __init__(self, writer: TraceWriter, task: Numbered, allowed: AllowedSets) -> None:
+        self._writer, self._task, self._allowed = writer, task, allowed
         self._ask = _fields_of_ask(None, None)
         self._is_broken = False
 
@@ -113,7 +114,7 @@ class RecordedTask:
 
     @_never_raises
     def told(self, reads: Reads, rows: Rows) -> None:
-        self._writer.step(self._task, self._ask, told_rows(rows, reads))
+        self._writer.step(self._task, self._ask, copied_values(rows, reads, self._allowed))
 
     @_never_raises
     def ended(self, cost: Cost, error: BaseException | None, *, is_expired: bool) -> None:
@@ -126,7 +127,9 @@ def _fields_of_ask(capacity: Capacity | None, ask: Ask | None) -> dict[str, Any]
     if capacity is None or ask is None:
         return {"capacity": _NO_IDS, "parents": _NO_IDS, "tokens": _NO_IDS, "wanted": _NO_FLAGS}
     return {
-        "capacity": np.minimum([capacity.rows, capacity.nodes, capacity.sequences], _MAX_INT32).astype(np.int32),
+        "capacity": np.array(
+            [min(one, _MAX_INT32) for one in (capacity.rows, capacity.nodes, capacity.sequences)], dtype=np.int32
+        ),
         "parents": np.array(ask.parents, dtype=np.int32),
         "tokens": np.array(ask.tokens, dtype=np.int32),
         "wanted": np.array(ask.wanted, dtype=np.uint8),

@@ -34,7 +34,7 @@ from selectrie.engine.requests.loglikelihood import (
 from selectrie.engine.requests.session import Session
 from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
-from selectrie.engine.scheduler.observer import ReadsWholeRows
+from selectrie.engine.scheduler.observer import reads_whole_rows
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.tracing.described import RecordedModel, check_of, identity_of, limits_of, searches_of
 from selectrie.engine.tracing.recorded_rows import RecordedRows
@@ -140,7 +140,7 @@ class Replaying:
         self.rows, self._model = rows, model
 
     def begin(self, task: Task[Any], subject: object, *, is_canonical: bool = False) -> Script:
-        if not self.rows.trace.header.full_rows and isinstance(task, ReadsWholeRows) and task.reads_whole_rows:
+        if not self.rows.trace.header.full_rows and reads_whole_rows(task):
             raise WholeRowsError("this request", "record the trace with full_rows=True")
         context = Context.CANONICAL if is_canonical else Context.MAIN
         return self.script(task, subject, context, type(task).__name__)

@@ -8,12 +8,13 @@ replayed task ask for other rows than were recorded, but never gives it a wrong 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from hashlib import blake2b
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,13 +27,18 @@ _MAX_DEPTH = 32
 _FEW = 8
 """Number of texts up to which they are taken one by one."""
 
+_Parts: TypeAlias = list[bytes]
+_Adder: TypeAlias = Callable[[_Parts, Any, int], None]
+"""Appends bytes that are equal, in order, for equal values and no others."""
+
 
 def subject_digest(subject: object) -> str:
     """Return the hexadecimal digest of a subject."""
-    state = blake2b(digest_size=_DIGEST_BYTES)
-    for part in _parts(subject, 0):
-        state.update(len(part).to_bytes(8, "little"))
-        state.update(part)
+    parts: _Parts = []
+    _add(parts, subject, 0)
+    state = blake2b(len(parts).to_bytes(8, "little"), digest_size=_DIGEST_BYTES)
+    state.update(np.fromiter(map(len, parts), dtype="<i8", count=len(parts)).tobytes())
+    state.update(b"".join(parts))
     return state.hexdigest()
 
 
@@ -44,63 +50,145 @@ def name_of(subject: object) -> str:
     return type(first).__name__.removeprefix("Prepared")
 
 
-def _parts(value: object, depth: int) -> Iterable[bytes]:
-    """Yield bytes that are equal, in order, for equal values and no others."""
-    if value is None or isinstance(value, bool | int | float | complex):
-        yield f"{type(value).__name__} {value!r}".encode()
-    elif isinstance(value, str):
-        yield b"str"
-        yield str.encode(value, "utf-8", "surrogatepass")
-        if isinstance(value, TrackedText):
-            yield repr([(len(text), origin) for text, origin in spans_of(value)]).encode()
-    elif isinstance(value, bytes | bytearray):
-        yield b"bytes"
-        yield bytes(value)
-    elif isinstance(value, np.ndarray):
-        yield f"array {value.dtype.str} {value.shape}".encode()
-        yield value.tobytes()
-    elif isinstance(value, np.generic):
-        yield f"{value.dtype.str} {value!r}".encode()
-    elif depth > _MAX_DEPTH:
-        yield b"deep"
-    else:
-        yield from _parts_of_structure(value, depth + 1)
+def _add(parts: _Parts, value: object, depth: int) -> None:
+    kind = type(value)
+    adder = _ADDERS.get(kind)
+    if adder is None:
+        adder = _ADDERS[kind] = _adder_of(kind)
+    adder(parts, value, depth)
 
 
-def _parts_of_structure(value: Any, depth: int) -> Iterable[bytes]:
-    name = f"{type(value).__module__}.{type(value).__qualname__}".encode()
-    if isinstance(value, Vocabulary | Grammar):
-        yield name
-        yield value.digest.encode()
-    elif isinstance(value, Enum):
-        yield name
-        yield value.name.encode()
-    elif isinstance(value, Mapping):
-        yield b"mapping %d" % len(value)
-        for key, item in value.items():
-            yield from _parts(key, depth)
-            yield from _parts(item, depth)
-    elif isinstance(value, AbstractSet):
-        yield b"set %d" % len(value)
-        yield from sorted(b"".join(_parts(item, depth)) for item in value)
-    elif isinstance(value, Sequence) and len(value) > _FEW and all(type(item) is str for item in value):
-        yield b"texts %d" % len(value)
-        yield np.fromiter(map(len, value), dtype=np.int64, count=len(value)).tobytes()
-        yield "".join(value).encode("utf-8", "surrogatepass")
-    elif isinstance(value, Sequence):
-        yield b"sequence %d" % len(value)
-        for item in value:
-            yield from _parts(item, depth)
-    else:
-        yield name
-        yield from _parts_of_object(value, depth)
+_ADDERS: dict[type, _Adder] = {}
+"""What appends values, by their type; subjects have many values of a few types."""
 
 
-def _parts_of_object(value: Any, depth: int) -> Iterable[bytes]:
-    if is_dataclass(value) and not isinstance(value, type):
-        for one in fields(value):
-            if one.init:  # others are computed, and some of them later
-                yield one.name.encode()
-                yield from _parts(getattr(value, one.name), depth)
-    else:
-        yield getattr(value, "__qualname__", "").encode()
+def _adder_of(kind: type) -> _Adder:
+    if kind is type(None) or issubclass(kind, bool | int | float | complex):
+        return _add_number
+    if issubclass(kind, str):
+        return _add_tracked_text if issubclass(kind, TrackedText) else _add_text
+    for kinds, adder in _LEAVES.items():
+        if issubclass(kind, kinds):
+            return adder
+    for kinds, adder in _STRUCTURES.items():
+        if issubclass(kind, kinds):
+            return _within_depth(adder)
+    return _within_depth(_record_adder(kind) if is_dataclass(kind) else _add_object)
+
+
+def _within_depth(adder: _Adder) -> _Adder:
+    def add(parts: _Parts, value: object, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            parts.append(b"deep")
+        else:
+            adder(parts, value, depth + 1)
+
+    return add
+
+
+def _add_number(parts: _Parts, value: object, depth: int) -> None:
+    del depth
+    parts.append(f"{type(value).__name__} {value!r}".encode())
+
+
+def _add_text(parts: _Parts, value: str, depth: int) -> None:
+    del depth
+    parts += (b"str", value.encode("utf-8", "surrogatepass"))
+
+
+def _add_tracked_text(parts: _Parts, value: TrackedText, depth: int) -> None:
+    del depth
+    parts += (b"str", str.encode(value, "utf-8", "surrogatepass"))
+    parts.append(repr([(len(text), origin) for text, origin in spans_of(value)]).encode())
+
+
+def _add_bytes(parts: _Parts, value: bytes, depth: int) -> None:
+    del depth
+    parts += (b"bytes", bytes(value))
+
+
+def _add_array(parts: _Parts, value: np.ndarray[Any, Any], depth: int) -> None:
+    del depth
+    parts += (f"array {value.dtype.str} {value.shape}".encode(), value.tobytes())
+
+
+def _add_scalar(parts: _Parts, value: np.generic, depth: int) -> None:
+    del depth
+    parts.append(f"{value.dtype.str} {value!r}".encode())
+
+
+def _add_digested(parts: _Parts, value: Vocabulary | Grammar, depth: int) -> None:
+    del depth
+    parts += (_name(type(value)), value.digest.encode())
+
+
+def _add_enum(parts: _Parts, value: Enum, depth: int) -> None:
+    del depth
+    parts += (_name(type(value)), value.name.encode())
+
+
+def _add_mapping(parts: _Parts, value: Mapping[Any, Any], depth: int) -> None:
+    parts.append(b"mapping %d" % len(value))
+    for key, item in value.items():
+        _add(parts, key, depth)
+        _add(parts, item, depth)
+
+
+def _add_set(parts: _Parts, value: AbstractSet[Any], depth: int) -> None:
+    parts.append(b"set %d" % len(value))
+    parts += sorted(b"".join(_parts_of(item, depth)) for item in value)
+
+
+def _add_sequence(parts: _Parts, value: Sequence[Any], depth: int) -> None:
+    if len(value) > _FEW and all(type(item) is str for item in value):
+        parts.append(b"texts %d" % len(value))
+        parts.append(np.fromiter(map(len, value), dtype=np.int64, count=len(value)).tobytes())
+        parts.append("".join(value).encode("utf-8", "surrogatepass"))
+        return
+    parts.append(b"sequence %d" % len(value))
+    for item in value:
+        _add(parts, item, depth)
+
+
+def _record_adder(kind: type) -> _Adder:
+    """Return what appends records of a type: names of fields, then values."""
+    # Others are computed, and some of them later.
+    names = [one.name for one in fields(kind) if one.init]
+    start = _name(kind) + b" " + " ".join(names).encode()
+    values_of = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, name) for name in names]
+
+    def add(parts: _Parts, value: object, depth: int) -> None:
+        parts.append(start)
+        for item in values_of(value):
+            _add(parts, item, depth)
+
+    return add
+
+
+def _add_object(parts: _Parts, value: object, depth: int) -> None:
+    del depth
+    parts += (_name(type(value)), getattr(value, "__qualname__", "").encode())
+
+
+def _parts_of(value: object, depth: int) -> Iterable[bytes]:
+    parts: _Parts = []
+    _add(parts, value, depth)
+    return parts
+
+
+def _name(kind: type) -> bytes:
+    return f"{kind.__module__}.{kind.__qualname__}".encode()
+
+
+_LEAVES: dict[type | tuple[type, ...], _Adder] = {
+    (bytes, bytearray): _add_bytes,
+    np.ndarray: _add_array,
+    np.generic: _add_scalar,
+}
+_STRUCTURES: dict[type | tuple[type, ...], _Adder] = {
+    (Vocabulary, Grammar): _add_digested,
+    Enum: _add_enum,
+    Mapping: _add_mapping,
+    AbstractSet: _add_set,
+    Sequence: _add_sequence,
+}
