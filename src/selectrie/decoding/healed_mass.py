@@ -99,11 +99,18 @@ class HealedMass:
         self._left[node] = self._left[parent][len(self._vocabulary.pieces[token]) :]
         self._waiting = node
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether a lower bound above 0 is known, or nothing was healed."""
+        return not self._n_read or self._covered > -np.inf
+
     def log_heal(self) -> tuple[float, float]:
         """Return log N, and log((N + O) / N), by which the true value may lie above it.
 
         Returns (0.0, 0.0) if nothing was healed. Returns (0.0, inf) if no token is
-        known to cover the bytes; scores then cannot be made conditional on them.
+        known to cover the bytes (not `is_known`). Scores then cannot be made
+        conditional on them: they stay those of the whole paths, which are lower bounds,
+        and nothing is proved. Bounds on a conditional mass are 1.
         """
         if not self._n_read:
             return 0.0, 0.0

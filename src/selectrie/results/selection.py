@@ -36,7 +36,8 @@ class Selection:
             sums can tell (1e-12 of the size of their terms). With a served model, rows
             not read in full, or means that depend on `heal_gap`: whether another choice
             is so near that tolerance and bounds leave open which one is better. With
-            `spellings`: whether another choice is the same to within rounding.
+            `spellings`: whether rounding and tolerance are more than the distance to
+            another choice, so that no further row can tell which one is better.
         coverage: Probability mass of the whole set under the model (a lower bound if a
             search left choices open, or rows were not read in full).
         top_tokens: The most probable tokens after the shared context, whether or not a

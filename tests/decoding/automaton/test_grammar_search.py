@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import Capacity, Limits, ModelKind
 from selectrie.decoding.automaton.best_first import AutomatonSearch, AutomatonSpec
+from selectrie.decoding.automaton.exact_sampling import ExactSampleTask
 from selectrie.decoding.automaton.finished import FinishedPath, FinishedPaths
 from selectrie.decoding.automaton.records import canonical_paths
 from selectrie.decoding.open_list import OpenList, RowChildren
 from selectrie.errors import OptionError, ProtocolError, TokenRangeError
 from selectrie.grammar import Grammar
 from selectrie.options import SearchParams
-from selectrie.testing import HashModel, TableModel, spell
+from selectrie.testing import HashModel, TableModel, make_vocabulary, spell
 from selectrie.testing.driver import run
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
 from tests.support.task_driver import Driver
@@ -420,6 +421,27 @@ def test_scores_are_conditional_on_the_healed_bytes(healed):
         (joint(model, path) for path in accepted(grammar.automaton(TINY, prefix=healed), 5)), reverse=True
     )
     assert [path.logp + np.log(spelt) for path in outcome.paths[:3]] == pytest.approx(expected[:3], abs=CLOSE)
+
+
+@pytest.mark.parametrize("budget", [18, 25, 40])
+def test_healed_bytes_that_nothing_is_known_to_cover_leave_every_mass_open(budget):
+    """Twenty letters are more rows than are read for them: no bound on a conditional probability is below 1."""
+    vocabulary, healed = make_vocabulary([b"a", b"b"]), b"a" * 20
+    model = HashModel(3, vocabulary=vocabulary)
+    automaton = Grammar.from_regex("[ab]{1,4}").automaton(vocabulary, prefix=healed)
+    spec = AutomatonSpec(
+        vocabulary, max_tokens=4, terminator="none", search=SearchParams(budget_nodes=budget), healed=healed
+    )
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    assert (outcome.log_heal, outcome.heal_gap) == (0.0, inf)
+    assert outcome.open_mass == 1.0
+    assert not outcome.proved or outcome.paths
+    assert all(path.logp < -5 for path in outcome.paths)  # of the whole path, a lower bound
+    drawn = run(
+        ExactSampleTask(PROMPT, automaton, replace(spec, search=SearchParams(budget_nodes=400)), n=2, seed=1), model
+    )
+    assert (drawn.mass_low, drawn.mass_high) == (0.0, 1.0)
+    assert drawn.heal_gap == inf
 
 
 def test_rows_of_the_healed_bytes_take_nothing_off_the_open_mass():

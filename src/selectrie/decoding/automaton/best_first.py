@@ -191,7 +191,10 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
     def _open_mass(self) -> float:
         """Return a bound on the probability of everything that is not returned."""
-        return min(1.0, self._open.open_mass() + self._refused_mass)
+        mass = self._open.open_mass() + self._refused_mass
+        if mass and self._is_ready and not self._healing.is_known:
+            return 1.0  # of the healed bytes' probability, which may be as small
+        return min(1.0, mass)
 
     def _ask_for(self, targets: list[int], bounds: dict[int, float], capacity: Capacity) -> tuple[Ask, list[int]]:
         ask, expected = self._live.plan(targets, self._tree.evaluated, capacity)

@@ -228,6 +228,8 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         texts = tuple(None if one.text is None else self._conditional(one.text, log_heal) for one in self._streams)
         low = float(np.exp(np.array(list(self._leaves.values())) - log_heal - gap).sum())
         high = min(1.0, float(self._not_removed() * np.exp(-log_heal)))
+        if high and not self._healing.is_known:
+            high = 1.0  # of the healed bytes' probability, which may be as small
         low = min(low, high)  # both are rounded sums
         n_attempts = sum(stream.n_attempts for stream in self._streams)
         estimate = self._estimate * float(np.exp(-log_heal)) / max(1, n_attempts)

@@ -13,7 +13,9 @@ from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
 ROUNDING = 1e-6
 """Nats by which rounding may undercut a bound.
 
-A row's log-sum-exp is within 1e-7, and paths add up a few of them.
+A bound and the score below it read the same log-sum-exp of every row that they share,
+whose own error (at most 1e-6, mostly 1e-7) cancels. What is left is that of sums of
+float32 exponentials, such as the mass of a set of tokens, and of float64 sums.
 """
 
 

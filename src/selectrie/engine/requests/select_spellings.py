@@ -67,7 +67,7 @@ class PreparedSpellingSelect:
                 bound_gap=standing.gap,
                 open_mass=_open_mass(*bounds),
                 nodes_evaluated=outcome.n_evaluated,
-                rescored=not standing.reason,
+                rescored=not standing.reason and session.tolerance is not None,
                 reason=standing.reason,
             ),
             method="spellings",
@@ -121,7 +121,8 @@ class _Standing:
         winner: The choice with the best lower bound, the lowest index on ties.
         gap: Its lower bound minus the best upper bound of another text, with the
             tolerance of every row; inf if no other text is possible.
-        is_tie: Whether another choice is the same to within rounding.
+        is_tie: Whether no further row can tell another choice from the winner: their
+            distance is within the rounding and the tolerance of the rows.
         reason: Why the winner is not proved; "" if it is.
     """
 
@@ -143,8 +144,9 @@ class _Standing:
         low, high = bounds.low[events] + prior, bounds.high[events] + prior
         is_closed = outcome.log_open[events] == -np.inf
         overlaps = rivals & is_closed & (high >= low[winner]) & (low <= high[winner])
-        is_tie = bool(overlaps.any() and is_closed[winner])
-        return cls(winner, gap, is_tie, _reason(prepared, outcome, is_tie=is_tie))
+        is_equal = bool(overlaps.any() and is_closed[winner])
+        is_close = bool(goal.too_close(bounds).any())
+        return cls(winner, gap, is_equal or is_close, _reason(prepared, outcome, is_equal=is_equal, is_close=is_close))
 
 
 def difference(one: float, other: float) -> float:
@@ -152,11 +154,11 @@ def difference(one: float, other: float) -> float:
     return 0.0 if one == other else one - other
 
 
-def _reason(prepared: PreparedSpellingSelect, outcome: SpellingOutcome, *, is_tie: bool) -> str:
+def _reason(prepared: PreparedSpellingSelect, outcome: SpellingOutcome, *, is_equal: bool, is_close: bool) -> str:
     """Return why the winner is not proved."""
-    if is_tie:
+    if is_equal:
         return "another choice has the same probability, as far as rounding can tell"
-    if prepared.goal.too_close(outcome.bounds).any():
+    if is_close:
         return "two choices are closer than the layout of calls may move them"
     return why_open(prepared.spec, outcome)
 
