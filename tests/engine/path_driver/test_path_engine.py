@@ -339,3 +339,27 @@ def test_a_server_that_tells_no_best_token_scores_texts_all_the_same(top_ids, is
     assert expected.is_greedy is True
     assert found.is_greedy is is_greedy
     assert (found.logp, found.tokens) == (expected.logp, expected.tokens)
+
+
+@pytest.mark.parametrize("tokenizations", ["canonical", "all"])
+@pytest.mark.parametrize("terminator", ["none", "eog"])
+@pytest.mark.parametrize(("named_ids", "top_ids", "hides_rest"), [(1, 0, True), (3, 3, True), (26, 26, False)])
+def test_no_number_of_a_finished_choice_is_nan(tokenizations, terminator, named_ids, top_ids, hides_rest):
+    """However little a server tells at once: the tokens of a path and its ends are asked for by name."""
+    with path_engine(
+        PathsOf(HashModel(2), limits=limits(named_ids=named_ids, top_ids=top_ids), hides_rest=hides_rest)
+    ) as remote:
+        found = remote.select("a c", ["at", "ats", "ab"], terminator=terminator, tokenizations=tokenizations)
+    table = found.choices
+    assert table.finished.all()
+    for name in (
+        "logp",
+        "logp_upper",
+        "logp_terminator",
+        "score",
+        "probability",
+        "probability_low",
+        "probability_high",
+    ):
+        assert not np.isnan(getattr(table, name)).any(), name
+    assert not np.isnan([found.margin, found.coverage, found.log_heal, found.heal_gap]).any()
