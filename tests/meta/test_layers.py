@@ -61,6 +61,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             "bundled_model",
             "hub",
+            "kept_threads",
             "queue_stream",
             "row_layouts",
             "scheduler",

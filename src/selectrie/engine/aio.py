@@ -1,7 +1,8 @@
 """Awaitable forms of blocking methods.
 
 Each call waits in a separate daemon thread, so any number may wait at once. A waiting
-thread costs some kilobytes; a pool would limit how many requests share a model call.
+thread costs some kilobytes; a bound on them would limit how many requests share a model
+call. Threads are kept for a second, because starting one takes longer than waking it.
 Cancelling the awaiting task cancels the work of the call.
 """
 
@@ -14,13 +15,15 @@ from functools import wraps
 from itertools import islice
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from selectrie.engine.kept_threads import KeptThreads
 from selectrie.engine.queue_stream import AnyStream, QueueStream
-from selectrie.engine.scheduler.task_group import CancelScope, ScopedThread
+from selectrie.engine.scheduler.task_group import CancelScope, scoped_work
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+_THREADS = KeptThreads("selectrie-await")
 MAX_BATCH = 256
 """Maximum number of items in a batch, which is handled at once on the event loop."""
 
@@ -124,21 +127,21 @@ class Arrivals(Generic[T]):
 
 
 async def in_thread(function: Callable[[], R]) -> R:
-    """Await the result of `function`, which runs in a daemon thread of its own.
+    """Await the result of `function`, which runs in a daemon thread for it alone.
 
     The function sees the context variables of the awaiting task. If that task is
     cancelled, the function's task groups are cancelled too.
     """
     scope = CancelScope()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    thread = ScopedThread("selectrie-await", scope, function, lambda: _wake(loop, ended))
-    thread.start()
+    outcome, work = scoped_work(scope, function, lambda: _wake(loop, ended))
+    _THREADS.run(work)
     try:
         await ended.wait()
     except (asyncio.CancelledError, GeneratorExit):
         scope.cancel()
         raise
-    return thread.outcome.result()  # raised here, where Python can handle a StopIteration
+    return outcome.result()  # raised here, where Python can handle a StopIteration
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from selectrie.decoding.task import Task
@@ -297,15 +298,27 @@ class ScopedThread(threading.Thread, Generic[R]):
         self, name: str, scope: CancelScope, function: Callable[[], R], when_done: Callable[[], None] | None = None
     ) -> None:
         """Prepare the thread; `when_done` is called once `outcome` is set."""
-        self.outcome: Outcome[R] = Outcome()
+        self.outcome, work = scoped_work(scope, function, when_done)
+        super().__init__(target=work, name=name, daemon=True)
 
-        def work() -> None:
-            try:
-                with scope.open():
-                    self.outcome.set_result(function())
-            except BaseException as error:  # noqa: BLE001 - belongs to the thread that reads the outcome
-                self.outcome.set_exception(error)
-            if when_done is not None:
-                when_done()
 
-        super().__init__(target=copy_context().run, args=(work,), name=name, daemon=True)
+def scoped_work(
+    scope: CancelScope, function: Callable[[], R], when_done: Callable[[], None] | None = None
+) -> tuple[Outcome[R], Callable[[], None]]:
+    """Return the outcome of a function, and what runs it within a `CancelScope`.
+
+    The function may run in another thread, and sees the context variables of this one.
+    `when_done` is called once the outcome is set.
+    """
+    outcome: Outcome[R] = Outcome()
+
+    def work() -> None:
+        try:
+            with scope.open():
+                outcome.set_result(function())
+        except BaseException as error:  # noqa: BLE001 - belongs to the thread that reads the outcome
+            outcome.set_exception(error)
+        if when_done is not None:
+            when_done()
+
+    return outcome, partial(copy_context().run, work)
