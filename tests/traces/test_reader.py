@@ -95,7 +95,7 @@ WRONG = {
     "belongs to no task": (HEADER, ROW_0),
     "belongs to no task, its end": (HEADER, End(0, 0, 0, 0, 0, 0, 0.0)),
     "goes on after its end": (*GOOD, End(0, 0, 0, 0, 0, 0, 0.0), ASK),
-    "unknown ending": (*GOOD, End(0, 3, 0, 0, 0, 0, 0.0)),
+    "unknown ending": (*GOOD, End(0, 4, 0, 0, 0, 0, 0.0)),
     "unknown context": (*GOOD[:2], Begin(0, 3, "", ints(1))),
     "has no prompt": (*GOOD[:2], Begin(0, 0, "", ints())),
     "token does not exist": (*GOOD[:2], Begin(0, 0, "", ints(4))),

@@ -50,12 +50,14 @@ class Ending(IntEnum):
     Attributes:
         RESULT: It returned a result.
         EXPIRED: Its deadline passed, and it returned what it had.
-        FAILED: It raised an error, or was cancelled.
+        FAILED: It raised an error.
+        CANCELLED: It was cancelled, or its call of the model was interrupted.
     """
 
     RESULT = 0
     EXPIRED = 1
     FAILED = 2
+    CANCELLED = 3
 
 
 _EMPTY = {code: np.empty(0, dtype=code) for code in ("<i4", "<f4", "<f8", "|u1")}

@@ -6,6 +6,7 @@ import asyncio
 import json
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -22,9 +23,10 @@ from selectrie import (
     SearchParams,
     StopParams,
 )
+from selectrie.core.path_model import PathLimits
 from selectrie.core.reads import Reads
 from selectrie.core.rows import DenseRows
-from selectrie.core.types import Capacity
+from selectrie.core.types import Capacity, SelfCheck
 from selectrie.decoding.task import Ask
 from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.path_driver.job_paths import JobPaths
@@ -33,6 +35,7 @@ from selectrie.engine.runtimes import PathRuntime
 from selectrie.engine.tracing.recorded_rows import RecordedRows
 from selectrie.engine.tracing.script import Script
 from selectrie.errors import (
+    DecodeError,
     IncompatibleOptionsError,
     MissingRowError,
     MissingTextError,
@@ -42,7 +45,7 @@ from selectrie.errors import (
     UnknownOptionError,
     WholeRowsError,
 )
-from selectrie.testing import PathsOf
+from selectrie.testing import HashModel, PathsOf
 from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Context
 from tests.support.deciding import BYTES, LIMITS, PLAIN, QUESTIONS, STATE
@@ -274,14 +277,71 @@ def test_sequences_that_were_not_scored_together_are_scored_by_their_rows(tmp_pa
         scorer.loglikelihoods(Sequences.of([([3, 4], [8, 9])]))
 
 
-def test_rows_of_a_server_are_replayed_with_their_bounds(tmp_path):
-    """An engine on rows by path gives the same answer from its trace, precision and all."""
-    with Engine(PathRuntime(PathsOf(hash_model()))) as engine, selectrie.record(engine, tmp_path / "run.trace"):
-        expected = [ASKED[name](engine) for name in ("select", "select, healed", "score", "decide", "loglikelihoods")]
+@pytest.mark.parametrize("hides_rest", [False, True])
+def test_rows_of_a_server_are_replayed_with_their_bounds(hides_rest, tmp_path):
+    """An engine on rows by path gives the same answer from its trace, precision and intervals too."""
+    names = ("select", "select, healed", "select, best first", "score", "select_many", "decide", "loglikelihoods")
+    limits = PathLimits(named_ids=4, top_ids=3, queries_per_request=2, requests_in_flight=2, path_tokens=200)
+    model = PathsOf(hash_model(), limits=limits, hides_rest=hides_rest, tolerance=1e-4)
+    asks = [*(ASKED[name] for name in names), *SPELLINGS.values()]
+    with Engine(PathRuntime(model)) as engine, selectrie.record(engine, tmp_path / "run.trace"):
+        expected = [ask(engine) for ask in asks]
+    steps = [values.step for task in read_trace(tmp_path / "run.trace").tasks for values in task.steps]
+    assert any((step.rest_low < step.rest_high).any() for step in steps)
     with selectrie.load(tmp_path / "run.trace") as replayed:
         assert replayed.identity.precision == "remote"
-        answers = [ASKED[name](replayed) for name in ("select", "select, healed", "score", "decide", "loglikelihoods")]
-    assert all(map(same_answer, answers, expected))
+        assert [ask for ask, one in zip(asks, expected, strict=True) if not same_answer(ask(replayed), one)] == []
+
+
+SPELLINGS = {
+    "score": lambda e: e.score("a c", "at", tokenizations="all", budget_nodes=9),
+    "score, begins": lambda e: e.score("a c", "at cat", tokenizations="all", budget_nodes=3),
+    "select": lambda e: e.select("a c", ["at", "s"], tokenizations="all"),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_all_spellings_of_a_text_are_replayed(name, tmp_path):
+    """Their search is recorded as others are: bounds, rows and the canonical share are the same."""
+    [expected, again] = record(tmp_path / "run.trace", *[SPELLINGS[name]] * 2, model=HashModel(7, sharpness=0.5))
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        assert same_answer(SPELLINGS[name](replayed), expected)
+        assert same_answer(SPELLINGS[name](replayed), again)
+
+
+class FailsLate(HashModel):
+    """A model whose new contexts fail at one of their calls."""
+
+    fails_at = 0
+
+    def new_context(self, *args):
+        context, plain = super().new_context(*args), type(self).extend
+        calls = count()
+
+        def extend(*ask):
+            if next(calls) == self.fails_at:
+                raise DecodeError("out of memory")
+            return plain(context, *ask)
+
+        context.extend = extend
+        return context
+
+
+@pytest.mark.parametrize("fails_at", [0, 1, 3])
+def test_near_ties_that_the_model_failed_to_score_keep_their_scores(fails_at, tmp_path):
+    """A replay has the answer that was given, and that of a later request that went well."""
+    ask, model = (lambda engine: engine.rank("a cat", CATS)), FailsLate(7, vocabulary=BYTES, limits=LIMITS)
+    answers = []
+    with (
+        Engine(model, check=SelfCheck(batch_multiple=8, moved=1.0, tolerance=4.0, n_rows=160)) as engine,
+        selectrie.record(engine, tmp_path / "run.trace"),
+    ):
+        for model.fails_at in (fails_at, -1, fails_at):
+            answers.append(ask(engine))
+            engine.trim()
+    assert [answer.certificate.n_rescored for answer in answers] == [0, len(CATS), 0]
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        assert all(same_answer(ask(replayed), answer) for answer in answers)
 
 
 def test_a_torn_trace_answers_what_it_has(tmp_path):
@@ -431,7 +491,7 @@ def test_real_weights(name, tmp_path):
         lambda e: e.select("It is", grammar=ANY_TEXT, search=SearchParams(max_tokens=8, budget_nodes=40)),
         lambda e: e.decide("It broke!", QUESTIONS["angry"]),
     ]
-    with selectrie.load(source, n_threads=1, n_ctx=512) as engine:
+    with selectrie.load(source, n_threads=1, n_ctx=512, untrusted=False) as engine:
         expected = [ask(engine) for ask in asks]
         engine.trim()
         with selectrie.record(engine, tmp_path / "run.trace", full_rows=True):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from selectrie.core.types import IntArray
+from selectrie.core.types import Cost, IntArray
 from selectrie.traces.reader import RecordedRequest, RecordedTask, Trace
 from selectrie.traces.records import Context, Ending
 from selectrie.traces.values import Source
@@ -38,6 +38,18 @@ class Turns(Generic[T]):
         return self.several[next(self._numbers) % len(self.several)]
 
 
+class Rescoring(NamedTuple):
+    """Near ties of a request that were scored again after a context.
+
+    Attributes:
+        cost: The cost of evaluating the context.
+        has_failed: Whether the model failed then, so that their scores stayed.
+    """
+
+    cost: Cost
+    has_failed: bool
+
+
 class RecordedRows:
     """The tasks and rows of a trace, by what they are looked up by.
 
@@ -51,13 +63,19 @@ class RecordedRows:
         self._tasks: dict[TaskKey, Turns[RecordedTask]] = {}
         self._requests: dict[str, Turns[RecordedRequest]] = {}
         self._lookups: dict[str, Turns[RecordedRequest]] = {}
+        without: set[int] = set()
         for request in trace.requests:
             self._requests.setdefault(request.digest, Turns()).several.append(request)
+            failed = self._failed_contexts(request)
+            # Tasks that went well before another failed are not asked for again.
+            without |= {number for number in request.tasks if self._is_after(trace.tasks[number], failed)}
             if request.lookups:
                 self._lookups.setdefault(request.digest, Turns()).several.append(request)
         for is_whole in (True, False):
             # A task that failed is replayed as far as it went, unless it was repeated.
-            for task in trace.tasks:
+            for number, task in enumerate(trace.tasks):
+                if number in without:
+                    continue
                 key = self._key_of(task)
                 if is_whole == (task.ending in (Ending.RESULT, Ending.EXPIRED)):
                     if not is_whole and key in self._whole:
@@ -67,6 +85,11 @@ class RecordedRows:
                 self._whole = frozenset(self._tasks)
 
     _whole: frozenset[TaskKey] = frozenset()
+
+    @staticmethod
+    def _is_after(task: RecordedTask, contexts: frozenset[bytes]) -> bool:
+        """Return whether a task scored near ties again after one of some contexts."""
+        return bool(contexts) and task.context is Context.CANONICAL and task.prompt.tobytes() in contexts
 
     def _key_of(self, task: RecordedTask) -> TaskKey:
         return self.trace.requests[task.request].digest, task.context, task.kind, task.prompt.tobytes()
@@ -85,16 +108,26 @@ class RecordedRows:
         turns = self._lookups.get(digest)
         return None if turns is None else turns.take()
 
-    def context_costs(self, digest: str, context: IntArray) -> Turns[Any] | None:
-        """Return the costs of a context before near ties; None if there are none."""
-        return self._contexts.get((digest, context.tobytes()))
+    def rescorings(self, digest: str, context: IntArray) -> Turns[Rescoring] | None:
+        """Return how near ties were scored again after a context; None if never."""
+        return self._rescorings.get((digest, context.tobytes()))
+
+    def _failed_contexts(self, request: RecordedRequest) -> frozenset[bytes]:
+        """Return the contexts after which the model failed to score near ties again."""
+        tasks = [self.trace.tasks[number] for number in request.tasks]
+        failed = [task for task in tasks if task.context is Context.CANONICAL and task.ending is Ending.FAILED]
+        return frozenset(task.prompt.tobytes() for task in failed)
 
     @cached_property
-    def _contexts(self) -> dict[tuple[str, bytes], Turns[Any]]:
-        found: dict[tuple[str, bytes], Turns[Any]] = {}
+    def _rescorings(self) -> dict[tuple[str, bytes], Turns[Rescoring]]:
+        found: dict[tuple[str, bytes], Turns[Rescoring]] = {}
         for request in self.trace.requests:
+            failed = self._failed_contexts(request)
             for context, costs in request.contexts.items():
-                found.setdefault((request.digest, context), Turns()).several.extend(costs)
+                # After a failure there is none in the same request, so it was the last.
+                last = len(costs) - 1
+                made = [Rescoring(cost, at == last and context in failed) for at, cost in enumerate(costs)]
+                found.setdefault((request.digest, context), Turns()).several.extend(made)
         return found
 
     def sources(self, context: Context, prompt: IntArray, path: IntArray) -> Sequence[Source]:

@@ -37,7 +37,7 @@ from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.observer import reads_whole_rows
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.engine.tracing.described import RecordedModel, check_of, identity_of, limits_of, searches_of
-from selectrie.engine.tracing.recorded_rows import RecordedRows
+from selectrie.engine.tracing.recorded_rows import RecordedRows, Rescoring
 from selectrie.engine.tracing.replayed_vocabulary import replayed_vocabulary
 from selectrie.engine.tracing.script import HasPrompt, ImmediateReader, Script, run_alone
 from selectrie.engine.tracing.subjects import subject_digest
@@ -177,10 +177,14 @@ class Replaying:
         they could not be.
         """
         digest = subject_digest(subject)
-        costs = self.rows.context_costs(digest, context)
-        if costs is None and self.rows.has_request(digest):
+        recorded = self.rows.rescorings(digest, context)
+        if recorded is not None:
+            rescoring = recorded.take()
+        else:
+            rescoring = Rescoring(Cost(), has_failed=self.rows.has_request(digest))
+        if rescoring.has_failed:
             raise ModelError("near ties were not scored again when this request was recorded")
-        yield _ReplayedMemory(self, subject, Cost() if costs is None else costs.take())
+        yield _ReplayedMemory(self, subject, rescoring.cost)
 
 
 class _ReplayedMemory:
