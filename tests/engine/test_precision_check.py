@@ -14,7 +14,7 @@ from selectrie.core.types import BatchSizes, Limits, ModelKind, SelfCheck
 from selectrie.engine import precision_check
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import MARGIN, MARGIN_RARE, MIN_MOVE, is_plausible, self_check
-from selectrie.errors import UnsupportedModelError
+from selectrie.errors import OptionError, UnsupportedModelError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support.far_rows import FarModel
@@ -108,6 +108,42 @@ def test_few_rows_and_sequences_are_enough(monkeypatch, kind, is_fixed, rows, se
         assert small.self_check == check
         if sequences > 1:  # scoring holds the prompt beside the text
             assert small.score("a", " cats").logp == pytest.approx(wide.score("a", " cats").logp)
+
+
+class Excluding(Strict):
+    """Tokens 5 to 9 have probability 0, in calls of a row or two only where `is_sometimes`."""
+
+    is_sometimes = False
+
+    def extend(self, *args):
+        extension = super().extend(*args)
+        rows = [extension.rows.logits(i).copy() for i in range(len(extension.rows))]
+        for row in rows if not self.is_sometimes or self.program_sizes[-1] <= 2 else ():
+            row[5:10] = -np.inf
+        return replace(extension, rows=DenseRows(np.stack(rows))) if rows else extension
+
+    def new_context(self, *args):
+        made = Excluding(1, limits=super().new_context(*args).limits)
+        made.is_sometimes = self.is_sometimes
+        return made
+
+
+def test_tokens_of_probability_zero_do_not_move(monkeypatch):
+    """-inf in every layout is no difference; -inf in one and a number in another is refused, and nothing is NaN."""
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
+    model = Excluding(1)
+    assert self_check(model).moved == 0.0
+    model.is_sometimes = True
+    with pytest.raises(UnsupportedModelError, match="probability 0 in one layout of calls and not in another"):
+        self_check(model)
+
+
+@pytest.mark.parametrize("field", ["moved", "tolerance"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+def test_a_tolerance_is_a_number_of_nats(field, value):
+    """Comparisons with NaN are false, and would prove anything; no engine can be given one."""
+    with pytest.raises(OptionError, match=f"{field}="):
+        SelfCheck(**{"batch_multiple": 8, "moved": 0.0, "tolerance": 0.0, field: value})
 
 
 @pytest.mark.parametrize("n_states", [1, 2])

@@ -323,7 +323,11 @@ class SpellingsGroup:
     ] = "auto"
     budget_nodes: Annotated[
         int | None,
-        Option("--budget", metavar="N", help="For all: read at most N rows. [default: 64 for each row of canonical]"),
+        Option(
+            "--budget",
+            metavar="N",
+            help="For all: read at most N rows. [default: 64 for each row of canonical, up to 4096]",
+        ),
     ] = None
     # `seed` is the name of what a back end may have as an option.
     estimate_seed: Annotated[

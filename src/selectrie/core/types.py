@@ -336,12 +336,21 @@ class SelfCheck:
         moved: Largest change of a log-probability in any row, in nats.
         tolerance: The stated tolerance, in nats per row.
         n_rows: Number of rows compared; 0 if not known.
+
+    Raises `OptionError` unless both numbers of nats are finite and at least 0. Every
+    tolerance of the engine is in such a record. Comparisons with NaN are false, so NaN
+    would prove what is not so.
     """
 
     batch_multiple: int
     moved: float
     tolerance: float
     n_rows: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("moved", "tolerance"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise OptionError(name, getattr(self, name), "a finite number of nats, at least 0")
 
     @property
     def support(self) -> float:

@@ -19,7 +19,7 @@ from selectrie.engine.precision_check import VERSION, is_plausible
 from selectrie.engine.sources import is_server, resolve
 from selectrie.engine.tracing.replay import replay
 from selectrie.engine.trial import Marks, try_file
-from selectrie.errors import IncompatibleOptionsError, UnknownOptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, UnknownOptionError
 from selectrie.options import at_least, flag
 from selectrie.traces.reader import is_trace
 
@@ -166,7 +166,10 @@ class SelfCheckFile:
         entry = read_object(self._path).get(key)
         if not isinstance(entry, dict) or {name: type(value) for name, value in entry.items()} != _KINDS:
             return None
-        check = SelfCheck(**entry)
+        try:
+            check = SelfCheck(**entry)
+        except OptionError:
+            return None
         return check if is_plausible(check, limits) else None
 
     def put(self, key: str, check: SelfCheck) -> None:

@@ -157,7 +157,8 @@ def self_check(model: Model) -> SelfCheck:
     left out.
 
     Raises:
-        UnsupportedModelError: If a recurrent-state model has fewer than three states.
+        UnsupportedModelError: If a recurrent-state model has fewer than three states,
+            or if a token has probability 0 in one layout only.
         NonFiniteLogitsError: If NaN does not come from single tokens.
     """
     tokens = _Tokens.of(model)
@@ -242,7 +243,8 @@ def _cut_moved(model: Model, source: _Tokens) -> float:
     try:
         whole = _run(solo, tokens, (n_rows,))
         solo.trim(0)
-        return float(np.abs(whole - _run(solo, tokens, (batch_multiple, min(3 * batch_multiple, max_rows)))).max())
+        parts = _run(solo, tokens, (batch_multiple, min(3 * batch_multiple, max_rows)))
+        return float(_distance(model, np.maximum(whole, parts), np.minimum(whole, parts)).max())
     finally:
         solo.close()
 
@@ -292,7 +294,24 @@ def _moves(model: Model, passage: Passage, layouts: tuple[Layout, ...]) -> Float
         values = np.stack([layout(solo, passage) for layout in layouts])
     finally:
         solo.close()
-    return np.asarray(np.nanmax(values, axis=0) - np.nanmin(values, axis=0), dtype=np.float64)
+    return _distance(model, np.nanmax(values, axis=0), np.nanmin(values, axis=0))
+
+
+def _distance(model: Model, high: FloatArray, low: FloatArray) -> FloatArray:
+    """Return how far values lie apart; tokens of probability 0 in both are no distance.
+
+    `high` and `low` have one shape, which is that of the result.
+
+    Raises:
+        UnsupportedModelError: If a token has probability 0 in one of them only.
+    """
+    is_possible = low > -np.inf
+    if (high[~is_possible] > -np.inf).any():
+        reason = "the self-check found a token with probability 0 in one layout of calls and not in another"
+        raise UnsupportedModelError(model.identity.name, reason)
+    result = np.zeros(high.shape)
+    np.subtract(high, low, out=result, where=is_possible, dtype=np.float64)
+    return result
 
 
 def _passage(model: Model, source: _Tokens, seed: int) -> Passage:

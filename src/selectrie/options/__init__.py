@@ -36,7 +36,7 @@ from selectrie.options.selection import (
     ScoringRule,
     SearchParams,
 )
-from selectrie.options.spelling import SPELLING_EVENTS, SPELLING_ROWS, TOKENIZATIONS, SpellingParams
+from selectrie.options.spelling import MAX_SPELLING_ROWS, SPELLING_EVENTS, SPELLING_ROWS, TOKENIZATIONS, SpellingParams
 
 __all__ = [
     "BEAM_TERMINATORS",
@@ -47,6 +47,7 @@ __all__ = [
     "DEFAULT_SEARCH",
     "DEFAULT_STOPPING",
     "GRAMMAR_NODES",
+    "MAX_SPELLING_ROWS",
     "MAX_TEXTS",
     "RULES",
     "SPELLING_EVENTS",

@@ -14,7 +14,8 @@ class SpellingEstimate:
     It proves nothing, and the bounds do not use it. What the bounds leave open is
     sampled without bias, and what they have found is added. An estimate outside the
     bounds is moved to the nearer one. The standard error is too small if a probable
-    spelling was never drawn.
+    spelling was never drawn. On peaked rows the estimate may then be wrong by a factor
+    of hundreds.
 
     Attributes:
         logp: Natural log of the estimated probability, conditional as the bounds are.
@@ -48,6 +49,8 @@ class Spellings:
             over all their spellings; 0 if nothing was healed.
         n_rows: Number of rows that were read for the bounds.
         estimate: An estimate by sampling, if the bounds stay further apart; else None.
+            None also if some spellings do not fit the context, or if a served model
+            does not tell a probability that was drawn.
     """
 
     event: str

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from selectrie.decoding.rng import uniform
+from selectrie.decoding.spelling import draws
 from selectrie.decoding.spelling.draws import MAX_BYTE_COSTS, guessed_rest
 from selectrie.decoding.spelling.goals import CloseBounds
 from selectrie.testing import HashModel, make_vocabulary, naive_spelled
@@ -53,7 +56,7 @@ def test_estimates_have_no_bias(ends, healed):
 
 
 def test_a_seed_gives_the_same_draws_and_changes_no_bound():
-    """Draw i of seed s is draw i - 1 of seed s + 1; bounds are those of a search without draws."""
+    """Bounds are those of a search without draws."""
     _, _, (one, _) = drawn(5, ends=True, n_draws=50, model_seed=1, budget=4)
     _, _, (same, _) = drawn(5, ends=True, n_draws=50, model_seed=1, budget=4)
     _, _, (other, _) = drawn(6, ends=True, n_draws=50, model_seed=1, budget=4)
@@ -65,6 +68,31 @@ def test_a_seed_gives_the_same_draws_and_changes_no_bound():
     assert plain((one.bounds.low, one.bounds.high, one.n_evaluated)) == plain(
         (none.bounds.low, none.bounds.high, none.n_evaluated)
     )
+
+
+def test_seeds_share_no_random_number(monkeypatch):
+    """Neighbouring seeds would otherwise share draws, and their estimates would not be independent."""
+    numbers = {5: [], 6: []}
+    monkeypatch.setattr(
+        draws, "uniform", lambda seed, step: numbers[seed].append(uniform(seed, step)) or numbers[seed][-1]
+    )
+    for seed in numbers:
+        drawn(seed, ends=True, n_draws=40, model_seed=1)
+    both = numbers[5] + numbers[6]
+    assert len(numbers[5]) > 40
+    assert len(set(both)) == len(both)
+
+
+@pytest.mark.parametrize("draw_rows", [1, 60, 120, None])
+def test_draws_begin_while_there_is_room_for_their_rows(draw_rows):
+    """Four are made in any case, a wave of several only if draws took few enough rows before; their number is always a multiple of four."""
+    model = HashModel(2, vocabulary=VOCABULARY, sharpness=0.7)
+    spec = spec_of(VOCABULARY, [b"abaababbabaab"], random.Random(1), budget_nodes=1, n_draws=400, max_gap=0.01)
+    sampled = searched(model, replace(spec, draw_rows=draw_rows))[0].sampled
+    assert sampled.n_draws % 4 == 0
+    assert (sampled.n_draws == 4) is (draw_rows == 1)
+    assert (sampled.n_draws == 400) is (draw_rows is None)
+    assert draw_rows is None or 4 < sampled.n_rows <= max(draw_rows, 4 * 13) + 10
 
 
 def test_rows_for_draws_are_counted_apart():

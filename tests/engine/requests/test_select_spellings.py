@@ -16,9 +16,13 @@ from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import SelfCheck
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
+from selectrie.engine.precision_check import MARGIN, MIN_MOVE
+from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, RequestError
 from selectrie.options import PromptParams, SearchParams
-from selectrie.testing import HashModel, TableModel, make_vocabulary, naive_spelled
+from selectrie.testing import FakeModel, HashModel, PathsOf, TableModel, make_vocabulary, naive_spelled
+from selectrie.testing.fakes import WIDE
+from tests.support.gated_paths import limits
 
 CHECK = SelfCheck(8, 0.0, 0.0)
 TEXTS = ("at", "cat", "cats", " cat", "s", "b a", "bat", "a", "é")
@@ -118,6 +122,57 @@ def test_nothing_is_proved_within_the_tolerance_of_rows():
         if not is_proved:
             assert found.certificate.reason == "two choices are closer than the layout of calls may move them"
             assert found.certificate.bound_gap < 0
+
+
+def test_impossible_tokens_leave_the_tolerance_a_number():
+    """Logits of -inf in every row: the self-check finds no move, and the likelier choice is proved over all spellings as over one."""
+    vocabulary = make_vocabulary([b"a", b"b", b"c"])
+    with np.errstate(divide="ignore"):
+        row = np.log(np.array([0.1, 0.1, 0.2, 0.6, 0.0], dtype=np.float32))
+    with Engine(FakeModel(lambda _: row, vocabulary=vocabulary, limits=WIDE, name="impossible")) as engine:
+        assert (engine.self_check.moved, engine.tolerance) == (0.0, MARGIN * MIN_MOVE)
+        for rival, margin in (("a", math.log(3)), ("c", math.inf), ("aa", math.log(15))):
+            for tokenizations in ("canonical", "all"):
+                found = engine.select([0], [rival, "b"], tokenizations=tokenizations)
+                assert (found.text, found.certificate.proved) == ("b", True)
+                assert found.margin == pytest.approx(margin, abs=1e-3)
+
+
+def test_shares_do_not_subtract_from_a_sum():
+    """`ab` is open with 0.5 and has 1e-76 of its own, `c` has 5e-39: what is left of the open is no rounding of 0.5."""
+    vocabulary = make_vocabulary([b"a", b"b", b"ab", b"c", b"x"])
+    rare = 1e-38
+    table = {
+        (): {"a": 0.5, "ab": rare, "c": rare, "x": 0.5},
+        ("a",): {"b": rare, "x": 1.0},
+        ("ab",): {"<eos>": rare, "x": 1.0},
+        ("c",): {"<eos>": 0.5, "x": 0.5},
+        ("a", "b"): {"<eos>": 0.5 / 7, "x": 1 - 0.5 / 7},
+    }
+    with Engine(TableModel(table, vocabulary=vocabulary), check=CHECK) as engine:
+        cut, whole = (
+            engine.select(
+                [0], ["ab", "c"], tokenizations="all", terminator="eog", search=SearchParams(budget_nodes=budget)
+            ).choices
+            for budget in (1, 99)
+        )
+    assert whole.probability == pytest.approx([1 / 15, 14 / 15], rel=1e-4)
+    for at in range(2):
+        assert cut.probability_low[at] <= whole.probability_low[at]
+        assert whole.probability_high[at] <= cut.probability_high[at]
+    assert cut.probability_low[0] == pytest.approx(2e-38, rel=1e-4)  # rare * rare of rare / 2
+
+
+def test_rows_that_are_not_told_are_no_tie():
+    """A server that names one token and hides the rest leaves two choices open that nothing more can be read of; it is the reason."""
+    vocabulary = make_vocabulary([b"a", b"ax", b"ay", b"az", b"b", b"bx", b"by", b"bz"])
+    model = HashModel(1, vocabulary=vocabulary)
+    far = PathsOf(model, limits=limits(named_ids=1, top_ids=0), hides_rest=True)
+    with Engine(PathRuntime(far)) as engine:
+        found = engine.select([0], ["a", "b"], terminator="none", tokenizations="all")
+    assert (found.is_tie, found.certificate.proved) == (False, False)
+    assert found.certificate.reason.startswith("the model does not tell some of the probabilities")
+    assert found.certificate.nodes_evaluated == 1
 
 
 def test_a_budget_ends_a_search_without_proof():

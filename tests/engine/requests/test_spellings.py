@@ -17,7 +17,7 @@ from selectrie.decoding.spelling.goals import Bounds
 from selectrie.decoding.spelling.search import SpellingOutcome
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
-from selectrie.engine.requests.spellings import conditional_bounds
+from selectrie.engine.requests.spellings import DRAW_ROWS, conditional_bounds
 from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
 from selectrie.options import SPELLING_ROWS, PromptParams
@@ -85,7 +85,9 @@ def test_a_model_that_is_asked_for_its_rows_gives_bounds_too(seed, event, bounda
 def test_quotients_of_bounds_divide_by_the_other_bound():
     """[-3, -2] given [-1.5, -1]: from -3 + 1 to -2 + 1.5; never above 0."""
     low, high = np.array([-3.0, -1.5, -1.2]), np.array([-2.0, -1.0, -1.1])
-    outcome = SpellingOutcome(Bounds(low, high, low, high), low, low, high, None, True, 1, 0)
+    outcome = SpellingOutcome(
+        Bounds(low, high, low, high), low, np.ones(3, dtype=np.bool_), low, high, None, True, 1, 0
+    )
     assert conditional_bounds(outcome, 0, 1) == (-2.0, -0.5)
     assert conditional_bounds(outcome, 2, 1) == pytest.approx((-0.2, 0.0))
     assert conditional_bounds(outcome, 0, None) == (-3.0, -2.0)
@@ -115,6 +117,7 @@ BAD = {
     "budget": (OptionError, {"budget_nodes": 0}),
     "flag as budget": (OptionError, {"budget_nodes": True}),
     "seed": (OptionError, {"seed": -1}),
+    "large seed": (OptionError, {"seed": 1 << 128}),
     "event of canonical": (IncompatibleOptionsError, {"tokenizations": "canonical", "event": "ends"}),
     "budget of canonical": (IncompatibleOptionsError, {"tokenizations": "canonical", "budget_nodes": 9}),
 }
@@ -173,6 +176,18 @@ def test_a_search_without_a_budget_reads_a_number_of_rows_for_each_canonical_one
     n_canonical = len(score.tokens) + 1
     assert score.spellings.n_rows == SPELLING_ROWS * n_canonical
     assert score.spellings.estimate is not None
+    assert 0 < score.spellings.estimate.n_rows <= DRAW_ROWS * n_canonical
+
+
+def test_a_long_text_has_a_limit_without_a_budget(monkeypatch):
+    """The rows for each canonical row add up to the maximum, here 99; a budget may exceed it."""
+    monkeypatch.setattr("selectrie.engine.requests.spellings.MAX_SPELLING_ROWS", 99)
+    engine, _ = engine_of(vocabulary=make_vocabulary([b"a", b"aa", b"aaa", b"aaaa"]), sharpness=0.0)
+    with engine:
+        rows = [
+            engine.score([0], "a" * 20, tokenizations="all", budget_nodes=one).spellings.n_rows for one in (None, 120)
+        ]
+    assert rows == [99, 120]
 
 
 def test_a_context_without_room_for_longer_spellings_leaves_them_open():

@@ -119,7 +119,7 @@ class OneWinner:
         events, prior = np.array(self.choices), np.array(self.log_prior)
         lowest, highest = bounds.safe_low[events] + prior, bounds.safe_high[events] + prior
         winner = int(np.argmax(lowest))
-        return winner, np.asarray((highest >= lowest[winner]) & (events != events[winner]))
+        return winner, np.asarray(~(highest < lowest[winner]) & (events != events[winner]))
 
     def too_close(self, bounds: Bounds) -> BoolArray:
         """Return bool[C], the rivals that no further row can tell from the winner.

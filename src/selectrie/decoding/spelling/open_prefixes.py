@@ -57,10 +57,14 @@ class OpenPrefixes:
         wrong by `error` nats; -inf for an event without a prefix.
         """
         result: FloatArray = np.full(len(lattice.events), -np.inf)
+        if not len(self):
+            return result
         upper = self.logp + error * self.depth
-        for state in np.unique(self.state).tolist():
+        order = np.argsort(self.state, kind="stable")
+        states, first = np.unique(self.state[order], return_index=True)
+        for state, part in zip(states.tolist(), np.split(upper[order], first[1:]), strict=True):
             alive = lattice.alive(state)
-            result[alive] = np.logaddexp(result[alive], numerics.logsumexp(upper[self.state == state]))
+            result[alive] = np.logaddexp(result[alive], numerics.logsumexp(part))
         return result
 
     def urgency(self, lattice: Lattice, log_weight: FloatArray) -> FloatArray:
@@ -72,8 +76,8 @@ class OpenPrefixes:
             lattice: The lattice of the states.
             log_weight: float64[E], the log of the weight of each event.
         """
-        result: FloatArray = np.full(len(self), -np.inf)
-        for state in np.unique(self.state).tolist():
-            here = self.state == state
-            result[here] = self.logp[here] + numerics.logsumexp(log_weight[lattice.alive(state)])
-        return result
+        if not len(self):
+            return np.empty(0)
+        states, of = np.unique(self.state, return_inverse=True)
+        weights = np.array([numerics.logsumexp(log_weight[lattice.alive(one)]) for one in states.tolist()])
+        return np.asarray(self.logp + weights[of], dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from selectrie.core import numerics
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
-from selectrie.core.types import ROOT, Capacity, FloatArray, IntArray
+from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.held_nodes import HeldNodes
 from selectrie.decoding.spelling.draws import Draws, SampledMass, guessed_rest
@@ -50,8 +50,9 @@ class SpellingSpec:
         n_draws: Number of spellings of the first event to draw if the bounds of all
             events together stay further apart than `max_gap`; 0 for none. Their rows do
             not count towards the budget.
+        draw_rows: Number of rows that draws may read, as `Draws.max_rows`.
         max_gap: Nats.
-        seed: Seed of the draws; draw i has seed + i.
+        seed: Seed of the draws, from 0 to 2**128 - 1.
     """
 
     vocabulary: Vocabulary
@@ -62,6 +63,7 @@ class SpellingSpec:
     max_depth: int = 1 << 30
     tolerance: float = 0.0
     n_draws: int = 0
+    draw_rows: int | None = None
     max_gap: float = np.inf
     seed: int = 0
 
@@ -73,6 +75,8 @@ class SpellingOutcome:
     Attributes:
         bounds: Proved bounds on the log-probability of each event.
         log_open: float64[E], the log of the probability that is left open.
+        is_told: bool[E], whether the model told all that the bounds sum. Then rounding
+            and what is left open are all that keeps the bounds apart.
         canonical_low, canonical_high: float64[E], the log-probability of the canonical
             spelling, with the bounds of its rounding; NaN where none was given.
         sampled: The estimate by draws, None if there is none.
@@ -83,6 +87,7 @@ class SpellingOutcome:
 
     bounds: Bounds
     log_open: FloatArray
+    is_told: BoolArray
     canonical_low: FloatArray
     canonical_high: FloatArray
     sampled: SampledMass | None
@@ -127,6 +132,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         self._found_low, self._found_high = np.full(shape, -np.inf), np.full(shape, -np.inf)
         self._low, self._high = np.full(shape, -np.inf), np.zeros(shape)
         self._log_open: FloatArray = np.zeros(shape[1])
+        self._is_told: BoolArray = np.ones(shape[1], dtype=np.bool_)
         self._round = list(range(len(self._tree)))
         self._n_searched = 0
         self._draws: Draws | None = None
@@ -176,6 +182,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
             parts.append(self._tree.prefixes_below(node))
             values, logp = self._tree.read_values(node), self._tree.logp[node]
             events = values.events
+            self._is_told[events] &= values.low == values.high
             for which, row_error in enumerate(self._errors):
                 error = row_error * (self._tree.depth[node] + 1)
                 low, high = self._found_low[which], self._found_high[which]
@@ -231,6 +238,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
             self._open,
             log_rest=self._guessed_rest(),
             n_draws=spec.n_draws,
+            max_rows=spec.draw_rows,
             seed=spec.seed,
         )
 
@@ -255,6 +263,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         return SpellingOutcome(
             bounds,
             self._log_open[list(self._lattice.index_of)],
+            self._is_told[list(self._lattice.index_of)],
             canonical[0],
             canonical[1],
             None if self._draws is None else self._draws.result(found),

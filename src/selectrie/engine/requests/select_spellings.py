@@ -142,7 +142,7 @@ class _Standing:
         if not rivals.any():
             return cls(winner, gap, is_tie=False, reason="")
         low, high = bounds.low[events] + prior, bounds.high[events] + prior
-        is_closed = outcome.log_open[events] == -np.inf
+        is_closed = (outcome.log_open[events] == -np.inf) & outcome.is_told[events]
         overlaps = rivals & is_closed & (high >= low[winner]) & (low <= high[winner])
         is_equal = bool(overlaps.any() and is_closed[winner])
         is_close = bool(goal.too_close(bounds).any())
@@ -160,7 +160,9 @@ def _reason(prepared: PreparedSpellingSelect, outcome: SpellingOutcome, *, is_eq
         return "another choice has the same probability, as far as rounding can tell"
     if is_close:
         return "two choices are closer than the layout of calls may move them"
-    return why_open(prepared.spec, outcome)
+    winner, rivals = prepared.goal.standing(outcome.bounds)
+    events = np.array(prepared.goal.choices)
+    return why_open(prepared.spec, outcome, events[rivals | (np.arange(len(events)) == winner)])
 
 
 def prepare(
@@ -256,13 +258,7 @@ def _open_mass(low: FloatArray, high: FloatArray) -> float:
 
 def _posterior(standing: _Standing, low: FloatArray, high: FloatArray, path_of: IntArray) -> scoring.Posterior:
     """Return the decision, with bounds on the probabilities within the set."""
-    _, first = np.unique(path_of, return_index=True)
-    scale = float(high.max())
-    least, most = (numerics.exp(one - scale) if scale > -np.inf else np.zeros(len(one)) for one in (low, high))
-    sum_least, sum_most = float(least[first].sum()), float(most[first].sum())
-    with np.errstate(invalid="ignore", divide="ignore"):
-        probability_low = np.nan_to_num(least / (sum_most - most + least))
-        probability_high = np.nan_to_num(most / (sum_least - least + most))
+    probability_low, probability_high = _shares(low, high, path_of), _shares(high, low, path_of)
     return scoring.Posterior(
         probability=(probability_low + probability_high) / 2,
         probability_low=probability_low,
@@ -271,3 +267,23 @@ def _posterior(standing: _Standing, low: FloatArray, high: FloatArray, path_of: 
         is_tie=standing.is_tie,
         margin=standing.gap,
     )
+
+
+def _shares(own: FloatArray, others: FloatArray, path_of: IntArray) -> FloatArray:
+    """Return the share of each choice where all other paths have other values.
+
+    The others are summed without the choice's own path. Taking it out of a sum of all
+    would leave rounding alone, where its path has nearly all of the sum.
+
+    Args:
+        own, others: float64[C], logs.
+        path_of: int32[C], the path of each choice.
+    """
+    _, first = np.unique(path_of, return_index=True)
+    by_path = np.concatenate([[-np.inf], others[first], [-np.inf]])
+    before, after = np.logaddexp.accumulate(by_path), np.logaddexp.accumulate(by_path[::-1])[::-1]
+    beside = np.logaddexp(before[:-2], after[2:])[path_of]
+    result: FloatArray = np.zeros(len(own))
+    is_possible = own > -np.inf
+    result[is_possible] = numerics.exp(own[is_possible] - np.logaddexp(own, beside)[is_possible])
+    return result

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from selectrie.core.model import ModelDescription
+from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.spelling.draws import SampledMass
 from selectrie.decoding.spelling.goals import CloseBounds, share
@@ -18,7 +19,7 @@ from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
-from selectrie.options import SPELLING_ROWS, SpellingParams
+from selectrie.options import MAX_SPELLING_ROWS, SPELLING_ROWS, SpellingParams
 from selectrie.results import SpellingEstimate, Spellings, TextScore
 from selectrie.tokenization.prompts import Prompt
 from selectrie.tokenization.records import EncodedChoices
@@ -29,6 +30,8 @@ PROVED_RATIO = 2.0
 """Largest such quotient at which the probability counts as proved."""
 N_DRAWS = 256
 """Number of spellings that are drawn where it is larger."""
+DRAW_ROWS = 16
+"""Rows that these draws may read for each row of the canonical spelling."""
 _MAX_NATS = 700.0
 """Nats whose exponential is a float."""
 
@@ -87,9 +90,10 @@ def prepare(
             events=tuple(events),
             canonical=((0, encoded.tokens),),
             goal=CloseBounds(MAX_RATIO),
-            budget_nodes=SPELLING_ROWS * n_canonical if params.budget_nodes is None else params.budget_nodes,
+            budget_nodes=params.budget_nodes or min(SPELLING_ROWS * n_canonical, MAX_SPELLING_ROWS),
             max_depth=model.limits.nodes - len(encoded.context),
             n_draws=N_DRAWS,
+            draw_rows=DRAW_ROWS * n_canonical,
             max_gap=math.log(PROVED_RATIO),
             seed=params.seed,
         ),
@@ -170,10 +174,17 @@ def _estimate(sampled: SampledMass, heal: tuple[float, float], bounds: tuple[flo
     return SpellingEstimate(logp, error, sampled.n_draws, sampled.n_rows)
 
 
-def why_open(spec: SpellingSpec, outcome: SpellingOutcome) -> str:
-    """Return why a search ended although its bounds are further apart than wanted."""
+def why_open(spec: SpellingSpec, outcome: SpellingOutcome, events: IntArray | None = None) -> str:
+    """Return why a search ended although its bounds are further apart than wanted.
+
+    Args:
+        spec: What was searched for.
+        outcome: What was found.
+        events: The events whose bounds matter, by index; None for all.
+    """
+    log_open = outcome.log_open if events is None else outcome.log_open[events]
     if spec.budget_nodes is not None and outcome.n_evaluated >= spec.budget_nodes:
         return budget_ended(outcome.n_evaluated)
-    if (outcome.log_open == -np.inf).all():
-        return "the model does not tell some of the probabilities that are summed"
+    if (log_open == -np.inf).all():
+        return "the model does not tell some of the probabilities that are summed, and no other row would"
     return "the other spellings take more tokens than the context has room for"

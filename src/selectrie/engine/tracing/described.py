@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +49,10 @@ def check_of(trace: Trace) -> SelfCheck | None:
     found = _parsed(trace, "check")
     if found is None:
         return None
-    check = SelfCheck(**_checked(trace, "check", found, _CHECK))
-    if not (0 <= check.moved < math.inf and 0 <= check.tolerance < math.inf):
-        raise _wrong(trace, "check")
-    return check
+    try:
+        return SelfCheck(**_checked(trace, "check", found, _CHECK))
+    except OptionError as error:
+        raise _wrong(trace, "check") from error
 
 
 def limits_of(trace: Trace) -> Limits:
