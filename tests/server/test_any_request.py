@@ -50,6 +50,16 @@ BODY = st.fixed_dictionaries(
 )
 
 OPTIONS = st.integers(-2, 3) | st.floats(-2, 2) | JSON
+STRUCTURED = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        "choice": JSON | st.lists(st.text(max_size=3), max_size=3),
+        "regex": JSON | st.sampled_from(["[ab]{2,}", "(", "\ud800"]),
+        "json": JSON | st.sampled_from(['{"type": "object"}', "{", {"enum": [1, "a"]}, {"$ref": "#/a"}]),
+        "grammar": JSON | st.sampled_from(['root ::= "a" root | ""', 'root ::= "a" root', "root ::= <[9999]>"]),
+        "json_object": st.booleans() | JSON,
+    },
+)
 CHAT = st.fixed_dictionaries(
     {
         "messages": st.lists(
@@ -79,6 +89,7 @@ CHAT = st.fixed_dictionaries(
         "stream_options": st.fixed_dictionaries({}, optional={"include_usage": st.booleans() | JSON}) | JSON,
         "chat_template_kwargs": st.dictionaries(st.text(max_size=3), JSON, max_size=2) | JSON,
         "response_format": JSON,
+        "structured_outputs": STRUCTURED,
         "model": JSON,
     },
 )
@@ -97,6 +108,7 @@ COMPLETION = st.fixed_dictionaries(
         "return_tokens_as_token_ids": st.booleans() | JSON,
         "logprob_token_ids": st.lists(st.integers(-1, 300), max_size=3) | JSON,
         "suffix": JSON,
+        "structured_outputs": STRUCTURED,
         "stop": st.text(max_size=3) | JSON,
         "logit_bias": st.dictionaries(st.sampled_from(["1", "257", "258"]), OPTIONS, max_size=2),
     },
@@ -194,7 +206,7 @@ BODIES = [
             "stop": ["a"],
             "logprob_token_ids": [3],
             "logit_bias": {"5": 1},
-            "structured_outputs": None,
+            "structured_outputs": {"choice": ["a"]},
             "suffix": None,
         },
     ),

@@ -94,7 +94,6 @@ REFUSED: list[dict[str, Any]] = [
     {"functions": [{"name": "f"}]},
     {"function_call": "auto"},
     {"response_format": {"type": "json_object"}},
-    {"structured_outputs": {"choice": ["a"]}},
     {"guided_json": {}},
     {"guided_choice": ["a"]},
     {"guided_regex": "a"},

@@ -733,7 +733,6 @@ def test_a_client_that_leaves_ends_the_work():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("structured_outputs", {"choice": ["a"]}),
         ("response_format", {"type": "json_object"}),
         ("guided_json", {}),
         ("guided_regex", "a"),

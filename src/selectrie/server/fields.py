@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import of_value
@@ -10,20 +11,25 @@ from selectrie.server.http_errors import unsupported
 
 _MAX_NAMED = 8
 """Maximum number of unknown fields that warnings name."""
+_NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
 
 
-def refuse_fields(body: Mapping[str, Any], refused: Mapping[str, tuple[object, ...]]) -> None:
+def refuse_fields(
+    body: Mapping[str, Any], refused: Mapping[str, tuple[object, ...]], remedies: Mapping[str, str] = _NO_REMEDIES
+) -> None:
     """Raise `HttpError` for the first known field that is not offered.
 
     Args:
         body: The request.
         refused: The fields, in the order in which they are looked for. Each has the
             values, beside null, that ask for nothing.
+        remedies: What to do, where it is not to leave the field out.
     """
     for name, neutral in refused.items():
         value = body.get(name)
         if value is not None and value not in neutral:
-            raise unsupported(name, f"{of_value(value)} is not offered; leave the field out")
+            remedy = remedies.get(name, "leave the field out")
+            raise unsupported(name, f"{of_value(value)} is not offered; {remedy}")
 
 
 def unknown_fields(names: Iterable[str], known: Collection[str], of: str = "") -> list[str]:

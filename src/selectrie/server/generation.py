@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 
@@ -43,11 +43,12 @@ async def generate(
 ) -> Generation:
     """Return the generation that a request asks for."""
     _check_tokens(engine.vocabulary, request)
-    try:
-        return await engine.agenerate(prompts, prompting=prompting, **request.arguments())
-    except PromptTooLongError as error:
-        shorter = request.shortened(error)
-    return await engine.agenerate(prompts, prompting=prompting, **shorter.arguments())
+    with _naming(request):
+        try:
+            return await engine.agenerate(prompts, prompting=prompting, **request.arguments())
+        except PromptTooLongError as error:
+            shorter = request.shortened(error)
+        return await engine.agenerate(prompts, prompting=prompting, **shorter.arguments())
 
 
 @asynccontextmanager
@@ -67,8 +68,14 @@ async def open_stream(
             shorter = request.shortened(error)
         return begun(shorter)
 
-    async with opened(start) as stream:
-        yield stream
+    with _naming(request):
+        async with opened(start) as stream:
+            yield stream
+
+
+def _naming(request: GenerationRequest) -> AbstractContextManager[None]:
+    """Return a context that raises errors of a grammar under its path."""
+    return nullcontext() if request.structured is None else request.structured.naming()
 
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:

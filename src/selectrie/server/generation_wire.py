@@ -24,6 +24,8 @@ from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.fields import refuse_fields, unknown_fields
 from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.options import ServerOptions
+from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
+from selectrie.server.structured_outputs import StructuredText, read_structured_outputs
 
 _SAMPLING = {
     "temperature": "temperature",
@@ -47,7 +49,7 @@ _STOPPING = {
     "min_tokens": "min_tokens",
 }
 """Fields that are options of `StopParams`."""
-_OWN = ("model", "n", "best_of", "seed", "priority", "stream", "stream_options", "request_id")
+_OWN = (STRUCTURED_OUTPUTS, "model", "n", "best_of", "seed", "priority", "stream", "stream_options", "request_id")
 KNOWN = (*_SAMPLING, *_STOPPING, *_OWN)
 """Fields that both endpoints take."""
 
@@ -68,7 +70,6 @@ IGNORED = (
 """Fields that say nothing about the answer."""
 
 UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "structured_outputs": (),
     "response_format": ({"type": "text"},),
     "guided_json": (),
     "guided_regex": (),
@@ -108,6 +109,14 @@ UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
 
 Each has the values, beside null, that ask for nothing.
 """
+_REMEDIES = {
+    **dict.fromkeys(("response_format", "guided_json", "json_schema"), "use `structured_outputs` with `json`"),
+    "guided_regex": "use `structured_outputs` with `regex`",
+    "guided_choice": "use `structured_outputs` with `choice`",
+    **dict.fromkeys(("guided_grammar", "grammar"), "use `structured_outputs` with `grammar`"),
+    "guided_json_object": "use `structured_outputs` with `json_object`",
+}
+"""What to do in place of some of them."""
 
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SEEDS = 1 << 64
@@ -121,6 +130,7 @@ class GenerationRequest:
         n: Number of sequences after each prompt.
         seed: Seed of the first of them, or None.
         sampling, stopping, options: Options of `Engine.generate`.
+        structured: The grammar among the options with its path in the request, or None.
         has_max_tokens: Whether the request itself limits the tokens.
         is_stream: Whether the answer is a stream.
         includes_usage: Whether the stream ends with the usage.
@@ -132,6 +142,7 @@ class GenerationRequest:
     sampling: SamplingParams
     stopping: StopParams
     options: GenerationParams
+    structured: StructuredText | None
     has_max_tokens: bool
     is_stream: bool
     includes_usage: bool
@@ -206,18 +217,25 @@ def read_generation(
     priority = body.get("priority")
     if priority is not None and type(priority) is not int:
         raise OptionError("priority", priority, "a whole number; a lower one goes first")
+    structured = read_structured_outputs(body, options)
+    warnings = unknown_fields(body, {*KNOWN, *IGNORED, *UNSUPPORTED, *known})
     return GenerationRequest(
         n=n,
         seed=_seed(body),
         sampling=sampling,
         stopping=stopping,
         options=GenerationParams(
-            best_of=best_of, n_alternatives=n_alternatives, named=named, priority=-(priority or 0)
+            best_of=best_of,
+            grammar=None if structured is None else structured.grammar,
+            n_alternatives=n_alternatives,
+            named=named,
+            priority=-(priority or 0),
         ),
+        structured=structured,
         has_max_tokens=max_tokens is not None,
         is_stream=is_stream,
         includes_usage=_includes_usage(body, is_stream=is_stream),
-        warnings=unknown_fields(body, {*KNOWN, *IGNORED, *UNSUPPORTED, *known}),
+        warnings=warnings if structured is None else [*warnings, *structured.warnings()],
     )
 
 
@@ -230,7 +248,7 @@ def refuse_unsupported(body: Mapping[str, Any], further: Mapping[str, tuple[obje
         body: The request.
         further: Fields of the endpoint beside `UNSUPPORTED`, in the same form.
     """
-    refuse_fields(body, {**UNSUPPORTED, **further})
+    refuse_fields(body, {**UNSUPPORTED, **further}, _REMEDIES)
 
 
 def _count(body: Mapping[str, Any], name: str, max_value: int) -> int | None:

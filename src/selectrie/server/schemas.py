@@ -59,6 +59,18 @@ GENERATION: dict[str, Any] = {
     "stream_options": {"type": "object", "properties": {"include_usage": {"type": "boolean"}}},
     "priority": {"type": "integer", "description": "A request with a lower number goes first."},
     "request_id": _TEXT,
+    "structured_outputs": {
+        "type": "object",
+        "description": "Exactly one of these.",
+        "additionalProperties": False,
+        "properties": {
+            "choice": {"type": "array", "minItems": 1, "items": _TEXT},
+            "regex": _TEXT,
+            "json": {"oneOf": [{"type": "object"}, _TEXT]},
+            "grammar": {"type": "string", "description": "GBNF, with the start rule `root`."},
+            "json_object": {"type": "boolean"},
+        },
+    },
 }
 """Fields of all endpoints that draw text."""
 _BODIES: dict[str, dict[str, Any]] = {

@@ -118,6 +118,9 @@ ENDS = ("finish", "stop", "ended_by", "seed", "named")
     {"options": GenerationParams(n_alternatives=3)},
     {"options": GenerationParams(best_of=5), "n": 2},
     {"n": 40, "stopping": StopParams(max_tokens=2)},
+    {"options": GenerationParams(grammar=WORDS, n_alternatives=2), "n": 3},
+    {"options": GenerationParams(grammar=Grammar.from_choices(["left", "left-hand", "é"]), best_of=4), "n": 2},
+    {"options": GenerationParams(grammar=Grammar.from_gbnf('s ::= [a-f]{2,4} ("!" | s)', root="s")), "sampling": PLAIN},
 ])  # fmt: skip
 def test_our_own_server_draws_what_an_engine_here_draws(own, options):
     """The same records to the last bit, but for what only the engine that draws knows."""
@@ -303,7 +306,6 @@ REFUSED = [
     ("", {"options": GenerationParams(grammar=WORDS), "prompting": PromptParams(delimiter=" ")}, "delimiter", "prompt"),
     ("vllm", {"sampling": PLAIN, "seed": 1 << 63}, "seed", "smaller"),
     ("echo", {"sampling": PLAIN, "seed": 1 << 32}, "seed", "smaller"),
-    ("own", {"options": GenerationParams(grammar=WORDS)}, "grammar", HERE),
     ("own", {"sampling": changed(logit_bias={5: -math.inf})}, "logit_bias", HERE),
     ("own", {"options": GenerationParams(n_alternatives=21)}, "n_alternatives", "fewer"),
     ("vllm", {"sampling": SamplingParams()}, "top_p", "set top_p=1 and filter by `min_p`"),

@@ -127,7 +127,6 @@ class OwnSampler(CompletionsSampler):
 
     def check(self, settings: SamplerSettings, seed: int | None) -> None:
         super().check(settings, seed)
-        self._refusals.require_neutral(settings, ["grammar"])
         self._refusals.require_finite_biases(settings)
 
     def fields(self, settings: SamplerSettings) -> dict[str, Any]:
@@ -142,6 +141,7 @@ class OwnSampler(CompletionsSampler):
             "frequency_penalty": settings.frequency_penalty,
             "penalty_last_n": settings.penalty_last_n,
             **({"ignore_eos": True} if settings.ignore_eog else {}),
+            **_structured(settings),
         }
 
 
@@ -173,8 +173,12 @@ class VllmSampler(CompletionsSampler):
             "repetition_penalty": settings.repeat_penalty,
             "presence_penalty": 0,
             "frequency_penalty": 0,
-            **({} if settings.grammar is None else {"structured_outputs": {"grammar": settings.grammar}}),
+            **_structured(settings),
         }
+
+
+def _structured(settings: SamplerSettings) -> dict[str, Any]:
+    return {} if settings.grammar is None else {"structured_outputs": {"grammar": settings.grammar}}
 
 
 def _by_text(biases: Mapping[int, float]) -> dict[str, float]:

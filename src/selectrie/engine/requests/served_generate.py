@@ -102,7 +102,7 @@ class PreparedServedGenerate:
         if grammar is None:
             return
         verdict = grammar.accepts(read.data)
-        if verdict.verdict == "no" or (read.finish == "eog" and not verdict):
+        if verdict.verdict == "no" or (read.finish in {"eog", "automaton"} and not verdict):
             shown = read.text[:80]
             reason = (
                 f"it drew {shown!r}, which is no text of the grammar: it does not apply grammars, or cannot read it"
@@ -258,6 +258,8 @@ class _ReadSequence:
         last, eog = self._tokens[-1:], self._vocabulary.eog.tolist()
         if self.ended_by is None and self.finish == "eog":
             self.ended_by = next((token for token in last if token in eog), None)
+            if self.ended_by is None and settings.grammar is not None:
+                self.finish = "automaton"  # the grammar allowed nothing more
         elif self.ended_by is not None and self.ended_by in eog and self.ended_by not in settings.stop_tokens:
             self.finish = "eog"
 

@@ -22,6 +22,7 @@ from selectrie.server.messages import with_roles_of
 from selectrie.server.models import ModelLease
 from selectrie.server.schemas import body_of
 from selectrie.server.state import ServerState, state_of
+from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 
 router = APIRouter()
 
@@ -30,7 +31,12 @@ router = APIRouter()
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)
-    chat_request = read_chat(exchange.body, state.options)
+
+    def read_request() -> ChatRequest:
+        return read_chat(exchange.body, state.options)
+
+    is_slow = exchange.body.get(STRUCTURED_OUTPUTS) is not None
+    chat_request = await in_thread(read_request) if is_slow else read_request()
     take_id(exchange.body, exchange)
     if chat_request.generation.is_stream:
         exchange.warnings += chat_request.generation.warnings

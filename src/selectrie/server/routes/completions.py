@@ -21,6 +21,7 @@ from selectrie.server.generation import generate, join_chunks, lease_model, open
 from selectrie.server.generation_wire import note_generation, take_id
 from selectrie.server.schemas import body_of
 from selectrie.server.state import ServerState, state_of
+from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 from selectrie.server.token_texts import labels_of
 
 router = APIRouter()
@@ -37,7 +38,8 @@ async def completions(request: Request) -> Response:
     def read_request() -> CompletionRequest:
         return read_completion(exchange.body, state.options)
 
-    completion_request = await in_thread(read_request) if exchange.is_large else read_request()
+    is_slow = exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is not None
+    completion_request = await in_thread(read_request) if is_slow else read_request()
     take_id(exchange.body, exchange)
     if completion_request.generation.is_stream:
         exchange.warnings += completion_request.generation.warnings
