@@ -131,10 +131,14 @@ class Trace:
 
 
 def is_trace(path: Path) -> bool:
-    """Return whether a file begins as a trace does; raises nothing."""
+    """Return whether a file begins as a trace does; raises nothing.
+
+    So does the beginning of a trace that is cut off within its first bytes.
+    """
     try:
         with _opened(path) as file:
-            return file.read(len(MAGIC)) == MAGIC
+            beginning = file.read(len(MAGIC))
+            return beginning != b"" and MAGIC.startswith(beginning)
     except (OSError, ValueError):
         return False
 

@@ -9,6 +9,8 @@ thread of the model each time.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 import threading
@@ -62,7 +64,7 @@ class TraceWriter:
         first: The records that it begins with.
 
     Raises:
-        OptionError: If the file cannot be written.
+        OptionError: If the file cannot be written, or another writer has it.
     """
 
     def __init__(self, path: Path, first: list[Record]) -> None:
@@ -163,7 +165,8 @@ class TraceWriter:
         """Write what is left and the end of the file.
 
         Raises:
-            OptionError: If the trace could not be written as a whole.
+            OptionError: If the trace could not be written as a whole, or the path names
+                another file now.
         """
         self._is_closing = True
         self._due.set()
@@ -171,7 +174,7 @@ class TraceWriter:
         self._thread.join()
         if self._error is not None:
             reason = getattr(self._error, "strerror", None) or str(self._error)
-            expected = f"a file that can be written ({reason}); what is in it before that can be read"
+            expected = f"a file that can be written ({reason}); the trace ends where that happened"
             raise OptionError("trace", str(self.path), expected) from self._error
 
     # The methods below run on the writer's thread.
@@ -182,9 +185,20 @@ class TraceWriter:
                 self._write(BlockWriter(self._file))
                 self._file.flush()
                 os.fsync(self._file.fileno())
+                self._check_name()
+                fcntl.flock(self._file, fcntl.LOCK_UN)  # which a forked process would keep
         except BaseException as error:  # noqa: BLE001 - raised by `close`
             self._error = error
             self._drop_all()
+
+    def _check_name(self) -> None:
+        """Raise `OSError` if the path does not name this file any more."""
+        try:
+            is_same = os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            is_same = False
+        if not is_same:
+            raise OSError(errno.ESTALE, "it was removed or replaced while it was written")
 
     def _drop_all(self) -> None:
         """Take items without writing them, so that no thread waits."""
@@ -246,7 +260,10 @@ class TraceWriter:
 def _opened(path: Path) -> BinaryIO:
     """Open the file of a trace for writing; only its owner may read it.
 
-    Raises `OptionError` if it cannot be written, or holds anything but a trace.
+    The file is locked until it is closed. What a full disk left of a trace is one too.
+
+    Raises `OptionError` if it cannot be written, is being written by another writer, or
+    holds anything but a trace.
     """
     try:
         check_plain(path)
@@ -255,7 +272,11 @@ def _opened(path: Path) -> BinaryIO:
     except (OSError, ValueError) as error:
         raise _cannot_write(path, getattr(error, "strerror", None) or str(error)) from error
     try:
-        if file.read(len(MAGIC)) not in (b"", MAGIC):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _cannot_write(path, "it is being recorded") from error
+        if not MAGIC.startswith(file.read(len(MAGIC))):
             raise _cannot_write(path, "it is there and is not a trace")  # noqa: TRY301 - the file is closed below
         if hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), stat.S_IRUSR | stat.S_IWUSR)

@@ -19,6 +19,7 @@ from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import ClosedError, IncompatibleOptionsError, OptionError, TraceFileError
 from selectrie.testing import HashModel, PathsOf
 from selectrie.traces import writer
+from selectrie.traces.blocks import MAGIC
 from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Context, Ending
 from tests.support.traced import ASKED, TIED, engine_of, hash_model, same_answer
@@ -165,6 +166,44 @@ def test_an_engine_is_recorded_once_at_a_time(tmp_path):
     with pytest.raises(OptionError, match="an Engine"), selectrie.record("model.gguf", tmp_path / "c"):
         pass
     assert not (tmp_path / "c").exists()
+
+
+def test_a_file_has_one_writer(tmp_path):
+    """A second recording to a file is refused before it harms the first one."""
+    path = tmp_path / "run.trace"
+    with engine_of(hash_model()) as engine, engine_of(hash_model()) as other:
+        with selectrie.record(engine, path):
+            before = engine.select("The", CATS)
+            with pytest.raises(OptionError, match="is being recorded"), selectrie.record(other, path):
+                pass
+            after = engine.select("A", CATS)
+        with selectrie.load(path) as replay:
+            assert same_answer([replay.select("The", CATS), replay.select("A", CATS)], [before, after])
+        with selectrie.record(other, path):  # the first one has left it
+            pass
+
+
+def test_a_removed_file_is_said_at_the_end(tmp_path):
+    """Whether it is gone or another one has its name, the trace was not kept."""
+    path, other = tmp_path / "run.trace", tmp_path / "other.trace"
+    with engine_of(hash_model()) as engine:
+        for spoil in (path.unlink, lambda: os.replace(other, path)):
+            other.write_bytes(b"")
+            with pytest.raises(OptionError, match="removed or replaced"), selectrie.record(engine, path):
+                spoil()
+
+
+@pytest.mark.parametrize("n_bytes", [1, 10, 15])
+def test_the_beginning_of_a_trace_is_one(n_bytes, tmp_path):
+    """What a full disk left can be replaced, and is called a damaged trace."""
+    path = tmp_path / "run.trace"
+    path.write_bytes(MAGIC[:n_bytes])
+    with pytest.raises(TraceFileError):
+        selectrie.load(path)
+    with engine_of(hash_model()) as engine, selectrie.record(engine, path):
+        expected = engine.select("The", CATS)
+    with selectrie.load(path) as replay:
+        assert same_answer(replay.select("The", CATS), expected)
 
 
 def test_a_killed_process_leaves_what_was_written(tmp_path, monkeypatch):
