@@ -73,7 +73,9 @@ Bounds: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class AnswerBounds:
-    """Bounds on the numbers of an answer, where rows were not read in full.
+    """Bounds on the numbers of an answer, where some of them are not known.
+
+    They are not where rows were not read in full, or a selection has a `heal_gap`.
 
     Attributes:
         probabilities: Bounds on the probability of each option by value, in the

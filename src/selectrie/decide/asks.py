@@ -227,6 +227,8 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     trust |= {"margin": margin, "is_tie": is_tie, "spread": spread_of(by_order), "complete": all(finished)}
     if between is not None:
         trust["bounds"] = _bounds(ask, evidence, between)
+    elif any(one.coverage_high is not None for one in selections):
+        trust["bounds"] = _bounds(ask, evidence, _between(selections))
     if isinstance(ask.question, Predicate):
         return PredicateAnswer(probability=probabilities[0 if ask.options[0].value else 1], **trust)
     if isinstance(ask.question, Score):
@@ -260,6 +262,11 @@ def _probability_bounds(selections: Sequence[Selection]) -> list[Bounds] | None:
     """
     if not any(one.is_bounded for one in selections):
         return None
+    return _between(selections)
+
+
+def _between(selections: Sequence[Selection]) -> list[Bounds]:
+    """Return bounds on the mean probability of each option over the orders."""
     low = mean_of([one.choices.probability_low.tolist() for one in selections])
     high = mean_of([one.choices.probability_high.tolist() for one in selections])
     return list(zip(low, high, strict=True))
@@ -304,6 +311,9 @@ def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[
     if between is not None:
         of_texts = dict(zip(table.texts, between, strict=True))
         trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
+    elif selection.coverage_high is not None:
+        of_texts = dict(zip(table.texts, _between([selection]), strict=True))
+        trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
     return ChoiceAnswer(
         value=selection.text,
         text=selection.text,
@@ -323,7 +333,7 @@ def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[
 def _trust(evidence: Evidence, params: DecisionParams, confidence: float) -> dict[str, Any]:
     selections = evidence.selections
     masses = [one.coverage for one in selections]
-    are_bounds = any(one.is_bounded for one in selections)
+    are_bounds = any(one.is_bounded or one.coverage_high is not None for one in selections)
     label_mass = masses[0] if len(masses) == 1 else mean_of([[mass] for mass in masses])[0]
     return {
         "confidence": confidence,

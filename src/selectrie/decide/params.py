@@ -47,7 +47,8 @@ class DecisionParams:
             asks once, in the caller's order.
         top: Ask only for this number of best options, best first. None evaluates all.
         min_confidence: Confidence below which an answer abstains.
-        min_label_mass: Label mass below which an answer abstains.
+        min_label_mass: Label mass below which an answer abstains (its lower bound, if
+            it is not known).
         list_options: Whether the prompt lists the options. Those that are not listed
             are scored all the same.
     """

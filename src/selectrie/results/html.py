@@ -27,7 +27,7 @@ def _row(choice: ChoiceScore, winner: int) -> str:
     text = label(repr(choice.text), bold=is_winner)
     if choice.logp is None or choice.probability is None:
         return row(text, cell(), cell(), cell(f"≤ {choice.logp_upper:.3f}"), cell(), faint=True)
-    logp = between(choice.logp, choice.logp_upper)
+    logp = between(choice.logp_lower, choice.logp_upper)
     numbers = (cell(f"{choice.probability:.4f}"), cell(logp), cell(f"{choice.score:.3f}"))
     return row(text, bar(choice.probability, strong=is_winner), *numbers)
 

@@ -82,10 +82,11 @@ class ChoiceScore:
         duplicate_of: First index with the same tokens; None for the first itself.
             Probabilities sum to one over the choices for which this is None.
         logp: Raw joint log-probability, with the terminator and without priors; None if
-            pruned. A lower bound if rows were not read in full. Best-first search may
-            be off by up to 5e-5 nats with terminator "unless-continued", where bounds
-            within 1e-4 of each other are enough.
-        logp_upper: Upper bound of logp; equal to it where it is known.
+            pruned. A lower bound if rows were not read in full. Otherwise it may be too
+            high by up to `heal_gap` of the result. Best-first search may be off by up
+            to 5e-5 nats with terminator "unless-continued", where bounds within 1e-4 of
+            each other are enough.
+        logp_upper: Upper bound of logp; equal to it if it is no lower bound.
         logp_terminator: The terminator's part of logp, a bound as logp is; None if
             pruned. If a near tie
             was rescored, the terminator and the tokens add up to logp only within the
@@ -104,6 +105,8 @@ class ChoiceScore:
         n_chars: Number of characters of the choice as given.
         n_bytes: Number of UTF-8 bytes of the choice as given.
         boundary_shift: Number of prompt tokens that its encoding changes.
+        logp_lower: Lower bound of the log-probability, with what `heal_gap` leaves
+            open; -inf if pruned.
     """
 
     index: int
@@ -121,6 +124,7 @@ class ChoiceScore:
     n_chars: int
     n_bytes: int
     boundary_shift: int
+    logp_lower: float
 
     @property
     def pruned(self) -> bool:
@@ -130,7 +134,7 @@ class ChoiceScore:
     @property
     def is_known(self) -> bool:
         """Return whether logp is a value, and not a bound."""
-        return self.logp == self.logp_upper
+        return self.logp_lower == self.logp_upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +309,8 @@ class TextScore:
     Attributes:
         text: The text.
         logp: Sum of the tokens' log-probabilities, minus log_heal if the boundary was
-            healed. A lower bound if rows were not read in full.
+            healed. A lower bound if rows were not read in full; otherwise it may be too
+            high by up to heal_gap.
         tokens: The path after the shared context. The first ones also spell `healed` if
             it is not empty.
         is_greedy: Whether every token was the most probable one; None if rows that were
@@ -319,7 +324,9 @@ class TextScore:
         spellings: The probability over all spellings, if it was asked for
             (`tokenizations="all"`). The other fields are those of the tokenizer's own
             encoding.
-        logp_upper: Upper bound of logp if rows were not read in full, else None.
+        logp_upper: Upper bound of logp if rows were not read in full, or if heal_gap is
+            not 0, else None.
+        logp_lower: Lower bound of the log-probability; equal to logp if it is known.
     """
 
     text: str
@@ -334,6 +341,7 @@ class TextScore:
     notes: tuple[str, ...] = ()
     spellings: Spellings | None = None
     logp_upper: float | None = None
+    logp_lower: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "text_score".
@@ -347,12 +355,17 @@ class TextScore:
             **fields_of(self, "healed", "log_heal", "heal_gap", "cost", "signature"),
             **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
             **({} if self.logp_upper is None else {"logp_upper": number(self.logp_upper)}),
+            **({} if self.logp_lower in (None, self.logp) else {"logp_lower": number(self.logp_lower)}),
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 
+    @property
+    def _lower(self) -> float:
+        return self.logp if self.logp_lower is None else self.logp_lower
+
     def __repr__(self) -> str:
         shown = [f"  {one.label!r}  logp={one.logp:.3f}" for one in self.tokens[:_REPR_ROWS]]
-        logp = between(self.logp, self.logp_upper, 4)
+        logp = between(self._lower, self.logp_upper, 4)
         head = f"TextScore({quoted(self.text)}, logp={logp}, {len(self.tokens)} tokens"
         head += f"{', as greedy decoding' if self.is_greedy else ''}"
         if self.spellings is not None:
@@ -365,5 +378,5 @@ class TextScore:
         """Return a small table with bars, for notebooks."""
         greedy = " · what greedy decoding gives" if self.is_greedy else ""
         return tokens_table(
-            ((one.label, one.logp) for one in self.tokens), f"logp {between(self.logp, self.logp_upper, 4)}{greedy}"
+            ((one.label, one.logp) for one in self.tokens), f"logp {between(self._lower, self.logp_upper, 4)}{greedy}"
         )

@@ -39,7 +39,7 @@ class Selection:
             `spellings`: whether rounding and tolerance are more than the distance to
             another choice, so that no further row can tell which one is better.
         coverage: Probability mass of the whole set under the model (a lower bound if a
-            search left choices open, or rows were not read in full).
+            search left choices open, rows were not read in full, or heal_gap is not 0).
         top_tokens: The most probable tokens after the shared context, whether or not a
             choice begins with them, with log-probabilities.
         greedy_index: Index of the choice that masked greedy decoding picks. None if a
@@ -52,7 +52,8 @@ class Selection:
         log_heal: Log-probability of the healed bytes, already subtracted from every
             logp.
         heal_gap: Bound on the error of log_heal (0 = exact), which may be too low by as
-            much. If rows were not read in full, logp is what remains after subtracting
+            much. Every logp may then be lower by as much (`ChoiceScore.logp_lower`). If
+            rows were not read in full, logp is what remains after subtracting
             log_heal + heal_gap, and logp_upper after subtracting log_heal.
         certificate: Whether the first k choices are proved to be the best.
         cost: The model work that the decision took.
@@ -66,7 +67,7 @@ class Selection:
             were asked for (`tokenizations="all"`). Each score is then the lower bound
             of the choice, prior included, and each logp that of the canonical encoding.
         coverage_high: Upper bound on coverage if rows that it depends on were not read
-            in full, else None.
+            in full, or if heal_gap is not 0, else None.
     """
 
     index: int
@@ -102,7 +103,7 @@ class Selection:
         They are if rows were not read in full, or if they are means that depend on
         `heal_gap`.
         """
-        return self.coverage_high is not None or (self.heal_gap > 0 and self.rule in _MEANS)
+        return self.choices.has_unread or (self.heal_gap > 0 and self.rule in _MEANS)
 
     @property
     def text(self) -> str:
@@ -201,8 +202,8 @@ class Selection:
         return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=self._caption())
 
     def _coverage(self) -> str:
-        high = "" if self.coverage_high is None else f" … {self.coverage_high:.3g}"
-        return f"{self.coverage:.3g}{high}"
+        low, high = f"{self.coverage:.3g}", f"{self.coverage if self.coverage_high is None else self.coverage_high:.3g}"
+        return low if low == high else f"{low} … {high}"
 
     def _caption(self) -> str:
         greedy = ""
@@ -304,4 +305,4 @@ def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
 def _line(choice: ChoiceScore) -> str:
     if choice.logp is None or choice.probability is None:
         return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-    return f"{quoted(choice.text)}  p={choice.probability:.4f}  logp={between(choice.logp, choice.logp_upper)}"
+    return f"{quoted(choice.text)}  p={choice.probability:.4f}  logp={between(choice.logp_lower, choice.logp_upper)}"

@@ -57,6 +57,9 @@ class ChoiceTable(Sequence[ChoiceScore]):
         probability_high: float64[C], as in `ChoiceScore`.
         logp_local: float64[C], as in `ChoiceScore`; NaN if not evaluated.
         boundary_shift: int32[C], as in `ChoiceScore`.
+        heal_gap: By how much each logp may be too high, because the healed bytes may be
+            more probable than the number that was subtracted.
+        has_unread: Whether rows that scores depend on were not read in full.
     """
 
     texts: Sequence[str]
@@ -72,6 +75,8 @@ class ChoiceTable(Sequence[ChoiceScore]):
     probability_high: FloatArray
     logp_local: FloatArray
     boundary_shift: IntArray
+    heal_gap: float = 0.0
+    has_unread: bool = False
     _first: IntArray | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -87,6 +92,12 @@ class ChoiceTable(Sequence[ChoiceScore]):
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def logp_lower(self) -> FloatArray:
+        """Return float64[C], a lower bound of each log-probability; -inf if pruned."""
+        lower: FloatArray = np.where(np.isnan(self.logp) | np.isneginf(self.logp), -np.inf, self.logp - self.heal_gap)
+        return lower
 
     @overload
     def __getitem__(self, index: int) -> ChoiceScore: ...
@@ -107,6 +118,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         mine, theirs = self.trie, other.trie
         return (
             tuple(self.texts) == tuple(other.texts)
+            and (self.heal_gap, self.has_unread) == (other.heal_gap, other.has_unread)
             and all(np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in _PATHS)
             and all(
                 np.array_equal(getattr(self, name), getattr(other, name), equal_nan=True)
@@ -178,7 +190,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
         return tuple(self._record(int(i)) for i in indices)
 
     def _record(self, i: int) -> ChoiceScore:
-        path = int(self.trie.path_of[i])
+        path, gap = int(self.trie.path_of[i]), self.heal_gap
         first, text = int(self.first[path]), self.texts[i]
         value = {name: float(getattr(self, name)[i]) for name in _COLUMNS}
         pruned = np.isnan(value["score"])
@@ -198,6 +210,7 @@ class ChoiceTable(Sequence[ChoiceScore]):
             n_chars=len(text),
             n_bytes=len(text.encode("utf-8", "surrogatepass")),
             boundary_shift=int(self.boundary_shift[i]),
+            logp_lower=value["logp"] - gap if value["logp"] > -np.inf else -np.inf,  # also of NaN
         )
 
     def tokens(self, path: int) -> tuple[TokenScore, ...]:
@@ -223,6 +236,8 @@ class ChoiceTable(Sequence[ChoiceScore]):
         columns: dict[str, list[Any]] = {name: numbers(getattr(self, name)) for name in _COLUMNS}
         duplicate_of = first.astype(object)
         duplicate_of[first == index] = None
+        if self.heal_gap:
+            columns["logp_lower"] = numbers(self.logp_lower)
         columns["duplicate_of"] = duplicate_of.tolist()
         columns["boundary_shift"] = self.boundary_shift.tolist()
         rows = zip(*columns.values(), strict=True)

@@ -176,7 +176,7 @@ def signature_words(signature: Signature) -> str:
 def _winner(selection: Selection) -> str:
     choices = selection.choices
     ahead = f"ahead by {selection.margin:.3f} nats"
-    if selection.coverage_high is not None:  # the margin is a lower bound
+    if choices.has_unread:  # the margin is a lower bound
         known = selection.margin > 0
         ahead = f"ahead by at least {selection.margin:.3f} nats" if known else "not certainly ahead"
     if math.isinf(selection.margin):
@@ -232,7 +232,7 @@ def _coverage(selection: Selection) -> str:
 def _greedy(selection: Selection) -> str:
     if selection.agrees_with_greedy:
         return "agrees: masked greedy decoding picks the same"
-    if selection.greedy_index is None and selection.coverage_high is not None:
+    if selection.greedy_index is None and selection.choices.has_unread:
         return "not known: rows that it depends on were not read in full"
     if selection.greedy_index is None:
         return "disagrees: masked greedy decoding writes something else"

@@ -287,7 +287,7 @@ def _assignments(
                 text=choice.text,
                 logp=choice.logp,
                 probability=choice.probability,
-                logp_upper=None if choice.is_known else choice.logp_upper,
+                logp_upper=None if choice.logp == choice.logp_upper else choice.logp_upper,
             )
 
 
@@ -310,7 +310,7 @@ def _certificate(request: JointRequest, selection: Selection) -> tuple[Certifica
     best_open = float(scores[n_best - 1] - certificate.bound_gap)
     gap = float(scores[request.k - 1] - best_open)
     # Bounds and tolerance are those of the selection; a gap to open texts says less.
-    doubts = selection.coverage_high is not None or selection.signature.precision == REMOTE
+    doubts = selection.choices.has_unread or selection.signature.precision == REMOTE
     proved = certificate.proved or (gap > 2 * RESOLVED and not doubts)
     return replace(certificate, proved=proved, bound_gap=gap, reason="" if proved else certificate.reason), best_open
 
@@ -322,7 +322,7 @@ def _marginals(request: JointRequest, readings: list[list[Picked]], selection: S
     """
     table = selection.choices
     probability = table.probability
-    is_vague = selection.coverage_high is not None and (table.probability_high - table.probability_low > _VAGUE).any()
+    is_vague = table.has_unread and (table.probability_high - table.probability_low > _VAGUE).any()
     if np.isnan(probability).any() or is_vague:
         return None
     sums = [np.zeros(len(slot.options)) for slot in request.slots]

@@ -18,6 +18,7 @@ from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonS
 from selectrie.decoding.automaton.records import accepts
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.engine.requests.choice_scores import given_heal_gap
 from selectrie.engine.requests.constrained_prompt import (
     UNREAD_REMEDY,
     ConstrainedPrompt,
@@ -77,7 +78,7 @@ class PreparedBeamSearch:
             n_refused=outcome.n_refused,
             n_steps=outcome.n_steps,
             close_steps=outcome.close_steps,
-            coverage=scoring.coverage_of(np.array([path.logp for path in outcome.finished])),
+            coverage=_coverage([path.logp for path in outcome.finished], outcome.heal_gap),
             healed=constrained.healed,
             log_heal=outcome.log_heal,
             heal_gap=outcome.heal_gap,
@@ -218,7 +219,7 @@ class PreparedBeamSearch:
             n_refused=outcome.n_other,
             n_steps=max(len(path.tokens) for path in outcome.paths),
             close_steps=(),
-            coverage=scoring.coverage_of(np.array([path.logp for path in paths])),
+            coverage=_coverage([path.logp for path in paths], outcome.heal_gap),
             healed=constrained.healed,
             log_heal=outcome.log_heal,
             heal_gap=outcome.heal_gap,
@@ -306,3 +307,8 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
     return NothingFoundError(
         constrained.grammar.name, ", ".join(reasons) or "no token that it allows is possible here", remedy
     )
+
+
+def _coverage(logp: list[float], heal_gap: float) -> float:
+    """Return a lower bound on the probability of paths, by the healed bytes' bounds."""
+    return given_heal_gap(scoring.coverage_of(np.array(logp)), heal_gap)[0]

@@ -24,6 +24,13 @@ BOUNDS_NOTE = (
     "coverage_high or heal_gap say so, and a probability is the middle of its bounds"
 )
 
+HEAL_NOTE = (
+    "the log-probability of the healed bytes is known to {:.2g} nats only: each logp may be lower by as much, and "
+    "coverage is a lower bound"
+)
+NOTED_GAP = 0.01
+"""Nats to which the healed bytes' log-probability must be known to need no note."""
+
 _ROUNDED = 1e-11
 """Share by which bounds on a coverage are widened, for the rounding of sums."""
 
@@ -61,6 +68,8 @@ class ScoreBounds:
             its own log-probability of the healed bytes.
         rows_known: Whether all rows were read in full. Only open tokens then keep the
             log-probability of the healed bytes from being known.
+        has_gap: Whether the log-probabilities shown are what remains after subtracting
+            the upper bound on that of the healed bytes.
     """
 
     low: FloatArray
@@ -68,6 +77,7 @@ class ScoreBounds:
     coverage_high: float
     open_shift: float
     rows_known: bool = False
+    has_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,6 +160,7 @@ def bounded_joints(
             *compared,
             coverage_high=max(coverage, _most_together(most, trie, prepared.terminator)),
             open_shift=(searched if searched > -np.inf else 0.0) - heal.shown,
+            has_gap=not heal.is_known,
         ),
     )
 

@@ -15,6 +15,8 @@ from selectrie.core.types import Cost, FloatArray, IntArray
 from selectrie.decoding import scoring
 from selectrie.engine.requests.bounded_scores import (
     BOUNDS_NOTE,
+    HEAL_NOTE,
+    NOTED_GAP,
     MeanBaseline,
     ScoreBounds,
     bounded_joints,
@@ -68,6 +70,19 @@ class ChoiceScores:
     path_logp: FloatArray
     rounding: FloatArray
     bounds: ScoreBounds | None = None
+
+    @property
+    def gap_left(self) -> float:
+        """Return by how much each log-probability may be lower than it is shown."""
+        return 0.0 if self.bounds is not None and self.bounds.has_gap else self.heal_gap
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes about what keeps scores from being known."""
+        heal = (HEAL_NOTE.format(self.gap_left),) if self.gap_left > NOTED_GAP else ()
+        if self.bounds is None or self.bounds.rows_known:
+            return heal
+        return (BOUNDS_NOTE, *heal)
 
 
 def joints(
@@ -179,6 +194,8 @@ def _table(
         probability_high=probability[2],
         logp_local=scored.local,
         boundary_shift=prepared.encoded.boundary_shift,
+        heal_gap=scored.gap_left,
+        has_unread=scored.bounds is not None and not scored.bounds.rows_known,
     )
 
 
@@ -227,12 +244,15 @@ def selection(
     has_greedy = bool(path_of[on_greedy] == scored.greedy_path)
     if bounds is None and not has_greedy:
         raise InternalError("the path of masked greedy decoding was not evaluated")
+    coverage, coverage_high = given_heal_gap(scored.coverage, scored.gap_left)
+    if bounds is not None:
+        coverage_high = bounds.coverage_high
     return Selection(
         index=decision.winner,
         margin=decision.margin,
         is_tie=decision.is_tie,
-        coverage=scored.coverage,
-        coverage_high=None if bounds is None else bounds.coverage_high + report.certificate.open_mass,
+        coverage=coverage,
+        coverage_high=None if coverage_high is None else coverage_high + report.certificate.open_mass,
         top_tokens=TokenScore.along(prepared.vocabulary, evaluation.top_ids, evaluation.top_logp),
         greedy_index=on_greedy if has_greedy else None,
         choices=table,
@@ -244,9 +264,18 @@ def selection(
         certificate=report.certificate,
         cost=report.cost,
         signature=signature,
-        notes=prepared.notes if bounds is None else (*prepared.notes, BOUNDS_NOTE),
+        notes=(*prepared.notes, *scored.notes),
         values=prepared.values,
     )
+
+
+def given_heal_gap(coverage: float, heal_gap: float) -> tuple[float, float | None]:
+    """Return bounds on a coverage by the lower bound on the healed bytes' probability.
+
+    `heal_gap` is the distance to its upper bound, in nats. The upper bound on the
+    coverage is None if that is 0.
+    """
+    return (coverage * float(np.exp(-heal_gap)), coverage) if heal_gap else (coverage, None)
 
 
 def rule_name(prepared: PreparedSelect) -> str:

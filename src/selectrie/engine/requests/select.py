@@ -21,7 +21,7 @@ from selectrie.decoding.trie.best_first import BestFirst, SearchOutcome
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.baselines import Baseline
-from selectrie.engine.requests.bounded_scores import BOUNDS_NOTE, MeanBaseline
+from selectrie.engine.requests.bounded_scores import MeanBaseline
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.select_together import Signatures, decided_together
@@ -265,7 +265,7 @@ class PreparedScore:
         return TextScore(
             text=prepared.texts[0],
             logp=float(scored.logp[0]),
-            logp_upper=None if scored.bounds is None else float(scored.upper[0]),
+            logp_upper=None if scored.bounds is None and not scored.gap_left else float(scored.upper[0]),
             tokens=TokenScore.along(prepared.vocabulary, tokens, evaluation.edge_logp[1 + first :]),
             is_greedy=_is_greedy(evaluation.best_token[first:-1], tokens),
             healed=prepared.encoded.healed,
@@ -273,7 +273,8 @@ class PreparedScore:
             heal_gap=scored.heal_gap,
             cost=replace(handle.cost, rows_naive=prepared.rows_naive),
             signature=choice_scores.signature(prepared, session),
-            notes=prepared.notes if scored.bounds is None else (*prepared.notes, BOUNDS_NOTE),
+            notes=(*prepared.notes, *scored.notes),
+            logp_lower=float(scored.logp[0] - scored.gap_left) if scored.logp[0] > -np.inf else -np.inf,
         )
 
 

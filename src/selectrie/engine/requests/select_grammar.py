@@ -14,6 +14,7 @@ from selectrie.decoding import scoring
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
 from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.scoring.tolerance import ROUNDING
+from selectrie.engine.requests.choice_scores import given_heal_gap
 from selectrie.engine.requests.constrained_prompt import (
     ConstrainedPrompt,
     about,
@@ -143,7 +144,7 @@ class PreparedGrammarSelect:
         # Order and proof are about the best path of each text, and so is each
         # log-probability. The coverage counts all paths that were found.
         logp = np.array([path.logp_path for path in texts])
-        high = decision.probability_high if outcome.strings else _highest(scores, decision, outcome.best_open)
+        p_high = decision.probability_high if outcome.strings else _highest(scores, decision, outcome.best_open)
         table = ChoiceTable(
             texts=tuple(shown(constrained.read(path.data)) for path in texts),
             trie=trie,
@@ -153,17 +154,20 @@ class PreparedGrammarSelect:
             logp_upper=logp,
             logp_terminator=np.array([path.logp_terminator for path in texts]),
             score=scores,
-            probability=(decision.probability_low + high) / 2,
+            probability=(decision.probability_low + p_high) / 2,
             probability_low=decision.probability_low,
-            probability_high=high,
+            probability_high=p_high,
             logp_local=np.full(len(texts), np.nan),
             boundary_shift=np.zeros(len(texts), dtype=np.int32),
+            heal_gap=outcome.heal_gap,
         )
+        coverage, high = given_heal_gap(scoring.coverage_of(np.array([path.logp for path in texts])), outcome.heal_gap)
         return Selection(
             index=decision.winner,
             margin=float(min(decision.margin, scores[decision.winner] - outcome.best_open)),
             is_tie=decision.is_tie,
-            coverage=scoring.coverage_of(np.array([path.logp for path in texts])),
+            coverage=coverage,
+            coverage_high=None if high is None else high + outcome.open_mass,
             top_tokens=TokenScore.along(constrained.vocabulary, *outcome.top_tokens),
             greedy_index=self._greedy_index(outcome),
             choices=table,

@@ -85,6 +85,7 @@ class PreparedSpellingSelect:
             found,
             rule=_rule_name(found.rule),
             coverage=min(1.0, scoring.coverage_of(_of_paths(bounds[0], prepared))),
+            coverage_high=None if found.coverage_high is None else scoring.coverage_of(_of_paths(bounds[1], prepared)),
             spellings=self._spellings(outcome, bounds),
         )
 
