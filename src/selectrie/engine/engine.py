@@ -584,7 +584,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
-    if not isinstance(draft, Engine):
-        return draft
-    draft._runtime.require_whole_rows("`draft`")
-    return EngineDrafter(draft)
+    drafter = EngineDrafter(draft) if isinstance(draft, Engine) else draft
+    if isinstance(drafter, EngineDrafter) and isinstance(drafter.engine, Engine):
+        drafter.engine._runtime.require_whole_rows("`draft`")
+    return drafter

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import DecisionParams, Grammar, SamplingParams, Template
+from selectrie import DecisionParams, EngineDrafter, Grammar, SamplingParams, Template
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.runtimes import PathRuntime
@@ -255,6 +255,7 @@ GRAMMAR = Grammar.from_choices(["a", "at"])
     (lambda llm: llm.render(Template("<<#if no>>a<<select 'x' options=['a', 's'] logprobs='p'>><</if>>"), no=False),
      "`logprobs` of .*"),
     (lambda llm: Engine(HashModel(1)).generate("a", draft=llm, sampling=SamplingParams(temperature=0)), "`draft`"),
+    (lambda llm: Engine(HashModel(1)).generate("a", draft=EngineDrafter(llm)), "`draft`"),
 ])  # fmt: skip
 def test_what_reads_whole_rows_is_refused_before_anything_is_asked(ask, what):
     """Each with what it is and what to do instead."""

@@ -225,3 +225,19 @@ def test_a_search_with_a_budget_says_that_it_ended():
     with remote, local:
         how = {"grammar": GRAMMARS["letters"], "search": search(budget_nodes=5, k=2)}
         assert remote.select("a", **how).certificate.reason.startswith("the budget ended")
+
+
+@pytest.mark.parametrize(("named_ids", "top_ids"), [(1, 1), (1, 2), (4, 1)])
+@settings(max_examples=10)
+@given(seed=seeds)
+def test_an_exact_search_names_the_end_whatever_few_tokens_a_query_may_name(named_ids, top_ids, seed):
+    """Its log-probability is a part of a score, so it takes a further query rather than having bounds."""
+    remote, local = engines(seed, named_ids=named_ids, top_ids=top_ids)
+    beam = BeamSearchParams(exact=True, max_tokens=MAX_TOKENS, terminator="eog")
+    with remote, local:
+        try:
+            found = remote.beam_search("a", Grammar.from_regex("[at]+"), beam=beam)
+        except NothingFoundError:
+            return
+        expected = local.beam_search("a", Grammar.from_regex("[at]+"), beam=beam)
+    assert found.best.logp <= expected.best.logp + found.heal_gap + 1e-6

@@ -217,6 +217,8 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         if self._reads_best(ids):
             tops.append((MAX_KEPT, ids))
             ids = eog
+        elif self._spec.max_children is not None:
+            ids = np.union1d(ids, eog)  # a mass that takes a further query would have bounds
         reads = Reads.of_row(ids, masses=[eog], tops=tops)
         return reads if self._is_ready else reads.joined(self._healing.reads())
 

@@ -49,6 +49,11 @@ class EngineDrafter:
         self._engine, self._depth, self._branching = engine, depth, branching
 
     @property
+    def engine(self) -> Drafting:
+        """Return the engine that guesses."""
+        return self._engine
+
+    @property
     def model(self) -> ModelDescription:
         """Return the model that guesses."""
         return self._engine._model
