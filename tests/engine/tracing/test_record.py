@@ -187,7 +187,7 @@ def test_a_removed_file_is_said_at_the_end(tmp_path):
     """Whether it is gone or another one has its name, the trace was not kept."""
     path, other = tmp_path / "run.trace", tmp_path / "other.trace"
     with engine_of(hash_model()) as engine:
-        for spoil in (path.unlink, lambda: os.replace(other, path)):
+        for spoil in (path.unlink, lambda: other.replace(path)):
             other.write_bytes(b"")
             with pytest.raises(OptionError, match="removed or replaced"), selectrie.record(engine, path):
                 spoil()
