@@ -49,7 +49,8 @@ class Ending(IntEnum):
 
     Attributes:
         RESULT: It returned a result.
-        EXPIRED: Its deadline passed, and it returned what it had.
+        EXPIRED: Its deadline passed. It returned what it had, or raised
+            `DeadlineError` if it has no partial result.
         FAILED: It raised an error.
         CANCELLED: It was cancelled, or its call of the model was interrupted.
     """

@@ -19,9 +19,11 @@ from selectrie import (
     Engine,
     GenerationParams,
     PromptParams,
+    RenderParams,
     SamplingParams,
     SearchParams,
     StopParams,
+    Template,
 )
 from selectrie.core.path_model import PathLimits
 from selectrie.core.reads import Reads
@@ -35,6 +37,7 @@ from selectrie.engine.runtimes import PathRuntime
 from selectrie.engine.tracing.recorded_rows import RecordedRows
 from selectrie.engine.tracing.script import Script
 from selectrie.errors import (
+    DeadlineError,
     DecodeError,
     IncompatibleOptionsError,
     MissingRowError,
@@ -47,7 +50,7 @@ from selectrie.errors import (
 )
 from selectrie.testing import HashModel, PathsOf
 from selectrie.traces.reader import read_trace
-from selectrie.traces.records import Context
+from selectrie.traces.records import Context, Ending
 from tests.support.deciding import BYTES, LIMITS, PLAIN, QUESTIONS, STATE
 from tests.support.real_data import real_file
 from tests.support.traced import ANY_TEXT, ASKED, CATS, GREEDY, TIED, engine_of, hash_model, same_answer
@@ -249,6 +252,47 @@ def test_a_deadline_passes_where_it_passed(tmp_path):
     with selectrie.load(tmp_path / "other.trace") as replayed:
         late = replayed.generate("a cat", seed=1, sampling=GREEDY, stopping=StopParams(max_tokens=3), options=options)
     assert late.completions[0].text == other.completions[0].text  # no time passes
+
+
+PAGE = Template("Name: <<name>>\nClass: <<#select 'class'>>ranger<<or>>wizard<</select>>\n")
+LATE = {
+    "prompt_logprobs": lambda e: e.prompt_logprobs(["a cat", "a bat"], deadline_s=1e-9),
+    "render": lambda e: e.render(PAGE, {"name": "Q"}, rendering=RenderParams(seed=1, deadline_s=1e-9)),
+}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_deadline_without_an_answer_is_replayed_as_one(name, tmp_path):
+    """The request that had no row yet raises the same error, and later ones are answered."""
+    with engine_of(hash_model()) as engine, selectrie.record(engine, tmp_path / "run.trace"):
+        with pytest.raises(DeadlineError):
+            LATE[name](engine)
+        expected = engine.select("a cat", CATS)
+    with selectrie.load(tmp_path / "run.trace") as replayed:
+        for _ in range(2):
+            with pytest.raises(DeadlineError):
+                LATE[name](replayed)
+        assert same_answer(replayed.select("a cat", CATS), expected)
+
+
+class _NoPartialResult:
+    """A task that cannot end early."""
+
+    prompt = np.array([0], dtype=np.int32)
+
+
+def test_a_deadline_between_two_asks_is_replayed_there(tmp_path):
+    """A task that was told all its rows and then expired is offered nothing more."""
+    record(tmp_path / "run.trace", lambda engine: engine.select("a cat", CATS))
+    rows = RecordedRows(read_trace(tmp_path / "run.trace"))
+    task = replace(rows.trace.tasks[0], ending=Ending.EXPIRED)
+    script = Script(_NoPartialResult(), task, context=Context.MAIN, rows=rows, vocabulary=BYTES, limits=LIMITS)
+    script.answer([task.prompt], Reads(1))
+    for _ in task.steps[1:]:
+        script.capacity(Capacity(1, 1, 1))
+        script._number += 1
+    with pytest.raises(DeadlineError):
+        script.capacity(Capacity(1, 1, 1))
 
 
 def test_values_of_earlier_requests_are_replayed_with_a_request(tmp_path):

@@ -16,7 +16,13 @@ from selectrie.decoding.task import Ask, Task
 from selectrie.decoding.trie.row_values import KnownValues, RowValues
 from selectrie.engine.scheduler.observer import TaskObserver, reads_whole_rows
 from selectrie.engine.tracing.subjects import name_of, subject_digest
-from selectrie.errors import CancelledError, DecodeInterrupted, IncompatibleOptionsError, NonFiniteLogitsError
+from selectrie.errors import (
+    CancelledError,
+    DeadlineError,
+    DecodeInterrupted,
+    IncompatibleOptionsError,
+    NonFiniteLogitsError,
+)
 from selectrie.traces.records import Begin, Context, ContextCost, End, Ending, Lookup, Request
 from selectrie.traces.told import AllowedSets, copied_values
 from selectrie.traces.writer import Numbered, TraceWriter
@@ -119,7 +125,7 @@ class RecordedTask:
     @_never_raises
     def ended(self, cost: Cost, error: BaseException | None, *, is_expired: bool) -> None:
         ending = Ending.EXPIRED if is_expired else Ending.RESULT
-        if error is not None:
+        if error is not None and not (is_expired and isinstance(error, DeadlineError)):
             ending = Ending.CANCELLED if isinstance(error, CancelledError | DecodeInterrupted) else Ending.FAILED
         counts = cost.model_calls, cost.rows, cost.rows_repeated, cost.rows_padded
         self._writer.end(self._task, End(0, ending, *counts, decode_s=cost.decode_s))

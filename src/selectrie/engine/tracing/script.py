@@ -17,7 +17,7 @@ from selectrie.decoding.task import Ask, Task
 from selectrie.engine.path_driver.job_paths import JobPaths
 from selectrie.engine.scheduler.job import SupportsDeadline
 from selectrie.engine.tracing.recorded_rows import RecordedRows
-from selectrie.errors import MissingRowError, SelectrieError
+from selectrie.errors import DeadlineError, MissingRowError, SelectrieError
 from selectrie.traces.reader import RecordedTask
 from selectrie.traces.records import Context, Ending, Step
 from selectrie.traces.values import NotRecordedError, Source, rebuilt
@@ -142,19 +142,21 @@ class Script(ImmediateReader):
     def _expire(self) -> bool:
         """End the task if its deadline passed here when it was recorded.
 
-        Returns whether it did.
+        Returns whether it did. Raises `DeadlineError` if there is no partial result.
         """
         recorded = self._recorded
-        is_over = recorded is not None and recorded.ending is Ending.EXPIRED
-        if is_over and isinstance(self._task, SupportsDeadline):
-            self._task.expire()
-            return True
-        return False
+        if recorded is None or recorded.ending is not Ending.EXPIRED:
+            return False
+        if not isinstance(self._task, SupportsDeadline):
+            raise DeadlineError(0.0)  # how late it was is the clock's, and is not recorded
+        self._task.expire()
+        return True
 
     def answer(self, paths: Sequence[IntArray], reads: Reads) -> Answer:
         """Return the rows after some paths.
 
-        Raises `MissingRowError` if a row, or a value of it, was not recorded.
+        Raises `MissingRowError` if a row, or a value of it, was not recorded, and
+        `DeadlineError` if the deadline passed here without a result.
         """
         step = self._next()
         if step is None and self._expire():
