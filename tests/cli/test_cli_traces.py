@@ -102,13 +102,53 @@ def test_a_trace_takes_the_place_of_a_model(tmp_path):
         in run(*SELECT, "-m", trace, "--precision", "fast", code=2).stderr
     )
     assert "error[missing_text]" in run("select", "-p", "the", "-c", "a", "-c", "b", "-m", trace, code=3).stderr
-    assert "not on a trace" in run(*SELECT, "-m", trace, "--trace", tmp_path / "t", code=2).stderr
+    refused = run(*SELECT, "-m", trace, "--trace", tmp_path / "t", code=2).stderr
+    assert "--trace cannot be combined with the trace" in refused
+    assert "give the model itself with --model" in refused
+    assert not (tmp_path / "t").exists()
 
 
 def test_sampling_asks_for_whole_rows(tmp_path):
     """The error names the option; nothing was run."""
     result = run("generate", "-p", "a cat", "--seed", "1", "--trace", tmp_path / "t", code=2)
+    assert "leaving out --full-rows cannot be combined with a request" in result.stderr
     assert "record with --full-rows" in result.stderr
+    run(*SELECT, "--trace", tmp_path / "few")
+    refused = run("generate", "-p", "a cat", "--seed", "1", "-m", tmp_path / "few", code=2)
+    assert "record the trace with --full-rows" in refused.stderr
+
+
+def test_whole_rows_are_for_a_trace(tmp_path):
+    """`--full-rows` alone is refused, and nothing is said of a trace."""
+    result = run(*SELECT, "--full-rows", code=2)
+    assert "--trace is not given; give a file that --full-rows is for, or leave --full-rows out" in result.stderr
+
+
+def test_nothing_is_said_of_a_trace_that_is_not_written(tmp_path):
+    """Another file of that name is refused, and keeps what it holds."""
+    (tmp_path / "mine.txt").write_text("mine")
+    result = run(*SELECT, "--trace", tmp_path / "mine.txt", code=2)
+    assert "holds the prompt" not in result.stderr
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+FAILING = {
+    "an option": ["select", "-p", "a cat", "-c", ""],
+    "a token": ["select", "--token-ids", "1,999999", "-c", " cat", "-c", " bat"],
+    "a flag": ["generate", "-p", "a cat", "--temperature", "0", "--logit-bias", "999999=1"],
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_command_that_failed_fails_again(name, tmp_path):
+    """A replay ends with the same line and exit code, and shows no listing."""
+    trace = tmp_path / "run.trace"
+    result = CliRunner().invoke(app, [*FAILING[name], "--trace", str(trace)])
+    said, *error = result.stderr.splitlines(keepends=True)
+    assert "holds the prompt" in said
+    assert result.exit_code > 0
+    again = run("replay", trace, code=result.exit_code)
+    assert (again.stderr, again.stdout) == ("".join(error), "")
 
 
 def test_what_a_trace_holds_is_listed(tmp_path):
@@ -154,7 +194,10 @@ def noted(tmp_path, command):
         ("[]", "its command is damaged"),
         ('{"name": "select"}', "its command is damaged"),
         ('{"name": "select", "options": {}, "files": {"-": 1}}', "its command is damaged"),
-        ('{"name": "serve", "options": {}, "files": {}}', "its command 'serve' cannot be run again"),
+        (
+            '{"name": "serve", "options": {}, "files": {}}',
+            "its command 'serve' cannot be run again; give it again, with -m",
+        ),
         ('{"name": "select", "options": {"prompt": 1}, "files": {}}', "--prompt has the wrong type"),
         ('{"name": "select", "options": {"choice": [1]}, "files": {}}', "--choice has the wrong type"),
         ('{"name": "select", "options": {"top": true}, "files": {}}', "--top has the wrong type"),

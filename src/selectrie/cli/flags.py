@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
 
@@ -18,6 +20,7 @@ from selectrie.errors import (
     SelectrieError,
     ServerOptionError,
     UnknownOptionError,
+    WholeRowsError,
     of_value,
 )
 
@@ -45,6 +48,7 @@ _WITH_TEXT = (
     MemoryBudgetError,
     PromptError,
     ServerOptionError,
+    WholeRowsError,
 )
 """Errors whose remedies name arguments; only quoted parts are the caller's."""
 _WORD = re.compile(
@@ -80,6 +84,19 @@ def flag_of(name: str, option: OptionInfo | ArgumentInfo) -> str:
     return (long or declared or [long_flag(name)])[0]
 
 
+def flags_of(groups: Mapping[str, type[Any]]) -> dict[str, str]:
+    """Return the flag of each option of a command, by the name of its field.
+
+    Args:
+        groups: The records of options, by the names of the command's parameters.
+    """
+    flags: dict[str, str] = {}
+    for group in groups.values():
+        hints = get_type_hints(group, include_extras=True)
+        flags |= {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
+    return flags
+
+
 def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
     """Return the message of an error, in which flags replace argument names.
 
@@ -92,7 +109,7 @@ def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
     if error.slot is not None or not flags or not own or not text.endswith(own):
         return text
     if isinstance(error, _WITH_TEXT):
-        message = _in_flags(own, flags)
+        message = re.sub(r"^no (?=--\S+ cannot be combined)", "leaving out ", _in_flags(own, flags))
     elif isinstance(error, OptionError):
         message = _option(error, flags)
     else:

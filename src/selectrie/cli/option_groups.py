@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from selectrie.cli.flags import flag_of
+from selectrie.cli.flags import flags_of
 from selectrie.cli.guard import guarded
 from selectrie.cli.option_values import collect
 from selectrie.cli.traces import noting
@@ -53,7 +53,7 @@ def command(app: typer.Typer) -> Callable[[Command], Command]:
             guarded(
                 lambda: _run(function, groups, values),
                 verbose=verbose,
-                flags={name: flag for group in groups.values() for name, flag in _flags(group).items()},
+                flags=flags_of(groups),
             )
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -88,12 +88,6 @@ def _parameters(group: type[Any]) -> list[inspect.Parameter]:
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         result.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint))
     return result
-
-
-def _flags(group: type[Any]) -> dict[str, str]:
-    """Return the flag of each field of a group, by the field's name."""
-    hints = get_type_hints(group, include_extras=True)
-    return {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
 
 
 def _heading(group: type[Any]) -> str:

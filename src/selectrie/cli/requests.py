@@ -24,7 +24,7 @@ from selectrie.cli.groups import (
     TraceGroup,
 )
 from selectrie.cli.traces import recorded
-from selectrie.errors import ChoiceError, OptionError, PromptError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 if TYPE_CHECKING:
@@ -58,7 +58,15 @@ def open_engine(group: ModelGroup) -> Engine:
 
 @contextmanager
 def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
-    """Yield an engine for the model of the options, recorded if they say so."""
+    """Yield an engine for the model of the options, recorded if they say so.
+
+    Raises `OptionError` if a trace takes the model's place and is to be recorded.
+    """
+    from selectrie.traces.reader import is_trace  # as in `open_engine`
+
+    if trace.trace is not None and group.model is not None and is_trace(Path(group.model)):
+        remedy = "what a trace answers is in it already; give the model itself with `model`"
+        raise IncompatibleOptionsError("trace", f"the trace {of_value(group.model)} in place of a model", remedy)
     with open_engine(group) as engine, recorded(engine, trace):
         yield engine
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 from typer import Argument, Option
 
 from selectrie.cli import inputs
-from selectrie.cli.flags import flag_of
+from selectrie.cli.flags import flag_of, flags_of
 from selectrie.cli.groups import Json, ModelGroup, TraceGroup
+from selectrie.cli.guard import report
 from selectrie.cli.option_values import collect
 from selectrie.core.output import visible, write
-from selectrie.errors import TraceFileError
+from selectrie.errors import OptionError, SelectrieError, TraceFileError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -46,8 +47,12 @@ def noting(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[Non
         name: The name of the command.
         groups: Its groups.
         values: The values of all of its options.
+
+    Raises `OptionError` for an option of a recording that there is not.
     """
     if not values.get("trace"):
+        if values.get("full_rows"):
+            raise OptionError("trace", None, "a file that `full_rows` is for, or leave `full_rows` out")
         yield
         return
     defaults = {field.name: field.default for group in groups.values() for field in fields(group)}
@@ -69,13 +74,15 @@ def recorded(engine: Engine, group: TraceGroup) -> Iterator[Engine]:
     from selectrie.engine.tracing.record import record
 
     told = f"trace: {group.trace} holds the prompt and all texts of this command; look at it before you share it"
-    write(visible(told), sys.stderr)
     with record(engine, group.trace, full_rows=group.full_rows) as recording:
-        yield engine
-        command = _COMMAND.get()
-        if command is not None:
-            files = {path: data.decode("utf-8", "surrogateescape") for path, data in inputs.kept().items()}
-            recording.note(NOTE, json.dumps({"name": command[0], "options": command[1], "files": files}))
+        write(visible(told), sys.stderr)
+        try:
+            yield engine
+        finally:  # a command that failed is run again too
+            command = _COMMAND.get()
+            if command is not None:
+                files = {path: data.decode("utf-8", "surrogateescape") for path, data in inputs.kept().items()}
+                recording.note(NOTE, json.dumps({"name": command[0], "options": command[1], "files": files}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,8 @@ class ReplayOutput:
 def replay(trace: ReplayGroup, output: ReplayOutput, commands: Sequence[Callable[..., int]]) -> int:
     """Run the command of a trace again, or show what the trace holds.
 
+    A command that failed fails again, with the same error line and exit code.
+
     Args:
         commands: The commands that can be run again.
     """
@@ -116,11 +125,14 @@ def replay(trace: ReplayGroup, output: ReplayOutput, commands: Sequence[Callable
     command = _recorded_command(read)
     function = next((one for one in commands if one.__name__ == command["name"]), None)
     if function is None:
-        raise _not_run(read, f"its command {command['name']!r} cannot be run again")
+        raise _not_run(read, f"its command {command['name']!r} cannot be run again; give it again, with -m")
     groups = {name: hint for name, hint in get_type_hints(function).items() if name != "return"}
     options = _checked(read, groups, command["options"]) | ({"json": True} if output.json else {})
     with inputs.given({path: text.encode("utf-8", "surrogateescape") for path, text in command["files"].items()}):
-        return function(**{name: _group(group, options, trace.file) for name, group in groups.items()})
+        try:
+            return function(**{name: _group(group, options, trace.file) for name, group in groups.items()})
+        except SelectrieError as error:  # it names the options of that command
+            return report(error, verbose=trace.verbose, flags=flags_of(groups))
 
 
 def _recorded_command(trace: Trace) -> dict[str, Any]:
