@@ -168,6 +168,9 @@ class PathRuntime(Runtime):
         limits = model.limits
         n_together = max(1, limits.requests_in_flight) * max(1, limits.queries_per_request)
         self._n_together, self._max_named = min(FILL_ROWS, n_together), limits.named_ids
+        # The last one that is told may be as probable as one that is not.
+        is_whole = limits.top_ids >= len(model.vocabulary.pieces)
+        self._max_top = None if is_whole else max(0, limits.top_ids - 1)
         described = Limits(
             nodes=limits.path_tokens,
             sequences=_ANY,
@@ -189,7 +192,14 @@ class PathRuntime(Runtime):
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
-        return Session(group, model, self.check, n_together=self._n_together, max_named=self._max_named)
+        return Session(
+            group,
+            model,
+            self.check,
+            n_together=self._n_together,
+            max_named=self._max_named,
+            max_top=self._max_top,
+        )
 
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
         del check

@@ -13,7 +13,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.engine.runtimes import PathRuntime
 from selectrie.engine.scheduler.task_group import task_group
-from selectrie.errors import CapacityError, ClosedError, PromptTooLongError, WholeRowsError
+from selectrie.errors import CapacityError, ClosedError, OptionError, PromptTooLongError, WholeRowsError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel
 from tests.support.deciding import BYTES, LIMITS, QUESTIONS, STATE, fake
@@ -240,6 +240,19 @@ def test_prompt_logprobs_are_those_of_the_local_engine():
         ):
             for name in ("tokens", "logp", "is_greedy", "top", "named"):
                 assert getattr(one, name) == getattr(other, name)
+
+
+def test_more_of_the_most_probable_tokens_than_a_model_tells_are_refused():
+    """Before a query, and not by a shorter list: of k tokens, the last may equal one that is not told."""
+    few, all_of_them = (NotedPaths(HashModel(2), limits=limits(top_ids=n)) for n in (5, 1000))
+    with path_engine(few) as engine:
+        with pytest.raises(OptionError, match=r"top=5: expected at most 4"):
+            engine.prompt_logprobs(PROMPTS, top=5)
+        assert not few.requests
+        rows = engine.prompt_logprobs(PROMPTS, top=4)
+        assert all(len(top) == 4 for row in rows for top in row.top if top is not None)
+    with path_engine(all_of_them) as engine:
+        assert engine.prompt_logprobs(PROMPTS, top=5)
 
 
 GRAMMAR = Grammar.from_choices(["a", "at"])

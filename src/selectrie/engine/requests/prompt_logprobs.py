@@ -185,7 +185,13 @@ class PreparedPromptLogprobs:
     groups: tuple[_Group, ...]
 
     def run(self, session: Session) -> list[PromptLogprobs]:
-        """Evaluate all prompts together and return a result for each, in order."""
+        """Evaluate all prompts together and return a result for each, in order.
+
+        Raises `OptionError` if the model does not tell so many most probable tokens.
+        """
+        if session.max_top is not None and self.request.top > session.max_top:
+            expected = f"at most {session.max_top}, as many as the server tells with certainty"
+            raise OptionError("top", self.request.top, expected)
         named = tuple(self.request.named)
         known = session.known_values(("prompt_logprobs", self.prompts, self.request))
         reads = PromptReads(self.request.top, named, len(self.vocabulary.pieces), known)

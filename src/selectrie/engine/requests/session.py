@@ -51,6 +51,8 @@ class Session:
             None to take it from the sizes of the model's calls.
         max_named: Maximum number of tokens of a row that may be named, where whole rows
             cannot be read; None where they can.
+        max_top: Maximum number of the most probable tokens of a row that can be read;
+            None for all tokens.
     """
 
     group: TaskGroup
@@ -61,6 +63,7 @@ class Session:
     baselines: KeepsBaselines | None = None
     n_together: int | None = None
     max_named: int | None = None
+    max_top: int | None = None
     memories: OpensMemories | None = None
 
     @property
