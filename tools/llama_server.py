@@ -20,6 +20,8 @@ PACKAGE = "llama-cpp-python"
 OPTIONS = (
     *("-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_CURL=OFF"),
     *("-DLLAMA_BUILD_UI=OFF", "-DLLAMA_USE_PREBUILT_UI=OFF", "-DLLAMA_OPENSSL=OFF"),
+    # The program finds its libraries beside it; without this it looks in the folder of the build, which is deleted.
+    "-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON",
 )
 
 
@@ -60,8 +62,13 @@ def build() -> Path:
         subprocess.run([cmake, "-S", sources_of, "-B", made, *OPTIONS], check=True)
         jobs = str(os.cpu_count() or 1)
         subprocess.run([cmake, "--build", made, "--target", "llama-server", "-j", jobs], check=True)
-        target.parent.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(made / "bin", target.parent, symlinks=True)
+        # Another folder first, so that a copy that was interrupted or does not run is never taken for the program.
+        copy = target.parent.with_name("bin.part")
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(made / "bin", copy, symlinks=True)
+        shutil.rmtree(made)
+        subprocess.run([copy / target.name, "--version"], check=True, stdout=sys.stderr)
+        copy.rename(target.parent)
     return target
 
 
