@@ -3,6 +3,8 @@ bit, unless they are intervals, which contain them."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from selectrie.errors import CapacityError, ClosedError, OptionError, PromptTooL
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel
 from tests.support.deciding import BYTES, LIMITS, QUESTIONS, STATE, fake
-from tests.support.gated_paths import NotedPaths, limits
+from tests.support.gated_paths import LONG_S, GatedPaths, NotedPaths, limits
 
 PROMPTS = ["a bat", "a ", "a c", "ca", "cat s"]
 CHOICES = ["at", " cat", "s", "a", "art", " bat s", "a cat", "cat at"]
@@ -126,10 +128,15 @@ def test_intervals_contain_the_values_of_the_local_engine(seed, prompt, texts, o
 
 def test_many_selections_share_requests():
     """Sixteen prompts of six choices: each row is asked for once, and requests carry up to four."""
-    model = NotedPaths(HashModel(1), limits=limits(queries_per_request=4, requests_in_flight=2))
+    model = GatedPaths(HashModel(1), limits=limits(queries_per_request=4, requests_in_flight=2))
     requests = [(prompt, CHOICES) for prompt in PROMPTS for _ in range(3)]
-    with path_engine(model) as remote, Engine(HashModel(1)) as local:
-        for one, other in zip(remote.select_many(requests), local.select_many(requests), strict=True):
+    with path_engine(model) as remote, Engine(HashModel(1)) as local, ThreadPoolExecutor(1) as thread:
+        found = thread.submit(remote.select_many, requests)
+        model.wait_for(1)
+        model.let_go()
+        model.wait_for(2)  # what the first rows lead to: a request is sent before another one is answered
+        model.open()
+        for one, other in zip(found.result(LONG_S), local.select_many(requests), strict=True):
             same(one, other)
     asked = [path for request in model.requests for path in request]
     assert len(asked) == len(set(asked))
