@@ -12,8 +12,9 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from typer.testing import CliRunner
 
 import selectrie
-from selectrie import Choice, SamplingParams, StopParams
+from selectrie import Choice, ModelPool, SamplingParams, StopParams
 from selectrie.cli import app as command
+from selectrie.engine.pool import memory_needed
 from selectrie.errors import (
     IncompatibleOptionsError,
     MissingExtraError,
@@ -123,6 +124,28 @@ def test_no_server_and_no_extra(monkeypatch):
     monkeypatch.setattr("selectrie.engine.connect.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"selectrie\[remote\]"):
         selectrie.connect("http://127.0.0.1:9")
+
+
+def test_a_pool_opens_servers(served, embedded):
+    """Beside a model that takes the whole budget; options of back ends are for that one alone."""
+    local, url = served
+    options = {"n_ctx": 256, "n_threads": 1}
+    budget = memory_needed(embedded, None, options)
+    sources = {"there": url, "here": embedded}
+    with ModelPool(sources, budget_bytes=budget, backend="llama.cpp", **options) as pool:
+        with pool.use("here") as own, pool.use("there") as llm:
+            assert llm.select(PROMPT, CHOICES).text == own.select(PROMPT, CHOICES).text
+            assert llm.identity.precision == "remote"
+        assert {one.name: one.memory_bytes for one in pool.loaded()} == {"there": 0, "here": budget}
+        assert pool.used_bytes == budget
+    assert llm.closed
+    assert not local.closed
+    with ModelPool(["http://127.0.0.1:9"]) as pool:
+        with pytest.raises(ServerError, match="check the address"), pool.use("http://127.0.0.1:9"):
+            pass
+        assert pool.loaded() == ()
+    with pytest.raises(IncompatibleOptionsError, match="'there', the address of a server"):
+        ModelPool(sources, backend={"there": "llama.cpp"})
 
 
 def test_a_missing_tokenizer_is_named(tmp_path):

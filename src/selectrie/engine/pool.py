@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -19,8 +19,15 @@ from selectrie.core.types import Precision
 from selectrie.engine.bundled_model import NAME, PATH
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
-from selectrie.engine.sources import check_names, resolve
-from selectrie.errors import ClosedError, ForkedError, MemoryBudgetError, OptionError, SelectrieError
+from selectrie.engine.sources import check_names, is_server, resolve
+from selectrie.errors import (
+    ClosedError,
+    ForkedError,
+    IncompatibleOptionsError,
+    MemoryBudgetError,
+    OptionError,
+    SelectrieError,
+)
 from selectrie.options import at_least, flag, number
 from selectrie.results.pool_model import RegisteredModel
 
@@ -99,16 +106,19 @@ class ModelPool:
         Args:
             sources: The sources by name, as `selectrie.load` takes them except an open
                 model. In a list, the name of a source is the source as written, and
-                "embedded.gguf" for None, the embedded model.
+                "embedded.gguf" for None, the embedded model. The address of a server
+                is opened by `connect` with its defaults and takes no memory.
             budget_bytes: Bytes for all loaded models together; None for no limit.
             backend: As for `load`, the same for every model; or a mapping from names of
                 models to their back ends, where the others are known by their content.
+                A server has none.
             untrusted: As for `load`.
             options: Options of the back ends, as for `load`: n_ctx, n_threads … They
-                are the same for every model.
+                are the same for every model that runs here.
 
         Raises:
             OptionError: If an option is invalid.
+            IncompatibleOptionsError: If a back end is named for a server.
         """
         at_least("budget_bytes", budget_bytes, 1)
         if untrusted is not None:
@@ -368,7 +378,8 @@ class ModelPool:
             with self._changed:
                 one.engine = one.worker = None
                 self._changed.notify_all()
-        engine = load(entry.source, backend=entry.backend, untrusted=self._untrusted, **self._options)
+        options = {} if is_server(entry.source) else self._options
+        engine = load(entry.source, backend=entry.backend, untrusted=self._untrusted, **options)
         with self._changed:
             is_closed = self._closed
             if not is_closed:
@@ -410,8 +421,11 @@ def _ignore() -> None:
 def memory_needed(source: Source, backend: str | None, options: Mapping[str, Any]) -> int:
     """Return an upper bound on a model's memory in bytes, estimated from its file.
 
-    A file of the hub is downloaded first. The arguments are those of `load`.
+    A file of the hub is downloaded first. A server's model takes none here. The
+    arguments are those of `load`.
     """
+    if is_server(source):
+        return 0
     resolved = resolve(source, backend, options)
     return resolved.backend.memory_needed(resolved.opened, resolved.options)
 
@@ -422,16 +436,22 @@ def _is_source(source: object) -> TypeGuard[Source]:
     return isinstance(source, str | os.PathLike) and isinstance(os.fspath(source), str) and bool(os.fspath(source))
 
 
-def _backends(backend: object, names: Iterable[str]) -> dict[str, str | None]:
-    """Return the name of each model's back end, or raise `OptionError`."""
+def _backends(backend: object, sources: Mapping[str, Source]) -> dict[str, str | None]:
+    """Return the name of each model's back end, None for those of servers.
+
+    Raises `OptionError` for what is no back end, and `IncompatibleOptionsError` for one
+    that is named for a server.
+    """
     if backend is None or isinstance(backend, str):
-        return dict.fromkeys(names, backend)
+        return {name: None if is_server(source) else backend for name, source in sources.items()}
     if not isinstance(backend, Mapping):
         raise OptionError("backend", backend, "the name of a back end, or such names by model, or None")
-    known = dict.fromkeys(names)
+    known: dict[str, str | None] = dict.fromkeys(sources)
     for name, one in backend.items():
         if name not in known:
             raise OptionError("backend", name, "models of this pool: " + ", ".join(map(repr, known)))
+        if is_server(sources[name]):
+            raise IncompatibleOptionsError("backend", f"{name!r}, the address of a server", "leave it out there")
         known[name] = backend_named(one).name
     return known
 
@@ -440,7 +460,7 @@ def _named(sources: object) -> dict[str, Source]:
     """Return the sources by name, or raise `OptionError`."""
     expected = (
         "models by name, or a list of them, each a path, "
-        "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, or None for the embedded one"
+        "hf:owner/repo/file.gguf, hf:owner/repo:Q4_K_M, a server's http://host:8000, or None for the embedded one"
     )
     if isinstance(sources, str | bytes) or not isinstance(sources, Mapping | Sequence) or not sources:
         raise OptionError("sources", sources, expected)

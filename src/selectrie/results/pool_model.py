@@ -14,8 +14,8 @@ class RegisteredModel:
     Attributes:
         name: Name in the pool.
         source: The source from which it is loaded, as text.
-        memory_bytes: Upper estimate of its memory, computed from its file; None before
-            it was first requested.
+        memory_bytes: Upper estimate of its memory, computed from its file, 0 for a
+            server; None before it was first requested.
         is_loaded: Whether it is loaded.
         n_uses: Number of `use` blocks that hold it now.
         idle_s: Seconds since the last of these blocks ended, 0 within one; None if it
