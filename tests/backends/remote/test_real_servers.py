@@ -20,6 +20,7 @@ import httpx2
 
 import llama_server
 import selectrie
+from selectrie.backends.remote.given_tokenizer import read_tokenizer
 from selectrie.backends.remote.transport import Transport
 from selectrie.errors import ServerError
 from tests.support.real_data import real_file
@@ -167,3 +168,105 @@ def test_what_64_labels_cost_llama_server(tmp_path, monkeypatch):
     assert len(evaluated) <= 1.5 * own.certificate.nodes_inner
     assert sum(rows for rows, _ in evaluated) <= 1.1 * own.cost.rows
     assert evaluated[-1][1] <= 20_000_000
+
+
+def spelled(client: httpx2.Client, n_tokens: int) -> list[bytes]:
+    """Bytes of all tokens as llama-server spells them, control tokens by name."""
+    found = []
+    for start in range(0, n_tokens, 8192):
+        body = {"content": list(range(start, min(start + 8192, n_tokens))), "with_pieces": True}
+        for entry in client.post("/tokenize", json=body).json()["tokens"]:
+            piece = entry["piece"]
+            found.append(piece.encode() if isinstance(piece, str) else bytes(piece))
+    return found
+
+
+def flat_row(client: httpx2.Client, n_tokens: int, start: int, *, ignore_eos: bool) -> dict[int, float]:
+    """Probabilities at a high temperature, with or without the tokens that end a generation."""
+    body = {"prompt": [start], "n_predict": 1, "n_probs": n_tokens, "post_sampling_probs": True, "seed": 1}
+    answer = client.post(
+        "/completion", json={**body, "ignore_eos": ignore_eos, "samplers": ["temperature"], "temperature": 1e4}
+    ).json()
+    return {entry["id"]: entry["prob"] for entry in answer["completion_probabilities"][0]["top_probs"]}
+
+
+def told(url: str, start: int) -> dict[str, object]:
+    """All that llama-server says of its vocabulary: tokens, ends, and texts with and without control spellings."""
+    with httpx2.Client(base_url=url, timeout=60, trust_env=False) as client:
+        (entry,) = client.get("/v1/models").json()["data"]
+        n_tokens, pieces = entry["meta"]["n_vocab"], spelled(client, entry["meta"]["n_vocab"])
+        texts = [piece.decode() for piece in pieces if is_text(piece)]
+        return {
+            "props": {**client.get("/props").json(), "media_marker": "random"},
+            "meta": entry["meta"],
+            "pieces": pieces,
+            "rows": [flat_row(client, n_tokens, start, ignore_eos=ignored) for ignored in (False, True)],
+            "text": client.post("/detokenize", json={"tokens": list(range(n_tokens))}).text,
+            "tokens": [
+                client.post("/tokenize", json={"content": content, "parse_special": parsed, "add_special": parsed}).text
+                for content in (texts, "".join(texts))
+                for parsed in (False, True)
+            ],
+        }
+
+
+def is_text(piece: bytes) -> bool:
+    try:
+        return bool(piece.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def edited(path: Path, token: int, kind: int, letter: bytes) -> None:
+    """Give a token of a GGUF file a kind, and as its text one letter repeated, unless that is empty."""
+    reader = gguf.GGUFReader(path, "r+")
+    kinds, texts = (reader.fields[f"tokenizer.ggml.{name}"] for name in ("token_type", "tokens"))
+    kinds.parts[kinds.data[token]][:] = kind
+    if letter:
+        texts.parts[texts.data[token]][:] = letter[0]
+    reader.data.flush()
+
+
+UNKNOWN, CONTROL, UNUSED = gguf.TokenType.UNKNOWN, gguf.TokenType.CONTROL, gguf.TokenType.UNUSED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("name", "token", "changes"),
+    [
+        ("stories260K", 0, [(UNKNOWN, b""), (CONTROL, b"")]),
+        ("embedded", 2, [(CONTROL, b""), (UNKNOWN, b"")]),
+        ("stories260K", 400, [(UNUSED, b"x"), (UNUSED, b"y")]),
+    ],
+    ids=["unk", "im_start", "unused"],
+)
+def test_what_llama_server_does_not_tell(tmp_path, embedded, name, token, changes):
+    """Two files whose vocabularies differ get the same answers, so no reading of them can tell which one is served."""
+    answers, digests, path = [], [], tmp_path / "m.gguf"
+    for kind, letter in changes:
+        path.unlink(missing_ok=True)
+        shutil.copyfile(embedded if name == "embedded" else weights(), path)
+        edited(path, token, kind, letter)
+        vocabulary = read_tokenizer(path)
+        digests.append(vocabulary.digest)
+        with started(llama_server_on(path), tmp_path / "log") as url:
+            answers.append(told(url, vocabulary.start))
+    assert digests[0] != digests[1]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["stories260K.gguf", "random_real_vocab/random-qwen2.gguf", "embedded"])
+def test_what_llama_server_tells(tmp_path, embedded, record_property, name):
+    """The bytes of each token that has a text, and the tokens that end a generation."""
+    path = embedded if name == "embedded" else real_file(f"weights/{name}")
+    own = read_tokenizer(path)
+    with (
+        started(llama_server_on(path), tmp_path / "log") as url,
+        httpx2.Client(base_url=url, timeout=60, trust_env=False) as client,
+    ):
+        pieces = spelled(client, own.n_tokens)
+        row, without = (flat_row(client, own.n_tokens, own.start, ignore_eos=ignored) for ignored in (False, True))
+    assert [a for a, b in zip(pieces, own.pieces, strict=True) if b] == [b for b in own.pieces if b]
+    assert sorted(token for token in row if row[token] and not without.get(token)) == own.eog.tolist()
+    record_property("tokens", own.n_tokens)

@@ -31,6 +31,10 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, ServerError, UnsupportedModelError
 
 _MAX_VOCABULARY_BYTES = 256 << 20
+_REASONS = {
+    Kind.LLAMA_SERVER: "does not say which tokens are unknown and which control, nor what unused ones are called"
+}
+"""Why a vocabulary cannot be read from what a server says of its tokens."""
 
 
 def open_server(
@@ -91,7 +95,7 @@ def _vocabulary(
     if found.kind is not Kind.OWN:
         if given is None:
             expected = f"the tokenizer of {found.name!r}: a folder, `hf:owner/repo` or a GGUF file, as {found.server} "
-            raise OptionError("tokenizer", None, expected + "does not hand it over")
+            raise OptionError("tokenizer", None, expected + _REASONS.get(found.kind, "does not hand it over"))
         if found.n_tokens is not None and found.n_tokens != given.n_tokens:
             reason = f"the model has {found.n_tokens} tokens, the given tokenizer {given.n_tokens}"
             raise UnsupportedModelError(transport.server.url, reason)
