@@ -1,4 +1,4 @@
-"""Tokenizers that are given for servers that hand none over: GGUF files and folders, without weights."""
+"""Tokenizers that are given for servers that hand none over: GGUF files without weights. Folders are in the room of Transformers."""
 
 from __future__ import annotations
 
@@ -45,25 +45,6 @@ def test_a_file_gives_the_vocabulary_of_its_model(tiny_model, tmp_path):
             assert np.array_equal(found.encode(text), own.encode(text))
         del found
         gc.collect()
-
-
-def test_a_folder_gives_the_vocabulary_of_its_checkpoint(tmp_path):
-    """With the logits that its configuration says, or as many as a server has; the weights need not be there."""
-    pytest.importorskip("torch", reason="needs the extra 'transformers'")
-    pytest.importorskip("transformers", reason="needs the extra 'transformers'")
-    import selectrie
-    from tests.support import checkpoints
-
-    folder = checkpoints.write(tmp_path / "checkpoint")
-    with selectrie.load(folder, n_ctx=64, n_threads=1) as llm:
-        own = llm.vocabulary
-    (folder / "model.safetensors").unlink()
-    found = read_tokenizer(folder)
-    assert (found.digest, found.n_tokens) == (own.digest, own.n_tokens)
-    assert read_tokenizer(folder, own.n_tokens + 3).n_tokens == own.n_tokens + 3
-    for name in ("config.json", "generation_config.json"):
-        (folder / name).unlink(missing_ok=True)
-    assert read_tokenizer(folder).n_tokens <= own.n_tokens
 
 
 def test_what_is_no_tokenizer(tmp_path, tiny_model):
