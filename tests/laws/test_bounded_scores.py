@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from selectrie.engine.engine import Engine
 from selectrie.errors import RequestError
-from selectrie.options import PromptParams, ScoringRule, SearchParams
+from selectrie.options import ScoringRule, SearchParams
 from selectrie.testing import HashModel
 from tests.laws.test_engine_laws import CLOSE, EXACT, WIDE, Request, letters, requests
 from tests.support.hidden_rows import HidingModel, served_engine
@@ -27,16 +27,7 @@ def answer(request, model, *, method="exhaustive", tolerance=None):
     """The answer to a request by a fresh engine with this model; it is a served one if it has a tolerance."""
     opened = Engine(model, check=EXACT) if tolerance is None else served_engine(model, tolerance)
     with closing(opened) as engine:
-        return engine.select(
-            request.prompt,
-            request.choices,
-            rule=request.rule,
-            terminator=request.terminator,
-            following=request.following,
-            prior=request.prior,
-            search=replace(request.search, method=method),
-            prompting=PromptParams(boundary=request.boundary),
-        )
+        return request.answer_of(engine, replace(request.search, method=method))
 
 
 def exact_and_bounded(request, shares, method="exhaustive"):

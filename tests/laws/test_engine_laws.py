@@ -50,16 +50,20 @@ class Request:
     def answer(self, search, limits):
         """The answer of a fresh engine."""
         with closing(Engine(HashModel(self.seed, sharpness=self.sharpness, limits=limits), check=EXACT)) as engine:
-            return engine.select(
-                self.prompt,
-                self.choices,
-                rule=self.rule,
-                terminator=self.terminator,
-                following=self.following,
-                prior=self.prior,
-                search=search,
-                prompting=PromptParams(boundary=self.boundary),
-            )
+            return self.answer_of(engine, search)
+
+    def answer_of(self, engine, search):
+        """The answer of this engine."""
+        return engine.select(
+            self.prompt,
+            self.choices,
+            rule=self.rule,
+            terminator=self.terminator,
+            following=self.following,
+            prior=self.prior,
+            search=search,
+            prompting=PromptParams(boundary=self.boundary),
+        )
 
     @property
     def exhaustive(self):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from selectrie.core.types import SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.errors import RequestError
-from selectrie.options import PromptParams, ScoringRule, SearchParams
+from selectrie.options import ScoringRule, SearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from tests.laws.test_engine_laws import EXACT, WIDE, requests
 
@@ -49,16 +49,7 @@ def spelled(request, rule):
 def answer(request, method, check=EXACT):
     model = HashModel(request.seed, vocabulary=VOCABULARY, sharpness=request.sharpness, limits=WIDE)
     with closing(Engine(model, check=check)) as engine:
-        return engine.select(
-            request.prompt,
-            request.choices,
-            rule=request.rule,
-            terminator=request.terminator,
-            following=request.following,
-            prior=request.prior,
-            search=replace(request.search, method=method),
-            prompting=PromptParams(boundary=request.boundary),
-        )
+        return request.answer_of(engine, replace(request.search, method=method))
 
 
 def lengths_of(request, table):

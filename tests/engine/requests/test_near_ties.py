@@ -41,22 +41,19 @@ class OtherLayout(HashModel):
 @given(requests())
 def test_the_coverage_is_that_of_the_choices_as_they_are_shown(request):
     """Where some choices were scored again, the sum has their new values."""
+    if request.boundary == "harness":
+        request = replace(request, boundary="heal")
     try:
         with closing(Engine(OtherLayout(request.seed, sharpness=0.3, limits=WIDE), check=SOME_ARE_CLOSE)) as engine:
-            result = engine.select(
-                request.prompt,
-                request.choices,
-                rule=request.rule,
-                terminator=request.terminator,
-                following=request.following,
-                prior=request.prior,
-                search=replace(request.search, method="exhaustive", budget_nodes=None),
-                prompting=PromptParams(boundary="heal" if request.boundary == "harness" else request.boundary),
-            )
+            result = request.answer_of(engine, replace(request.search, method="exhaustive", budget_nodes=None))
     except RequestError:
         reject()
     table = result.choices
-    assert result.coverage == pytest.approx(np.exp(table.logp[table.distinct]).sum(), rel=1e-12)
+    total = np.exp(table.logp[table.distinct]).sum()  # given the least probability that the healed bytes may have
+    assert result.coverage == pytest.approx(total * np.exp(-result.heal_gap), rel=1e-12)
+    assert (result.coverage_high is None) == (result.heal_gap == 0)
+    if result.coverage_high is not None:
+        assert result.coverage_high == pytest.approx(total + result.certificate.open_mass, rel=1e-12)
 
 
 def test_the_coverage_counts_tokens_before_the_cut():
