@@ -1,7 +1,7 @@
 """Threads that wait for calls, and are kept for a short time to wait for others.
 
-Starting a thread takes longer than all else that an awaited call adds: Python waits
-until the new thread runs. A thread that is there already is woken by a queue.
+Python waits until a new thread runs before it goes on. A thread that is there already
+is woken by a queue, which takes less time.
 """
 
 from __future__ import annotations

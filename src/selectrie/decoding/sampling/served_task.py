@@ -14,7 +14,7 @@ class CompletionTask:
     """The sequences that a server draws after one prompt. It satisfies `Task`.
 
     Attributes:
-        request: What is asked of the server.
+        request: The prompt and the options of the server's sampler.
         completed: The answer, before the task is told that it is there.
     """
 

@@ -187,7 +187,7 @@ class PreparedPromptLogprobs:
     def run(self, session: Session) -> list[PromptLogprobs]:
         """Evaluate all prompts together and return a result for each, in order.
 
-        Raises `OptionError` if the model does not tell so many most probable tokens.
+        Raises `OptionError` if `top` is more than the server tells of a row.
         """
         if session.max_top is not None and self.request.top > session.max_top:
             expected = f"at most {session.max_top}, as many as the server tells with certainty"
