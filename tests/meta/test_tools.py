@@ -146,3 +146,22 @@ def test_lines_of_code_are_neither_prose_nor_blank():
     """Strings that are values count on each of their lines; docstrings, comments and blank lines do not."""
     text = '"""Doc.\n\nMore."""\n\n# comment\nX = """a\nb"""\n\n\ndef f():  # said\n    "Doc."\n    return (\n        1\n    )\n'
     assert code_lines.code_lines(text) == 6
+
+
+def test_lines_beside_python_are_neither_comments_nor_blank():
+    """Each format's own comments do not count, and a comment of another format is code."""
+    texts = {
+        ".css": "/* said\nb { } */\n\na { x: 1 }\n// code\n",
+        ".html": "<!-- said\n<p> -->\n<p>\n</p>\n",
+        ".js": "// said\n/* said\n*/\nf();\n\ng();  // code\n",
+        ".lark": "// said\na: b\n\n  // said\nb: /# code/\n",
+        ".tmpl": "<<!-- <<x>> -->>\n<<! said\nmore >>\n\n<<x>>\n// code\n",
+        ".toml": "# said\na = 1\n\n  # said\nb = '# code'\n",
+    }
+    assert {suffix: code_lines.other_lines(text, suffix) for suffix, text in texts.items()} == dict.fromkeys(texts, 2)
+    assert texts.keys() == code_lines.COMMENTS.keys()
+
+
+def test_statements_are_counted_at_every_depth():
+    """A definition, its docstring and each statement in it count one each; lines do not matter."""
+    assert code_lines.statements('def f():\n    "Doc."\n    if x: return (\n        1\n    )\n\n\na = b = 1; c = 2\n') == 6
