@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import llama_cpp
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ from gguf import GGMLQuantizationType, GGUFReader, dequantize
 
 import byte_bpe
 import code_lines
+import entered_modules
 import random_blocks
 from architectures import LOGIT_DEVIATION
 from make_model import QUANTISATIONS, make_model
+from selectrie.testing import HashModel
 
 AWKWARD = ("card arrival", " Paris 🤗 é 漢字\n\n  x=1;\t42 1234 don't", "<|im_end|>", "a\x00b", "  ")
 
@@ -164,4 +168,31 @@ def test_lines_beside_python_are_neither_comments_nor_blank():
 
 def test_statements_are_counted_at_every_depth():
     """A definition, its docstring and each statement in it count one each; lines do not matter."""
-    assert code_lines.statements('def f():\n    "Doc."\n    if x: return (\n        1\n    )\n\n\na = b = 1; c = 2\n') == 6
+    assert (
+        code_lines.statements('def f():\n    "Doc."\n    if x: return (\n        1\n    )\n\n\na = b = 1; c = 2\n') == 6
+    )
+
+
+def test_returns_are_changes_to_a_module_entered_before():
+    """The first call changes no module, and a call within a module none; functions are told apart by full names."""
+    names = {"a": str(entered_modules.HOME / "a.py"), "b": str(entered_modules.HOME / "room" / "b.py")}
+    walk = [("a", "f"), ("b", "g"), ("b", "C.g"), ("a", "f"), ("b", "g"), ("b", "h")]
+    calls = [(names[name], function) for name, function in walk]
+    assert entered_modules.counts(calls) == (2, 4, 3, 2)
+    assert entered_modules.modules(calls) == ["a", "room.b"]
+
+
+def test_only_functions_of_selectrie_are_recorded():
+    """Of two requests the second is recorded, without the calls of other packages."""
+    recorder = entered_modules.Recorder()
+    texts = []
+    vocabulary = HashModel(7).vocabulary
+
+    def ask(text):
+        texts.append(text)
+        vocabulary.piece(len(json.dumps(text)) % 2)
+
+    [(file, name)] = recorder.calls_of(ask)
+    assert entered_modules.modules([(file, name)]) == ["core.vocabulary"]
+    assert name.endswith("piece")
+    assert texts == list(entered_modules.TEXTS)
