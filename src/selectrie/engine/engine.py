@@ -415,9 +415,10 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             prompting: Options for chat and truncation.
             options: `best_of`, choices or grammar, alternatives, priority and deadline.
 
-        On an engine of `connect`, the server's own sampler draws
-        (`Generation.sampled_by`). What it cannot apply as it is meant here is refused
-        (`ServerOptionError`), and what it does not tell is None.
+        On an engine of `connect`, the server draws. It is sent the options that differ
+        from their defaults and that OpenAI's API has; `Generation.sampled_by` names
+        them, and everything else is the server's own. Any other option that differs
+        from its default is refused (`ServerOptionError`). What is not told is None.
 
         Raises:
             RequestError: If the request is invalid, before any model call.
