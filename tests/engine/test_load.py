@@ -20,15 +20,23 @@ from selectrie.errors import OptionError
 from tests.support.weighed import Weighed
 
 
-def checked(engine):
-    """The self-check of an engine, which answers once and is then left alone until it has made it."""
-    engine.score("a", "b")
-    for _ in range(100):
-        engine._model_thread.call(lambda: None)
-    return engine.self_check
+@pytest.fixture
+def checked(monkeypatch):
+    """`checked(engine)`: its self-check; it answers once, and is then left alone until it has made it."""
+    arrived, put = threading.Event(), load.SelfCheckFile.put
+    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
+    monkeypatch.setattr(load.SelfCheckFile, "put", lambda *args: (put(*args), arrived.set()))
+
+    def of(engine):
+        engine.score("a", "b")
+        assert arrived.wait(60)
+        arrived.clear()
+        return engine.self_check
+
+    return of
 
 
-def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):
+def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model, checked):
     """The second engine on the same file takes the check that the first one kept; another batch size has its own."""
     path = tiny_model("f32", seed=7)
     with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
@@ -68,7 +76,7 @@ def test_a_kept_check_that_none_could_have_made_counts_for_nothing(tmp_path, cha
     assert [kept.get(key, MODEL) for key in ("bad", "short", "no", "missing")] == [None] * 4
 
 
-def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch):
+def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch, checked):
     """A batch_multiple of 0 and a tolerance that settles nothing: both are measured again, and kept."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kept = tmp_path / ".cache" / "selectrie" / "selfcheck.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -72,12 +73,12 @@ def test_sigma_is_assumed_by_the_type_of_the_weights(weights):
 def test_sigma_is_that_of_the_rows_by_their_uncertainty():
     """Calls of few rows scale the logits: scaled half as far, they move half as far."""
     model = Weighed(1)
-    model.move = lambda rows, n_rows: rows * np.float32(1.0 if n_rows > 40 else 1.01)
+    model.move = lambda rows, n_rows: rows * np.float32(1.0 if n_rows > 16 else 1.01)
     check = self_check(model)
     assert check.n_rows > 20
     assert check.moved > 10 * ASSUMED["f32"]
     halved = Weighed(1)
-    halved.move = lambda rows, n_rows: rows * np.float32(1.0 if n_rows > 40 else 1.005)
+    halved.move = lambda rows, n_rows: rows * np.float32(1.0 if n_rows > 16 else 1.005)
     assert self_check(halved).moved == pytest.approx(check.moved / 2, rel=0.02)
 
 
@@ -142,14 +143,25 @@ def test_fixed_batch_sizes_are_left_as_they_are(kind):
         assert engine.limits.batch_sizes == FIXED
 
 
-def test_the_check_is_made_once_the_engine_has_answered():
+class Found(list):
+    """Self-checks, and an event for the first of them."""
+
+    def __init__(self):
+        self.arrived = threading.Event()
+
+    def append(self, check):
+        super().append(check)
+        self.arrived.set()
+
+
+def test_the_check_is_made_once_the_engine_has_answered(monkeypatch):
     """Not before, in steps between requests, and it holds for later ones; a kept check is not made again."""
-    model, found = Weighed(1), []
+    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
+    model, found = Weighed(1), Found()
     with Engine(model, on_check=found.append) as engine:
         assert engine.self_check.n_rows == 0
         engine.select("a", [" b", " c"])
-        for _ in range(100):  # every call gives the thread a turn
-            engine._model_thread.call(lambda: None)
+        assert found.arrived.wait(60)
         assert engine.self_check == found[0]
         assert engine.select("a", [" b", " c"]).signature.rows_compared == found[0].n_rows > 0
     with Engine(Weighed(1), check=found[0], on_check=found.append) as engine:
@@ -159,14 +171,14 @@ def test_the_check_is_made_once_the_engine_has_answered():
 
 def test_a_check_does_not_begin_to_hold_while_tasks_are_watched(monkeypatch):
     """A trace states one check; the one that was measured meanwhile is kept for the next engine."""
-    found = []
+    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
+    found = Found()
     with Engine(Weighed(1), on_check=found.append) as engine:
         engine._model_thread.observer = type(
             "Watching", (), {"__getattr__": lambda self, name: lambda *_, **__: None}
         )()
         engine._model_thread.call(lambda: None)
-        for _ in range(100):
-            engine._model_thread.call(lambda: None)
+        assert found.arrived.wait(60)
         assert engine.self_check == assumed(engine.identity, engine.limits)
 
 

@@ -74,6 +74,8 @@ TEXT = (
 
 MAX_ROWS = 70
 """Maximum number of rows that are compared; each is evaluated twice."""
+ROWS_PER_CALL = 32
+"""Maximum number of rows in a call, so that requests do not wait long."""
 FOREIGN_ROWS = 37
 """Rows of another sequence, beside which the text is evaluated the second time."""
 
@@ -114,8 +116,8 @@ def is_plausible(check: SelfCheck, identity: ModelIdentity, limits: Limits) -> b
 def measure(model: Model) -> Iterator[SelfCheck | None]:
     """Measure how far rows of a text move; a step is a few calls on a small context.
 
-    The text is evaluated alone in one call, and again beside rows of another sequence
-    in calls of other sizes.
+    The text is evaluated alone, and again beside rows of another sequence in calls of
+    other sizes.
 
     Yields:
         None after every step, and at last the self-check. If the model cannot tell it,
@@ -129,8 +131,10 @@ def measure(model: Model) -> Iterator[SelfCheck | None]:
         return
     try:
         tokens = model.vocabulary.encode(TEXT.encode())[:n_tokens]
-        alone = yield from _evaluated(model, tokens, n_foreign=0, step=len(tokens))
-        beside = yield from _evaluated(model, tokens, n_foreign=FOREIGN_ROWS, step=2 * BATCH_MULTIPLE)
+        # Only large calls of a model with fixed batch sizes use its large programs.
+        step = len(tokens) if limits.batch_sizes.is_fixed else ROWS_PER_CALL
+        alone = yield from _evaluated(model, tokens, n_foreign=0, step=step)
+        beside = yield from _evaluated(model, tokens, n_foreign=FOREIGN_ROWS, step=ROWS_PER_CALL // 2)
     except (ModelError, TextError) as error:
         logger.debug("the self-check could not be made: %s", error)
         yield known

@@ -147,9 +147,9 @@ def _measured(
         yield
         engine = runtime()
         if check is not None and check.n_rows and engine is not None:
-            on_check(check)
             if engine.thread.observer is None:
                 engine.check = check
+            on_check(check)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,9 @@ _INTERRUPT_AGAIN_S = 0.005
 A model forgets an interrupt that comes between two of its decodes.
 """
 
+_IDLE_S = 0.1
+"""Seconds without work after which a step of work for idle times is done."""
+
 _LEAVING_S = 0.2
 """Seconds between two checks of whether the memory of a closed model is still in use.
 
@@ -455,10 +458,11 @@ class JobThread(ABC, Generic[SchedulerT]):
         Waits for work if there is none.
         """
         wait_s = self.scheduler.wait_s
-        if self._has_worked and self.scheduler.idle:
-            wait_s = self._work_idly(wait_s)
-        for item in self._received(block=wait_s is None or wait_s > 0, timeout_s=wait_s):
-            self._has_worked = True
+        if wait_s is None and self._has_worked:
+            wait_s = self._idle_wait_s()
+        received = self._received(block=wait_s is None or wait_s > 0, timeout_s=wait_s)
+        self._has_worked |= bool(received)
+        for item in received:
             if isinstance(item, tuple):
                 self._arriving.difference_update(map(id, item))
                 for job in item:
@@ -467,15 +471,17 @@ class JobThread(ABC, Generic[SchedulerT]):
                 self._run(item)
         if self.closed:
             return False
+        if not received and self.scheduler.idle:
+            self._work_idly()
         self._step()
         return True
 
-    def _work_idly(self, wait_s: float | None) -> float | None:
-        """Do a step of the work for idle times, unless there are news.
+    def _idle_wait_s(self) -> float | None:
+        """Return the seconds after which an idle thread has work; None for none."""
+        return None
 
-        Returns the seconds that the thread may wait then.
-        """
-        return wait_s
+    def _work_idly(self) -> None:
+        """Do a step of the work for idle times."""
 
     def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | tuple[Job, ...] | None]:
         """Return all items queued since the last call.
@@ -557,9 +563,9 @@ class ModelThread(JobThread[Scheduler]):
             model: The model to run.
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
-            idle_work: Work on the model in small steps. One is done whenever nothing
-                else is to be done, after the first work of the thread. A `ModelError`
-                ends it.
+            idle_work: Work on the model in small steps. One is done whenever the thread
+                has been idle for `_IDLE_S`, after its first work. A `ModelError` ends
+                it.
             before_close: Called on the thread before the model is freed.
         """
         at_least("max_waiting", max_waiting, 1)
@@ -572,14 +578,16 @@ class ModelThread(JobThread[Scheduler]):
         """Interrupt the decode that is running now, if any."""
         self._model.interrupt()
 
-    def _work_idly(self, wait_s: float | None) -> float | None:
-        if self._idle_work is None or not self._inbox.empty() or self.closed:
-            return wait_s
+    def _idle_wait_s(self) -> float | None:
+        return None if self._idle_work is None else _IDLE_S
+
+    def _work_idly(self) -> None:
+        if self._idle_work is None or not self._has_worked:
+            return
         try:
             next(self._idle_work)
         except (StopIteration, ModelError):
             self._idle_work = None
-        return 0.0
 
     def _free(self) -> None:
         self._idle_work = None
