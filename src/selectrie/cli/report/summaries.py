@@ -114,9 +114,6 @@ def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
     facts = [("spellings", f"{bounds}; canonical tokens have {100 * low:.3g} to {100 * high:.3g} % of it")]
     if not one.proved:
         facts.append(("! bounds", f"they are further apart than a factor of 2: {one.reason}"))
-    if one.estimate is not None:
-        error = f"relative standard error {one.estimate.relative_error:.2g}, {count(one.estimate.n_draws, 'draw')}"
-        facts.append(("estimate", f"logp {one.estimate.logp:.4f} nats ({error}); nothing proves it"))
     return facts
 
 
