@@ -15,11 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from make_model import make_model
 from selectrie.backends.llama_cpp.library import repacks_safely
-from selectrie.core.model import Model
-from selectrie.core.types import SelfCheck
-from selectrie.engine import runtimes, trial
+from selectrie.engine import trial
 from selectrie.engine.bundled_model import embedded_file
-from selectrie.testing import HashModel, TableModel
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
@@ -107,27 +104,6 @@ def _files_came_through() -> Iterator[None]:
     """Files are opened at once, not in a child process first, which takes half a second a file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial.Marks, "has", lambda *_: True)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _fakes_are_checked_once() -> Iterator[None]:
-    """Engines on exact fakes share a self-check: it is the same for all of one shape, and takes longer than most tests."""
-    measure, kept = runtimes.self_check, {}
-
-    def check_of(model: Model) -> SelfCheck:
-        if type(model) not in (HashModel, TableModel):
-            return measure(model)
-        shape = (model.limits, model.vocabulary.digest)
-        if shape not in kept:
-            kept[shape] = measure(model)
-        elif not model.limits.batch_sizes.is_fixed:
-            model.trim(0)  # as the check leaves it
-            model.set_batch_multiple(kept[shape].batch_multiple)
-        return kept[shape]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runtimes, "self_check", check_of)
         yield
 
 
