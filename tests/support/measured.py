@@ -9,9 +9,10 @@ import numpy as np
 
 from selectrie import Selection
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.core.model import Model
 from selectrie.core.types import BoolArray, FloatArray, ModelKind, SelfCheck
 from selectrie.decoding.scoring import rows_of_paths
-from selectrie.engine.precision_check import self_check
+from selectrie.engine.precision_check import batch_multiple, measure
 
 CEILING_NATS = {
     "f32": 1e-4,
@@ -38,13 +39,21 @@ standard deviations.
 """
 
 
+def self_check(model: Model) -> SelfCheck:
+    """The self-check of an idle model, or the assumed one where it tells none."""
+    if batch_multiple(model.limits) > 1:
+        model.set_batch_multiple(batch_multiple(model.limits))
+    *_, check = measure(model)
+    assert check is not None
+    return check
+
+
 @cache
 def measured(path: Path) -> SelfCheck:
     """The self-check of a model on this machine; its figure is held to the ceiling of its kind."""
     with open_model(path, LlamaOptions(n_threads=1)) as model:
         check = self_check(model)
-        file_type, kind = model._weights.metadata_int("general.file_type"), model.limits.kind
-    name = {0: "f32", 1: "f16"}.get(file_type, "quantised")
+        name, kind = model.identity.weights, model.limits.kind
     if kind in (ModelKind.SLIDING_WINDOW, ModelKind.HYBRID):
         name = kind.value
     assert check.moved <= CEILING_NATS[name], f"{path.name}: {check} is above the ceiling of {name}"

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from selectrie.core.completion import SupportsCompletion
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel
-from selectrie.core.row_reader import RowReader
+from selectrie.core.row_reader import RowStarter
 from selectrie.core.types import Limits, ModelIdentity, ModelKind, Precision, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.held_nodes import FILL_ROWS
-from selectrie.decoding.sampling.served_task import CompletionTask
-from selectrie.engine.path_driver.completions import CompletionPool
 from selectrie.engine.path_driver.path_thread import PathThread
 from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader
-from selectrie.engine.precision_check import self_check
+from selectrie.engine.precision_check import assumed, batch_multiple, measure
 from selectrie.engine.requests import generate, served_generate
+from selectrie.engine.requests.canonical_memory import KeptMemories
 from selectrie.engine.requests.generate import GenerateRequest, Prompts
 from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer, PathScorer, ScoresSequences
+from selectrie.engine.requests.served_generate import ServedTask
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
@@ -91,8 +92,9 @@ class LocalRuntime(Runtime):
 
     Args:
         model: The model to run.
-        check: The result of an earlier self-check; None to make it when needed.
-        on_check: Called with the result of the self-check if it is made.
+        check: The result of an earlier self-check; None for the assumed one.
+        on_check: Called with the result of the self-check. If it is given and `check`
+            is not, the check is made once the model has answered and nothing waits.
         max_waiting: Maximum number of tasks that wait to begin; None for no limit.
     """
 
@@ -104,29 +106,22 @@ class LocalRuntime(Runtime):
         on_check: Callable[[SelfCheck], None] | None = None,
         max_waiting: int | None = None,
     ) -> None:
-        self._model, self.check, self._on_check = model, check, on_check
-        limits = model.limits
-        if check is not None and not limits.batch_sizes.is_fixed and check.batch_multiple <= limits.rows_per_call:
-            model.set_batch_multiple(check.batch_multiple)
-        self.model = model
-        self.thread: ModelThread = ModelThread(model, max_waiting=max_waiting)
+        self._model, self.model = model, model
+        self.check = None
+        work: Iterator[None] | None = None
+        if model.identity.precision == Precision.EXACT.value:
+            self.check = check or assumed(model.identity, model.limits)
+            if batch_multiple(model.limits) > 1:
+                model.set_batch_multiple(batch_multiple(model.limits))
+            if check is None and on_check is not None:
+                work = _measured(weakref.ref(self), model, on_check)
+        self._kept = KeptMemories()
+        self.thread: ModelThread = ModelThread(
+            model, max_waiting=max_waiting, idle_work=work, before_close=self._kept.close
+        )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
-        check = None
-        if model.identity.precision == Precision.EXACT.value:
-            check = self.check or group.call(self._make_check)
-        return Session(group, model, check, self.thread.scheduler.read_rows)
-
-    def _make_check(self) -> SelfCheck:
-        """Return the result of the self-check, which is made if there is none yet.
-
-        It runs on the model's thread, so a second caller finds the first one's result.
-        """
-        if self.check is None:
-            self.check = self_check(self._model)
-            if self._on_check is not None:
-                self._on_check(self.check)
-        return self.check
+        return Session(group, model, self.check, self.thread.scheduler.read_rows, self._kept)
 
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
         del check
@@ -139,6 +134,22 @@ class LocalRuntime(Runtime):
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         del what, instead
+
+
+def _measured(
+    runtime: weakref.ref[LocalRuntime], model: Model, on_check: Callable[[SelfCheck], None]
+) -> Iterator[None]:
+    """Measure the self-check in steps; it holds for later requests of the engine.
+
+    Not while tasks are watched, since a trace states one check.
+    """
+    for check in measure(model):
+        yield
+        engine = runtime()
+        if check is not None and check.n_rows and engine is not None:
+            on_check(check)
+            if engine.thread.observer is None:
+                engine.check = check
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +165,7 @@ class PathRuntime(Runtime):
     """A model that is asked for its rows by their token path, as a server is.
 
     Its rows are kept by their path, and queries of all tasks share requests. Text is
-    drawn by the model's own sampler, if it has one. What reads whole rows is refused.
+    drawn by the model itself, if it can do that. What reads whole rows is refused.
 
     Args:
         model: The model; it is closed with the thread.
@@ -183,12 +194,16 @@ class PathRuntime(Runtime):
         self._completer = model if isinstance(model, SupportsCompletion) else None
         self.check = SelfCheck(0, model.tolerance, model.tolerance)
         reader = QueryReader(model, cache_bytes=cache_bytes)
+
+        def reader_of(job: Job) -> RowStarter:  # holds no runtime, which would keep an abandoned engine alive
+            return job.task if isinstance(job.task, ServedTask) else reader
+
         self.thread: PathThread = PathThread(
             reader,
             described,
             max_active=_ACTIVE_EACH * n_together,
             max_waiting=max_waiting,
-            reader_of=_readers(reader, self._completer, limits.requests_in_flight),
+            reader_of=reader_of,
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
@@ -225,18 +240,3 @@ class PathRuntime(Runtime):
         if instead and self._completer is not None:
             raise WholeRowsError(what, f"use {instead}, or load the model here")
         raise WholeRowsError(what)
-
-
-def _readers(rows: RowReader, completer: SupportsCompletion | None, n_calls: int) -> Callable[[Job], RowReader]:
-    """Return what finds the reader of a job.
-
-    It holds no runtime, which would keep an abandoned engine alive.
-    """
-    pool = None if completer is None else CompletionPool(completer, max(1, n_calls))
-
-    def reader_of(job: Job) -> RowReader:
-        if pool is not None and isinstance(job.task, CompletionTask):
-            return pool.reader_of(job.task)
-        return rows
-
-    return reader_of

@@ -141,7 +141,7 @@ class ChoiceScore:
 class Signature:
     """The model, the software and the options that a score depends on.
 
-    Scores with equal signatures are equal within the tolerance.
+    Scores with equal signatures are equal but for what the layout of calls moves.
 
     Attributes:
         model: Name of the model.
@@ -151,13 +151,12 @@ class Signature:
         build: Back end and version.
         processor: The processor.
         precision: "exact" or "fast".
-        tolerance: Nats per row by which the layout of calls may move a log-probability;
-            None if not measured. It is four or eight times the largest_move that the
-            self-check measured.
-        largest_move: Largest move of the compared rows, in nats.
-        rows_compared: Number of rows compared.
-        support: Share of all rows that move no further than largest_move, at 95 %
-            confidence.
+        tolerance: Nats for one row. Two texts are a near tie if their scores differ by
+            less than this times the root of the number of rows that both are read from.
+            None in "fast" precision.
+        moved: Root mean square of the moves of a row by the layout of calls, in nats.
+        rows_compared: Number of rows on which `moved` was measured; 0 if it is assumed
+            by the type of the weights.
         rule: The rule used.
         premise: Digests of the texts of the rule (pmi, calibrated).
         terminator: The terminator used, never "auto".
@@ -174,9 +173,8 @@ class Signature:
     processor: str
     precision: str
     tolerance: float | None
-    largest_move: float | None
+    moved: float | None
     rows_compared: int | None
-    support: float | None
     rule: str
     premise: str
     terminator: str
@@ -209,9 +207,8 @@ class Signature:
             processor=identity.processor,
             precision=identity.precision,
             tolerance=None if check is None else check.tolerance,
-            largest_move=None if check is None else check.moved,
+            moved=None if check is None else check.moved,
             rows_compared=None if check is None else check.n_rows,
-            support=None if check is None else check.support,
             rule=rule,
             premise=premise,
             terminator=terminator,
@@ -243,6 +240,9 @@ class Certificate:
             take more rows than the request did, in `fast` precision, or if a served
             model or rows not read in full leave near ties.
         n_rescored: Number of choices that were scored again.
+        near_margin: Margin between the best two choices below which they are scored
+            again: another layout of calls might change their order. None where no
+            choice is scored again, as in `fast` precision.
         method: "exhaustive", "best_first", or "spellings" for sums over all spellings.
         reason: Why the first k are not proved: a doubt that no longer search could
             remove, else the event that ended the search. "" if they are proved.
@@ -257,6 +257,7 @@ class Certificate:
     n_rescored: int
     method: str
     reason: str = ""
+    near_margin: float | None = None
 
     @classmethod
     def exhaustive(cls, nodes_evaluated: int, nodes_inner: int) -> Certificate:

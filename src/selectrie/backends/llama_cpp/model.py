@@ -48,8 +48,8 @@ Calls whose number of rows is a multiple of this use the same kernels: measured 
 x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
 `LlamaModel.set_batch_multiple`.
 """
-_FLOAT_FILE_TYPES = (0, 1, 32)
-"""f32, f16 and bf16 in `general.file_type` (llama_ftype in llama.h)."""
+_WEIGHTS: dict[int | None, str] = {0: "f32", 1: "f16", 32: "f16"}
+"""`ModelIdentity.weights` by `general.file_type` (llama_ftype; 32 is bf16)."""
 
 
 def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaOptions | None = None) -> LlamaModel:
@@ -144,7 +144,7 @@ class LlamaModel:
                 processor=processor(),
                 precision=self._options.precision.value,
                 n_parameters=self._weights.n_parameters,
-                quantised=self._weights.metadata_int("general.file_type") not in _FLOAT_FILE_TYPES,
+                weights=_WEIGHTS.get(self._weights.metadata_int("general.file_type"), "quantised"),
             )
         return self._identity
 

@@ -6,6 +6,7 @@ token paths of the product and searches them for the most probable texts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -171,7 +172,7 @@ class ProductSearch:
     """Searches a product of texts in several ways and collects the results.
 
     Attributes:
-        tolerance: Nats by which the layout of calls may change the difference of two
+        tolerance: Nats below which the layout of calls may change the order of two
             log-probabilities.
         tokens: Tokens of each text found.
         logp: Log-probability of each text found: that of its whole path after
@@ -192,7 +193,7 @@ class ProductSearch:
         self._group, self._vocabulary = session.group, session.model.vocabulary
         self._fill_rows = session.fill_rows
         self._paths, self._search_request, self._terminator = paths, search_request, terminator
-        self.tolerance = 2 * (session.tolerance or 0.0) * (paths.longest + 1)
+        self.tolerance = (session.tolerance or 0.0) * math.sqrt(2 * (paths.longest + 1))
         self.tokens: dict[bytes, tuple[int, ...]] = {}
         self.logp: dict[bytes, float] = {}
         self.best_open, self.open_mass = np.inf, 1.0

@@ -135,14 +135,22 @@ class PreparedSelect:
         parts = (premise, encoded.tokens, encoded.offsets, encoded.first_scored)
         return (*(part.tobytes() for part in parts), self.terminator.encode())
 
-    def tolerances(self, tolerance: float) -> FloatArray:
-        """Return the nats by which the layout may change each score, float64[C].
+    def tolerances(
+        self, tolerance: float, evaluation: scoring.TrieEvaluation | None = None, *, adds_up: bool = False
+    ) -> FloatArray:
+        """Return the tolerance of each score, float64[C]; see `scoring.tolerance_of`.
 
         `tolerance` is that of one row.
         """
-        first = self.encoded.first_scored
         return scoring.tolerance_of(
-            self.rule.name, tolerance, self.trie, self.terminator, lengths=self.lengths, first_scored=first
+            self.rule.name,
+            tolerance,
+            self.trie,
+            self.terminator,
+            lengths=self.lengths,
+            first_scored=self.encoded.first_scored,
+            evaluation=evaluation,
+            adds_up=adds_up,
         )
 
     def objective(self, baseline: FloatArray | None, tolerance: float) -> scoring.Objective | None:
