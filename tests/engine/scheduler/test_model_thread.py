@@ -28,7 +28,7 @@ from selectrie.engine.scheduler.outcome import LOOK_AGAIN_S
 from selectrie.errors import CancelledError, ClosedError, OptionError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
-from tests.support.measured import assert_same_logp, measured
+from tests.support.measured import assert_same_logp
 
 PROMPT = "Once upon a time there was a little girl who"
 LONG_S = 20
@@ -208,17 +208,13 @@ LONG_CALLS: dict[str, Callable[[Engine], object]] = {
 }
 
 
-def opened(path: Path, work: str, n_ctx: int = 256) -> Engine:
-    """An engine with its self-check made, unless that is the work."""
-    check = None if work == "its self-check" else measured(path)
-    return Engine(open_model(path, LlamaOptions(n_threads=1, n_ctx=n_ctx)), check=check)
-
-
 @pytest.mark.parametrize("work", LONG_CALLS)
 @pytest.mark.parametrize("at", ["in a decode", "between two"])
 def test_ctrl_c_stops_work_on_solo_models(any_model, monkeypatch, work, at):
     """Told in its second decode, or between that and the third, whose start forgets it: the third is not finished."""
-    with opened(any_model, work) as engine:
+    with Engine(open_model(any_model, LlamaOptions(n_threads=1, n_ctx=256))) as engine:
+        if work == "settling":
+            assert engine.tolerance
         target, flag = threading.get_ident(), engine._model._context.stop
         stopped: list[bool] = []
 
@@ -385,7 +381,9 @@ def test_running_calls_are_looked_after_as_often_as_it_helps(monkeypatch, can_in
 @pytest.mark.parametrize("work", LONG_CALLS)
 def test_closing_does_not_wait_for_work_on_solo_models(any_model, monkeypatch, work):
     """A self-check or a settling under way ends in the decode in which the engine is closed; its caller hears of it."""
-    engine = opened(any_model, work)
+    engine = Engine(open_model(any_model, LlamaOptions(n_threads=1, n_ctx=256)))
+    if work == "settling":
+        assert engine.tolerance
     flag, started = engine._model._context.stop, threading.Event()
 
     def second() -> None:
@@ -496,9 +494,10 @@ LAST_USES = {
 
 
 @pytest.mark.parametrize("last", LAST_USES)
-def test_a_forgotten_engine_ends_its_thread(tiny_model, last):
+def test_a_forgotten_engine_ends_its_thread(tiny_model, monkeypatch, last):
     """No `close`, no `with`: whatever it did last, when the last reference goes, so do the thread and the weights."""
-    engine = opened(tiny_model("f32"), last, n_ctx=64)
+    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
+    engine = Engine(open_model(tiny_model("f32"), LlamaOptions(n_ctx=64, n_threads=1)))
     LAST_USES[last](engine)
     thread, known = engine._model_thread._thread, weakref.ref(engine)
     del engine
