@@ -110,6 +110,9 @@ def test_python_snippets_run(page, workplace):
     for line, block in snippets(page.read_text(), "python"):
         if '"checkpoint/"' in block:
             write_checkpoint(workplace / "checkpoint")
+        if "import pandas" in block:
+            for name in ("pandas", "narwhals"):
+                pytest.importorskip(name, reason="needs the extra 'tables' and pandas")
         if "selectrie.connect(" in block:
             for name in ("httpx2", "fastapi", "uvicorn"):
                 pytest.importorskip(name)
