@@ -6,7 +6,7 @@ special tokens. Checked here is what it asserts instead (`GGML_ASSERT`, `GGML_AB
 exceptions that nothing catches), as of the version that the package was measured on:
 `load_hparams` of llama-model.cpp, llama-vocab.cpp, llama-model-loader.cpp, and norms
 and rotations of ggml-cpu/ops.cpp. Not all assertions of single architectures are known,
-so `selectrie.load` opens a file in a child process first.
+so `selectrie.load(untrusted=True)` opens a file in a child process first.
 """
 
 from __future__ import annotations
