@@ -15,13 +15,10 @@ from hypothesis import HealthCheck, settings
 
 from make_model import make_model
 from selectrie.backends.llama_cpp.library import repacks_safely
-from selectrie.engine import trial
 from selectrie.engine.bundled_model import embedded_file
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
-
-HAS_MARK = trial.Marks.has
 
 settings.register_profile(
     "selectrie",
@@ -97,21 +94,6 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _files_came_through() -> Iterator[None]:
-    """Files are opened at once, not in a child process first, which takes half a second a file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial.Marks, "has", lambda *_: True)
-        yield
-
-
-@pytest.fixture
-def _files_are_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A home without marks, where they count."""
-    monkeypatch.setattr(trial.Marks, "has", HAS_MARK)
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.fixture(scope="session", autouse=True)

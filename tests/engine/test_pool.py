@@ -520,7 +520,7 @@ def test_a_list_is_named_as_it_is_written(shop):
     assert list(models) == ["a.gguf", "hf:o/r/b.gguf", "c.gguf"]
     visit(models, ["a.gguf"])
     options = {"n_ctx": 64, "n_threads": 1, "precision": "fast"}
-    assert shop.options == options | {"backend": None, "untrusted": None}
+    assert shop.options == options | {"backend": None, "untrusted": False}
     with pytest.raises(OptionError, match="untrusted"):
         ModelPool(["a.gguf"], untrusted=1)
 

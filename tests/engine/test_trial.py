@@ -1,5 +1,5 @@
-"""Files that may end the process: opened in a child first, and marked once they came
-through."""
+"""Untrusted files, which may end the process: opened in a child first, and marked once
+they came through."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ from selectrie.engine import trial, trial_child
 from selectrie.engine.trial import Marks, try_file
 from selectrie.errors import ModelFileError, OptionError, UnsupportedModelError
 
-pytestmark = pytest.mark.usefixtures("_files_are_new")
-
 NO_NUMBER = gguf.GGMLQuantizationType.I32
 
 
 def marks() -> Path:
     return Path.home() / ".cache" / "selectrie" / "selfcheck.json"
+
+
+@pytest.fixture(autouse=True)
+def _own_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home without marks."""
+    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 def with_another_type(source: Path, target: Path, tensor: str) -> Path:
@@ -59,7 +63,7 @@ def test_a_file_is_opened_in_a_child_once(tiny_model, tmp_path, monkeypatch):
     (tmp_path / "m.gguf").write_bytes(tiny_model("f32").read_bytes())
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        with selectrie.load("m.gguf", n_threads=1) as engine:
+        with selectrie.load("m.gguf", n_threads=1, untrusted=True) as engine:
             assert engine.vocabulary.n_tokens == 512
     assert len(begun) == 1
     (entry,) = json.loads(marks().read_text()).items()
@@ -67,11 +71,11 @@ def test_a_file_is_opened_in_a_child_once(tiny_model, tmp_path, monkeypatch):
     assert entry[1] == {"opened": True}
 
 
-@pytest.mark.parametrize(("untrusted", "n"), [(None, 1), (True, 2), (False, 0)])
-def test_who_is_tried_and_how_often(tiny_model, children, untrusted, n):
-    """Of two loads: None tries a new file, True every file, False none."""
+@pytest.mark.parametrize(("options", "n"), [({}, 0), ({"untrusted": False}, 0), ({"untrusted": True}, 1)])
+def test_who_is_tried_and_how_often(tiny_model, children, options, n):
+    """Of two loads: untrusted files are tried once, others never."""
     for _ in range(2):
-        selectrie.load(tiny_model("f32"), n_threads=1, untrusted=untrusted).close()
+        selectrie.load(tiny_model("f32"), n_threads=1, **options).close()
     assert len(children) == n
 
 
@@ -86,8 +90,8 @@ def test_what_is_vouched_for_is_not_tried(tiny_model, children):
     assert children == []
 
 
-@pytest.mark.parametrize("value", [1, 0, "yes"])
-def test_trust_is_yes_no_or_none(value):
+@pytest.mark.parametrize("value", [1, 0, "yes", None])
+def test_trust_is_yes_or_no(value):
     """Numbers and words are no answer; nothing is opened."""
     with pytest.raises(OptionError, match="untrusted"):
         selectrie.load("nowhere.gguf", untrusted=value)
@@ -98,12 +102,12 @@ def test_another_file_under_a_name_is_a_new_file(tiny_model, tmp_path, children)
     path = tmp_path / "m.gguf"
     for seed in (1, 2, 1):
         path.write_bytes(tiny_model("f32", seed=seed).read_bytes())
-        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()), always=False)
+        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()))
     assert len(children) == 2
     kept = json.loads(marks().read_text())
     for value in (True, {}, {"opened": 1.5}, {"opened": False}, ["opened"], None):
         marks().write_text(json.dumps(dict.fromkeys(kept, value)))
-        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()), always=False)
+        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(marks()))
     assert len(children) == 8
 
 
@@ -113,7 +117,7 @@ def test_all_parts_of_a_model_are_one_file(tiny_model, tmp_path, children):
     first.write_bytes(tiny_model("f32").read_bytes())
     for content in (b"one", b"one", b"two"):
         second.write_bytes(content)
-        try_file(first, LLAMA_CPP, Precision.EXACT, Marks(marks()), always=False)
+        try_file(first, LLAMA_CPP, Precision.EXACT, Marks(marks()))
     assert len(children) == 2
 
 
@@ -121,7 +125,7 @@ def test_without_a_place_for_marks_every_load_is_tried(tiny_model, children, mon
     """A cache that cannot be written is no error."""
     monkeypatch.setenv("HOME", os.devnull)
     for _ in range(2):
-        selectrie.load(tiny_model("f32"), n_threads=1).close()
+        selectrie.load(tiny_model("f32"), n_threads=1, untrusted=True).close()
     assert len(children) == 2
 
 
@@ -130,7 +134,7 @@ def test_a_file_that_ends_the_child_does_not_end_the_caller(tiny_model, tmp_path
     marked."""
     path = with_another_type(tiny_model("f32"), tmp_path / "m.gguf", "blk.0.attn_norm.weight")
     with pytest.raises(ModelFileError, match=r"ended a child process \(SIG[A-Z]+") as caught:
-        selectrie.load(path, n_threads=1)
+        selectrie.load(path, n_threads=1, untrusted=True)
     assert caught.value.path == str(path)
     assert not marks().exists()
 
@@ -181,19 +185,17 @@ def test_a_child_that_takes_too_long_is_ended(tiny_model, monkeypatch):
     monkeypatch.setattr(trial, "MIN_S", 0.0)
     monkeypatch.setattr(trial, "BYTES_PER_S", 1e30)
     with pytest.raises(ModelFileError, match=r"within 0 s; .*untrusted=False"):
-        selectrie.load(tiny_model("f32"), n_threads=1)
+        selectrie.load(tiny_model("f32"), n_threads=1, untrusted=True)
 
 
 @pytest.mark.parametrize("executable", ["", "/bin/true", "/nowhere/python", None])
-def test_where_no_child_can_be_started_the_file_is_opened_all_the_same(tiny_model, monkeypatch, executable):
-    """An embedded interpreter, another program, a frozen one: no mark, and to insist is
-    an error."""
+def test_where_no_child_can_be_started_an_untrusted_file_is_not_opened(tiny_model, monkeypatch, executable):
+    """An embedded interpreter, another program, a frozen one: other files are opened."""
     if executable is None:
         monkeypatch.setattr(sys, "frozen", True, raising=False)
     else:
         monkeypatch.setattr(sys, "executable", executable)
     selectrie.load(tiny_model("f32"), n_threads=1).close()
-    assert not marks().exists() or "child process" not in marks().read_text()
     with pytest.raises(OptionError, match=r"untrusted=True: .*no child process"):
         selectrie.load(tiny_model("f32"), n_threads=1, untrusted=True)
 
@@ -206,7 +208,7 @@ def test_an_interrupt_while_the_child_runs_ends_both(tiny_model, tmp_path, monke
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
     with pytest.raises(KeyboardInterrupt):
-        selectrie.load(tiny_model("f32"), n_threads=1)
+        selectrie.load(tiny_model("f32"), n_threads=1, untrusted=True)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -244,11 +246,10 @@ def test_a_child_starts_where_the_package_lies():
     assert (trial._FOLDER / "selectrie" / "__init__.py").is_file()
 
 
-@pytest.mark.parametrize("always", [False, True])
-def test_a_child_that_is_killed_before_it_says_anything_is_no_missing_child(always, tiny_model, tmp_path, monkeypatch):
+def test_a_child_that_is_killed_before_it_says_anything_is_no_missing_child(tiny_model, tmp_path, monkeypatch):
     """Where memory ends while the child imports its modules, the file is not opened unguarded."""
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny_model("f32").read_bytes())
     monkeypatch.setattr(trial, "_run", lambda *_: (-9, "", ""))
     with pytest.raises(ModelFileError, match=r"ended a child process \(SIGKILL\); free memory"):
-        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(tmp_path / "marks.json"), always=always)
+        try_file(path, LLAMA_CPP, Precision.EXACT, Marks(tmp_path / "marks.json"))

@@ -75,17 +75,17 @@ def test_damaged_headers_and_files_cut_off_end_no_process(tiny_model, tmp_path):
     assert found.count("refused") > 20
 
 
-@pytest.mark.usefixtures("_files_are_new")
 @pytest.mark.parametrize("shape", ["tiny", "sliding-window", "recurrent", "hybrid"])
+@pytest.mark.parametrize("untrusted", [False, True])
 @pytest.mark.long
-def test_damaged_models(tiny_model, tmp_path, record_property, shape):
+def test_damaged_models(tiny_model, tmp_path, record_property, shape, untrusted):
     """By `selectrie.load` none ends the caller: 300 bit flips in headers and 100 files
     cut off, over four kinds of model."""
     code = (
         "import sys, selectrie\n"
         "for path in sys.argv[1:]:\n"
         "    try:\n"
-        "        with selectrie.load(path, n_ctx=64, n_threads=1, precision='fast') as llm:\n"
+        f"        with selectrie.load(path, n_ctx=64, n_threads=1, precision='fast', untrusted={untrusted}) as llm:\n"
         "            llm.select('The sky is', [' blue', ' green'])\n"
         "        print('answered', flush=True)\n"
         "    except selectrie.SelectrieError as error:\n"

@@ -86,8 +86,8 @@ class ModelGroup:
         bool | None,
         Option(
             "--untrusted/--trusted",
-            help="Open the file in a child process first, which a damaged file may end: always, or never. "
-            "[default: once a file]",
+            help="Open a file that has not passed before in a child process first, which a damaged file may end. "
+            "[default: trusted]",
         ),
     ] = None
     verbose: Annotated[bool, Option("--verbose", help="The back end's log and tracebacks on stderr.")] = False

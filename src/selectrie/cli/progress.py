@@ -1,18 +1,31 @@
-"""A progress bar for long work, on stderr if it is a terminal."""
+"""A progress bar, and a line, for long work, on stderr if it is a terminal."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from selectrie.core.output import is_terminal
+from selectrie.core.output import is_terminal, write
 
 PATIENCE_S = 1.0
-"""Seconds before the bar appears; shorter work shows nothing."""
+"""Seconds before a bar or a line appears; shorter work shows nothing."""
 
 OnProgress = Callable[[int, int], None]
+
+
+@contextmanager
+def announced(text: str) -> Iterator[None]:
+    """Write a line about the block, once it has taken `PATIENCE_S`."""
+    timer = threading.Timer(PATIENCE_S, write, (text, sys.stderr))
+    if is_terminal(sys.stderr):
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

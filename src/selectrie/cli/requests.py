@@ -23,6 +23,7 @@ from selectrie.cli.groups import (
     StoppingGroup,
     TraceGroup,
 )
+from selectrie.cli.progress import announced
 from selectrie.cli.traces import recorded
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
@@ -53,7 +54,9 @@ def open_engine(group: ModelGroup) -> Engine:
     """
     from selectrie.engine import load  # the engine and numpy: not needed for --help
 
-    return load.load(group.model, **load_options(group))
+    first = " in a child process first" if group.untrusted else ""
+    with announced(f"opening {group.model or 'the embedded model'}{first} …"):
+        return load.load(group.model, **load_options(group))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, unique
 from hashlib import blake2b
@@ -118,8 +118,7 @@ class _Tables:
     by_bytes: tuple[list[bytes], IntArray] | None = None
     distinct: frozenset[bytes] | None = None
     joined: BoolArray | None = None
-    control_pattern: re.Pattern[bytes] | None = None
-    control_ids: dict[bytes, int] = field(default_factory=dict)
+    control_tokens: tuple[dict[bytes, int], list[int], re.Pattern[bytes]] | None = None
     derived: dict[Callable[[Vocabulary], Any], Any] = field(default_factory=dict)
 
 
@@ -290,20 +289,18 @@ class Vocabulary:
         Raises `TextError` for a spelling of `ambiguous` where control tokens are
         recognised.
         """
-        pattern, control_ids = self._control_tokens()
         tokens: list[int] = []
         run, last = b"", None
         for text, has_control in spans:
             if has_control:
                 self._refuse_ambiguous(text)
             start = 0
-            for match in pattern.finditer(text) if has_control and control_ids else ():
-                control = control_ids[match[0]]
-                run += text[start : match.start()]
+            for begin, end, control in self._controls_in(text) if has_control else ():
+                run += text[start:begin]
                 run = self._stripped(run, after=last, before=control)
                 tokens += self.encode_run(run, after=last)
                 tokens.append(control)
-                run, last, start = b"", control, match.end()
+                run, last, start = b"", control, end
             run += text[start:]
         return np.asarray(tokens, dtype=np.int32), self._stripped(run, after=last, before=None)
 
@@ -358,19 +355,36 @@ class Vocabulary:
         """Return text without the white space at its end."""
         return text.decode("utf-8", _BYTES_STAY).rstrip(self.white_space).encode("utf-8", _BYTES_STAY)
 
-    def _control_tokens(self) -> tuple[re.Pattern[bytes], dict[bytes, int]]:
-        """Return a pattern of all control tokens' spellings, and a map of them to ids.
+    def _controls_in(self, text: bytes) -> Iterator[tuple[int, int, int]]:
+        """Yield begin, end and id of each control token that a text spells.
 
-        The pattern tries longer spellings first.
+        Where several begin, the longest spelling counts.
+        """
+        if not len(self.control):
+            return
+        ids, lengths, beginnings = self._control_tokens()
+        at = 0
+        while (match := beginnings.search(text, at)) is not None:
+            at = match.start()
+            spelled = next((one for n in lengths if (one := text[at : at + n]) in ids), b"")
+            if spelled:
+                yield at, at + len(spelled), ids[spelled]
+            at += len(spelled) or 1
+
+    def _control_tokens(self) -> tuple[dict[bytes, int], list[int], re.Pattern[bytes]]:
+        """Return the ids of control tokens by spelling, the lengths, and a pattern.
+
+        The lengths of the spellings are in descending order. The pattern matches the
+        bytes with which they begin: one of all spellings takes 0.2 s to compile for the
+        6 000 of Gemma 3.
         """
         tables = self._tables
-        if tables.control_pattern is None:
-            spellings = {self.texts[i].encode("utf-8", "surrogatepass"): int(i) for i in reversed(self.control)}
-            spellings.pop(b"", None)
-            tables.control_ids = spellings
-            longest_first = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
-            tables.control_pattern = re.compile(b"|".join(map(re.escape, longest_first)))
-        return tables.control_pattern, tables.control_ids
+        if tables.control_tokens is None:
+            ids = {self.texts[i].encode("utf-8", "surrogatepass"): i for i in reversed(self.control.tolist())}
+            ids.pop(b"", None)
+            beginnings = b"|".join(sorted({re.escape(spelling[:1]) for spelling in ids})) or b"(?!)"
+            tables.control_tokens = ids, sorted(set(map(len, ids)), reverse=True), re.compile(beginnings)
+        return tables.control_tokens
 
     def piece(self, token: int) -> bytes:
         """Return the bytes of one token.

@@ -30,7 +30,7 @@ def load(
     *,
     backend: str | None = None,
     max_waiting: int | None = None,
-    untrusted: bool | None = None,
+    untrusted: bool = False,
     **options: Any,
 ) -> Engine:
     """Load a model and return its engine, a context manager that closes it.
@@ -78,11 +78,10 @@ def load(
             the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
             is refused. None for no limit.
-        untrusted: Whether a file is first opened in a child process, because llama.cpp
-            ends the process on some damaged files. True does so always and False never;
-            None does so unless the file has passed before. The embedded model and an
-            open `Llama` are never opened this way. It guards against damage, not
-            against malicious files.
+        untrusted: Whether a file that has not passed before is first opened in a child
+            process, because llama.cpp ends the process on some damaged files whose
+            header looks right. The embedded model and an open `Llama` are never opened
+            this way. It guards against damage, not against malicious files.
         options: Options of the back end.
 
     Raises:
@@ -93,8 +92,7 @@ def load(
         UnknownOptionError: If the back end does not have an option.
     """
     at_least("max_waiting", max_waiting, 1)
-    if untrusted is not None:
-        flag("untrusted", untrusted)
+    flag("untrusted", untrusted)
     if is_server(source):
         return _connect(source, backend, max_waiting, options)
     if isinstance(source, str | os.PathLike) and is_trace(Path(os.fspath(source))):
@@ -102,8 +100,8 @@ def load(
     resolved = resolve(source, backend, options)
     entry, opened = resolved.backend, resolved.opened
     checks = cache_folder() / "selfcheck.json"
-    if source is not None and resolved.is_file and untrusted is not False and entry.trial is not None:
-        try_file(opened, entry, resolved.options.precision, Marks(checks), always=untrusted is True)
+    if untrusted and source is not None and resolved.is_file:
+        try_file(opened, entry, resolved.options.precision, Marks(checks))
     model = entry.open_model(opened, resolved.options)
     try:
         key = f"{entry.check_key(model, opened, resolved.options)}|check {VERSION}"

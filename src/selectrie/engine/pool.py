@@ -98,7 +98,7 @@ class ModelPool:
         *,
         budget_bytes: int | None = None,
         backend: str | Mapping[str, str] | None = None,
-        untrusted: bool | None = None,
+        untrusted: bool = False,
         **options: Any,
     ) -> None:
         """Register models; nothing is loaded or looked for on disk before it is used.
@@ -121,8 +121,7 @@ class ModelPool:
             IncompatibleOptionsError: If a back end is named for a server.
         """
         at_least("budget_bytes", budget_bytes, 1)
-        if untrusted is not None:
-            flag("untrusted", untrusted)
+        flag("untrusted", untrusted)
         named = _named(sources)
         backends = _backends(backend, named)
         for one in set(backends.values()):

@@ -1,10 +1,12 @@
 """Tries in a child process whether a model file can be opened.
 
 llama.cpp asserts its assumptions about a file, so a damaged file can end the process
-that opens it or decodes with it. The back end's entry in the table says whether and how
-files are tried (`FileTrial`). The child (`trial_child`) loads the file and decodes two
-rows on the CPU. A failure there becomes a `ModelFileError` here. A file that passed is
-marked, by its digest and the build of the back end, and is not tried again.
+that opens it or decodes with it. What a header shows of that is found without a trial
+(`backends/llama_cpp/soundness.py`), so only `untrusted=True` asks for one. The back
+end's entry in the table says whether and how files are tried (`FileTrial`). The child
+(`trial_child`) loads the file and decodes two rows on the CPU. A failure there becomes
+a `ModelFileError` here. A file that passed is marked, by its digest and the build of
+the back end, and is not tried again.
 
 The digest of a file above 16 MiB covers samples of it. So the trial guards against
 damage, and not against a file that was crafted on purpose: run untrusted files in a
@@ -69,23 +71,21 @@ class Marks:
         write_object(self._path, read_object(self._path) | {key + _OPENED: _MARK})
 
 
-def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks, *, always: bool) -> None:
-    """Open a file in a child process, unless it is marked and `always` is False.
+def try_file(path: Path, backend: Backend, precision: Precision, marks: Marks) -> None:
+    """Open a file in a child process, unless it is marked or the back end needs none.
 
-    The file is not tried if the back end's files need no trial, or if no child process
-    can be started, as in a program packed into one executable; with `always`,
-    `OptionError` is raised in the latter case. Raises the error that the child
-    reported, and `ModelFileError` if the child was ended or took too long.
+    Raises the error that the child reported, and `ModelFileError` if the child was
+    ended or took too long. `OptionError` if no child process can be started, as in a
+    program packed into one executable.
     """
     if backend.trial is None:
         return
     key, size = backend.trial.identify(path)
-    if not always and marks.has(key):
+    if marks.has(key):
         return
-    if _survives(path, backend, precision, MIN_S + size / BYTES_PER_S):
-        marks.add(key)
-    elif always:
-        raise OptionError("untrusted", True, "None or False: no child process can be started here")  # noqa: FBT003
+    if not _survives(path, backend, precision, MIN_S + size / BYTES_PER_S):
+        raise OptionError("untrusted", True, "False: no child process can be started here")  # noqa: FBT003
+    marks.add(key)
 
 
 def _survives(path: Path, backend: Backend, precision: Precision, timeout_s: float) -> bool:

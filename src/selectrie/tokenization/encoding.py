@@ -47,18 +47,22 @@ def encode_text(vocabulary: Vocabulary, prompt: PromptText, rest: bytes = b"") -
     return encode_after(vocabulary, prompt.prefix, prompt.text + rest, continues=prompt.continues)
 
 
-def least_tokens(vocabulary: Vocabulary, text: bytes) -> int:
+def least_tokens(vocabulary: Vocabulary, text: bytes, *, limit: int = 0) -> int:
     """Return a number of tokens that a text has at least, without encoding it.
 
     It follows from the bytes of the longest token, names of control tokens included. 0
-    where the tokenizer may change or swallow text.
+    where the tokenizer may change or swallow text, and where the number is at most
+    `limit`: to find out whether it is right means to examine the tokenizer.
     """
-    if vocabulary.normalize is not None or len(vocabulary.strips_left) or len(vocabulary.strips_right):
+    n_least = -(-len(text) // vocabulary.derived(_longest_token))
+    if n_least <= limit or vocabulary.normalize is not None:
+        return 0
+    if len(vocabulary.strips_left) or len(vocabulary.strips_right):
         return 0
     altered = vocabulary.tokenizing.altered
     if altered is None or any(one in text for one in altered):
         return 0
-    return -(-len(text) // vocabulary.derived(_longest_token))
+    return n_least
 
 
 def _longest_token(vocabulary: Vocabulary) -> int:

@@ -29,7 +29,7 @@ from selectrie.errors import (
     of_value,
 )
 from selectrie.options import PromptParams
-from selectrie.tokenization.encoding import encode_after, encode_prompt, least_tokens
+from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
 
 ROLE = re.compile(r"\w[\w .-]*")
@@ -42,7 +42,7 @@ Message = Mapping[str, object]
 Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
-CheckLength = Callable[[int], None]
+CheckLength = Callable[[bytes], None]
 """Raises an error for a prompt that has at least this number of tokens."""
 
 
@@ -66,8 +66,7 @@ def read_prompt(
 
     With `prompting.add_bos=False` no BOS is added to any of them.
 
-    `check_length` is called before anything is encoded, with a number of tokens that
-    the prompt has at least.
+    `check_length` is called with the prompt's text before anything is encoded.
 
     Raises:
         PromptError: For a prompt without any token, a chat without a template,
@@ -193,7 +192,7 @@ def _read_spans(
     The text after the last control token is normalised as its tokenizer does.
     """
     if check_length is not None:
-        check_length(least_tokens(vocabulary, b"".join([text for text, _ in spans])))
+        check_length(b"".join([text for text, _ in spans]))
     tokens, rest = vocabulary.encode_spans(spans)
     is_normalized = any(vocabulary.normalized(text) != text for text, _ in spans)
     return PromptText(tokens, vocabulary.normalized(rest), bool(len(tokens)), is_normalized)

@@ -20,7 +20,7 @@ NODES = 24
 LONG = make_vocabulary([b"abcdef", b"ab", *(bytes([value]) for value in range(256))])
 """A few long tokens, and every byte."""
 
-PLACES = ("selectrie.tokenization.prompts.least_tokens", "selectrie.engine.requests.selection.least_tokens")
+PLACES = ("selectrie.engine.requests.generate.least_tokens", "selectrie.engine.requests.selection.least_tokens")
 prompts = st.lists(st.sampled_from(["abcdef", "ab", "a", "c", " ", "<eos>", "é"]), min_size=1, max_size=40).map("".join)
 
 

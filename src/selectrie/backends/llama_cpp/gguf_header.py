@@ -9,11 +9,15 @@ import mmap
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
+
+from selectrie.core.types import IntArray
 from selectrie.errors import ModelFileError, UnsupportedModelError
 
 Value: TypeAlias = int | float | bool | str | tuple[int, ...]
@@ -25,10 +29,15 @@ _START, _U32, _U64 = struct.Struct("<4xIQQ"), struct.Struct("<I"), struct.Struct
 _SCALARS = {at: struct.Struct("<" + code) for at, code in enumerate("BbHhIif?")} | {
     at: struct.Struct("<" + code) for at, code in zip((10, 11, 12), "Qqd", strict=True)
 }
-UINT16, STRING, ARRAY = 2, 8, 9
+UINT16, INT32, STRING, ARRAY = 2, 5, 8, 9
 """Types of values (`gguf_metadata_value_type`)."""
 VERSIONS = (2, 3)
 """Versions of the format that llama.cpp reads."""
+TOKENS, _TYPES, _PREFIX = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml."
+NORMAL = 1
+"""`LLAMA_TOKEN_TYPE_NORMAL`."""
+_USUAL_TEXT_BYTES = 32
+"""A token and its length take fewer on average, and so does a merge."""
 _KEPT_ITEMS = 4096
 """Longest array of integers that is kept: one value per layer, never one per token."""
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
@@ -126,10 +135,9 @@ def read_texts(path: Path, key: str) -> list[str]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             metadata = read_metadata(data)
-            texts = [text.decode("utf-8", "replace") for text in metadata.texts(data, key)]
         except (struct.error, KeyError, OverflowError) as error:
             raise ModelFileError(str(path), "its header is damaged or cut off; get it again") from error
-    return texts
+        return [text.decode("utf-8", "replace") for text in metadata.texts(data, key)]
 
 
 @dataclass(slots=True)
@@ -141,21 +149,55 @@ class Metadata:
         values: As in `Header`.
         lengths: As in `Header`.
         kinds: Type of each value and, for an array, of its items.
-        text_arrays: Offset of the first text and number of texts, by array.
+        text_arrays: Offset of each text, and of the end of the last one, by array. A
+            text begins with its length.
+        number_arrays: Offset of each array of numbers.
     """
 
     version: int
     values: dict[str, Value] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    text_arrays: dict[str, tuple[int, int]] = field(default_factory=dict)
+    text_arrays: dict[str, list[int]] = field(default_factory=dict)
+    number_arrays: dict[str, int] = field(default_factory=dict)
 
-    def texts(self, data: mmap.mmap, key: str) -> Iterator[bytes]:
-        """Yield the texts of an array; none if there is no such array."""
-        at, n = self.text_arrays.get(key, (0, 0))
-        for _ in range(n):
-            text, at = _text(data, at)
-            yield text
+    def texts(self, data: mmap.mmap, key: str) -> list[bytes]:
+        """Return the texts of an array; none if there is no such array."""
+        places = self.text_arrays.get(key, [0])
+        array = data[: places[-1]]
+        return [array[start + _U64.size : end] for start, end in pairwise(places)]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTable:
+    """What the header says about the tokens.
+
+    Attributes:
+        spellings: The text of each token as llama.cpp reads it: up to the first NUL,
+            and the token's number if there is none.
+        types: int32[V], the type of each token (`llama_token_type`).
+        special: The ids that are named, such as that of BOS; they may be out of range.
+    """
+
+    spellings: list[bytes]
+    types: IntArray
+    special: list[int]
+
+
+def token_table(metadata: Metadata, data: mmap.mmap) -> TokenTable | None:
+    """Return the table of tokens; None if there are no texts of tokens."""
+    if TOKENS not in metadata.text_arrays:
+        return None
+    texts = metadata.texts(data, TOKENS)
+    joined = b"\0".join([b"", *texts, b""])
+    if joined.count(b"\0") != len(texts) + 1 or b"\0\0" in joined:
+        texts = [text.partition(b"\0")[0] or b"[EMPTY_%d]" % token for token, text in enumerate(texts)]
+    types = np.full(len(texts), NORMAL, dtype=np.int32)
+    if metadata.kinds.get(_TYPES) == (ARRAY, INT32) and metadata.lengths[_TYPES] >= len(texts):
+        at = metadata.number_arrays[_TYPES]
+        types = np.frombuffer(data[at : at + types.nbytes], dtype="<i4")
+    named = [value for key, value in metadata.values.items() if key.startswith(_PREFIX) and key.endswith("_token_id")]
+    return TokenTable(texts, types, [value for value in named if isinstance(value, int)])
 
 
 def read_metadata(data: mmap.mmap) -> Metadata:
@@ -191,8 +233,9 @@ def _read_array(data: mmap.mmap, at: int, key: str, metadata: Metadata) -> int:
     metadata.kinds[key] = ARRAY, kind
     metadata.lengths[key] = n
     if kind == STRING:
-        metadata.text_arrays[key] = at, n
-        return _after_texts(data, at, n)
+        places = metadata.text_arrays[key] = _text_places(data, at, n)
+        return places[-1]
+    metadata.number_arrays[key] = at
     item = _SCALARS[kind]
     if n <= _KEPT_ITEMS and item.format[-1] not in "fd?":
         metadata.values[key] = tuple(item.unpack_from(data, at + i * item.size)[0] for i in range(n))
@@ -207,12 +250,29 @@ def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
     return data[start : start + n], start + n
 
 
-def _after_texts(data: mmap.mmap, at: int, n: int) -> int:
-    """Return the offset after n texts."""
-    read = _U64.unpack_from
+def _text_places(data: mmap.mmap, at: int, n: int) -> list[int]:
+    """Return the offsets of n texts, and of the end of the last one.
+
+    Lengths below 256 are looked for everywhere at once. They are right if each one is
+    where the one before it says.
+    """
+    size = _U64.size
+    window = np.frombuffer(data[at : at + n * _USUAL_TEXT_BYTES], dtype=np.uint8)
+    is_length = np.zeros(len(window), dtype=np.bool_)
+    for start in range(min(size, len(window) - size + 1)):
+        whole = window[start : start + (len(window) - start) // size * size].view("<u8")
+        is_length[start::size][: len(whole)] = whole < 1 << 8
+    starts = np.flatnonzero(is_length)[:n]
+    ends = starts + window[starts] + size
+    if n and len(starts) == n and starts[0] == 0 and (ends[:-1] == starts[1:]).all() and at + ends[-1] <= len(data):
+        return [*(starts + at).tolist(), int(ends[-1]) + at]
+    read, places = _U64.unpack_from, [at]
     for _ in range(n):
-        at += _U64.size + read(data, at)[0]
-    return at
+        at += size + read(data, at)[0]
+        places.append(at)
+    if at > len(data):
+        raise struct.error(f"texts up to offset {at}")
+    return places
 
 
 def parts_of(path: Path) -> list[Path]:

@@ -40,7 +40,7 @@ def open_vocabulary(path: Path) -> Vocabulary:
     """
     log.install()
     require_magic(path)
-    require_sound(path)
+    tokens = require_sound(path)
     params = llama_cpp.llama_model_default_params()
     params.vocab_only = True
     with interrupt_held(), log.of_ours(verbose=False):
@@ -50,5 +50,5 @@ def open_vocabulary(path: Path) -> Vocabulary:
         reason = log.reason("llama.cpp cannot load it")
     if not pointer:
         raise ModelFileError(str(path), f"{reason}; get the file again")
-    vocabulary = read_vocabulary(pointer, path)
+    vocabulary = read_vocabulary(pointer, path, tokens)
     return replace(vocabulary, tokenize=_Tokenizer(pointer, vocabulary.tokenize))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import charmap_decode
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,8 @@ interface reports, and runs of ASCII letters stay together. A test makes a vocab
 for each and asks llama.cpp.
 """
 _BYTE_LEVEL = "gpt2"
+_ALPHABET = "".join(sorted(BYTE_CHARACTERS, key=BYTE_CHARACTERS.__getitem__))
+"""The characters of byte-level vocabularies in the order of their bytes."""
 _SIGN = "\u2581"
 """The character that SentencePiece writes for a space."""
 _WHITE = b" \t\n\v\f\r"
@@ -77,19 +80,16 @@ def _by_score(vocabulary: Vocabulary) -> Tokenizing:
     """
     spelled = frozenset(vocabulary.texts)
     no_space = () if _SIGN in spelled else (b" ",)
+    meant = "\0".join(vocabulary.texts).replace(_SIGN, " ").encode("utf-8", "surrogatepass").split(b"\0")
     made = {
-        _meant(text)
-        for text, piece in zip(vocabulary.texts, vocabulary.pieces, strict=True)
-        if text and piece != _meant(text) and _is_mergeable(text, spelled)
+        data
+        for text, data, piece in zip(vocabulary.texts, meant, vocabulary.pieces, strict=True)
+        if data != piece and text and _is_mergeable(text, spelled)
     }
     return Tokenizing(
         TokenizerKind.SCORES,
         frozenset({_SIGN.encode(), *no_space, *made, *_unspelled_bytes(vocabulary), *_set_apart(vocabulary)}),
     )
-
-
-def _meant(text: str) -> bytes:
-    return text.replace(_SIGN, " ").encode("utf-8", "surrogatepass")
 
 
 def _is_mergeable(text: str, spelled: frozenset[str]) -> bool:
@@ -127,9 +127,14 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
         return Tokenizing()
     token_of = {text: token for token, text in enumerate(vocabulary.texts)}
     is_plain = name in MERGING and merge_results <= token_of.keys()
+    ends = np.cumsum(vocabulary.lengths, dtype=np.int64).tolist()
+    spelled = charmap_decode(b"".join(vocabulary.pieces), "strict", _ALPHABET)[0]
+    meant = {
+        text for text, start, end in zip(vocabulary.texts, [0, *ends], ends, strict=False) if spelled[start:end] == text
+    }
     altered = {
         data
-        for text in {*merge_results, *BYTE_CHARACTERS}
+        for text in {*(merge_results - meant), *BYTE_CHARACTERS}
         if (data := _bytes_of(text)) is not None
         and (vocabulary.pieces[token_of[text]] != data if text in token_of else not (text.isascii() and len(text) > 1))
     }

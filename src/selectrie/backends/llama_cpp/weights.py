@@ -15,7 +15,7 @@ from typing import Any
 import llama_cpp
 
 from selectrie.backends.file_digest import file_digest
-from selectrie.backends.llama_cpp.gguf_header import require_gguf
+from selectrie.backends.llama_cpp.gguf_header import TokenTable, require_gguf
 from selectrie.backends.llama_cpp.library import interrupt_held, log, repacks_safely
 from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.backends.llama_cpp.soundness import require_sound
@@ -131,6 +131,8 @@ class Weights:
         path: Path of the file.
         borrowed: Set if a `Llama` owns the pointer.
         verbose: Whether to show llama.cpp's log.
+        tokens: The table of tokens, until the vocabulary is read; None if it was not
+            read from the file.
     """
 
     pointer: Any
@@ -138,6 +140,7 @@ class Weights:
     path: Path
     borrowed: Borrowed | None = None
     verbose: bool = False
+    tokens: TokenTable | None = None
     _users: _Users = field(default_factory=_Users)
 
     def acquire(self, address: int | None = None, free: Callable[[], object] | None = None) -> None:
@@ -182,7 +185,8 @@ class Weights:
         Its tokenizer reads the weights' memory, and raises `ClosedError` when that is
         gone.
         """
-        vocabulary = read_vocabulary(self.pointer, None if self._has_other_tokenizer else self.path)
+        vocabulary = read_vocabulary(self.pointer, None if self._has_other_tokenizer else self.path, self.tokens)
+        object.__setattr__(self, "tokens", None)
         encode = vocabulary.tokenize
 
         def tokenize(text: bytes, /) -> list[int]:
@@ -263,7 +267,7 @@ def open_weights(source: object, options: LlamaOptions) -> Weights:
 
 def _load(path: Path, options: LlamaOptions) -> Weights:
     require_gguf(path)
-    require_sound(path)
+    tokens = require_sound(path)
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers
     params.use_extra_bufts = params.use_extra_bufts and repacks_safely()
@@ -282,7 +286,7 @@ def _load(path: Path, options: LlamaOptions) -> Weights:
         raise ModelFileError(
             str(path), f"{reason}; get the file again, or a newer llama-cpp-python if the format is new"
         )
-    return Weights(pointer, path.name, path, verbose=options.verbose)
+    return Weights(pointer, path.name, path, verbose=options.verbose, tokens=tokens)
 
 
 def _borrow(llama: Any, options: LlamaOptions) -> Weights:

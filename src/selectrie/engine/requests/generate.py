@@ -14,7 +14,7 @@ import numpy as np
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import Cost, Limits
+from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
@@ -42,6 +42,7 @@ from selectrie.options import (
 from selectrie.results import Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
 from selectrie.tokenization.choices import encode_choices
+from selectrie.tokenization.encoding import least_tokens
 from selectrie.tokenization.healing_automaton import HealedBytes
 from selectrie.tokenization.prompts import (
     CheckLength,
@@ -193,7 +194,7 @@ def prepare(model: ModelDescription, prompts: Prompts, request: GenerateRequest)
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):
             read = read_prompt(
-                model.vocabulary, prompt, request.prompting, check_length=_checked_length(model.limits, request)
+                model.vocabulary, prompt, request.prompting, check_length=_checked_length(model, request)
             )
             specs.append(_fitting(model, read, request))
             notes.update(dict.fromkeys(prompt_notes(is_normalized=read.is_normalized)))
@@ -244,7 +245,7 @@ def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest
     return spec, n_prompt
 
 
-def _checked_length(limits: Limits, request: GenerateRequest) -> CheckLength | None:
+def _checked_length(model: ModelDescription, request: GenerateRequest) -> CheckLength | None:
     """Return what refuses a prompt that cannot fit before it is encoded.
 
     A prompt that may be truncated always fits.
@@ -252,7 +253,10 @@ def _checked_length(limits: Limits, request: GenerateRequest) -> CheckLength | N
     if request.prompting.truncate == "left":
         return None
 
-    def check(n_least: int) -> None:
+    limits = model.limits
+
+    def check(text: bytes) -> None:
+        n_least = least_tokens(model.vocabulary, text, limit=limits.nodes)
         if n_least > limits.nodes:  # the first token drawn takes no node
             raise PromptTooLongError(
                 required_tokens=n_least + (request.stopping.max_tokens - 1 if request.options.choices is None else 0),

@@ -253,11 +253,12 @@ class SelectPlan:
             self._prepared[key] = made, len(read.prefix)
         return made
 
-    def _check_length(self, n_least: int, remedy: str = "shorten the prompt, set truncate='left'") -> None:
-        """Raise `PromptTooLongError` if a context of `n_least` tokens does not fit.
+    def _check_length(self, text: bytes, remedy: str = "shorten the prompt, set truncate='left'") -> None:
+        """Raise `PromptTooLongError` if a context with a text certainly does not fit.
 
         A context with a path has at least the tokens of the prompt, and of a choice.
         """
+        n_least = least_tokens(self._vocabulary, text, limit=self._limits.nodes)
         if n_least > self._limits.nodes:
             raise PromptTooLongError(
                 required_tokens=n_least,
@@ -271,7 +272,7 @@ class SelectPlan:
     def _made(self, read: PromptText) -> PreparedSelect:
         vocabulary, request, rule = self._vocabulary, self._request, self._rule
         longest = max(self._written, key=len, default=b"")
-        self._check_length(least_tokens(vocabulary, longest), "shorten the longest choice")
+        self._check_length(longest, "shorten the longest choice")
         encoded = encode(vocabulary, self._limits, read, self._written, request)
         trie = TokenTrie.from_flat(encoded.tokens, encoded.offsets)
         healing = heal_plan(vocabulary, trie, encoded.healed)
