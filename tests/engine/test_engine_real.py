@@ -36,7 +36,7 @@ KINDS = {
 EXHAUSTIVE = SearchParams(method="exhaustive")
 BEST_FIRST = SearchParams(method="best_first", k=3)
 FAST_NATS = 0.6
-"""How far llama.cpp's defaults (flash attention, f16 cache, unpadded calls) move whole scores of tiny models."""
+"""How far `fast` precision (f16 cache, unpadded calls) moves whole scores of tiny models."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def test_the_same_request_on_a_fresh_engine_has_the_same_bits(pair, monkeypatch,
 
 
 def test_fast_precision_is_close(tiny_model, weights):
-    """llama.cpp's defaults: no promise about bits, within 0.6 nats, no tolerance, nothing settled."""
+    """No promise about bits, within 0.6 nats, no tolerance, nothing settled."""
     for path in (weights("stories260K.gguf"), tiny_model("q4_k_m")):
         with load(path, n_threads=1, n_ctx=256) as exact, load(path, n_threads=1, n_ctx=256, precision="fast") as fast:
             assert fast.tolerance is None

@@ -51,7 +51,7 @@ class ModelKind(str, Enum):
 class Precision(str, Enum):
     """Whether numbers may depend on how work is divided into model calls.
 
-    `exact` arranges the work so that they do not. `fast` keeps the back end's defaults.
+    `exact` arranges the work so that they do not. `fast` does without what that costs.
     """
 
     EXACT = "exact"
