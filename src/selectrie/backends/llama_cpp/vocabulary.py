@@ -61,7 +61,7 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None, tokens: T
     n_tokens = llama_cpp.llama_vocab_n_tokens(vocab)
     if tokens is None or len(tokens.spellings) != n_tokens:
         spellings = [one or b"" for one in map(llama_cpp.llama_vocab_get_text, repeat(vocab), range(n_tokens))]
-        asked = range(n_tokens)
+        asked: Sequence[int] = range(n_tokens)
     else:
         spellings, asked = tokens.spellings, _unusual(tokens, vocab)
     pieces = _pieces_at_once(vocab, spellings) or _pieces(vocab, n_tokens)
