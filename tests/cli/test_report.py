@@ -45,7 +45,7 @@ coverage   0.8500 of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
 proof      every choice scored, 3 inner nodes
 cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-scored by  joint · none · exact (± 0.001 nats a row by 80 rows)
+scored by  joint · none · exact
 
 #  choice                                       p    logp  margin
 1  ' leather'    ███████████▎              0.4706  -0.916
@@ -130,7 +130,11 @@ def test_low_coverage_of_an_open_search_is_no_warning():
         ({"is_tie": True}, "! tie the first place is shared exactly; the lowest index was taken"),
         ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 0.1176)"),
         ({"certificate": replace(PROVED, proved=False, bound_gap=-0.3)}, "may be ahead by 0.300 nats"),
-        ({"certificate": replace(PROVED, n_rescored=2)}, "2 near ties settled"),
+        ({"certificate": replace(PROVED, near_margin=0.423)}, "inner nodes; a near tie is closer than 0.42 nats cost"),
+        (
+            {"certificate": replace(PROVED, n_rescored=2, near_margin=0.423)},
+            "a near tie is closer than 0.42 nats: 2 choices scored again",
+        ),
         (
             {"certificate": replace(PROVED, rescored=False)},
             "near ties not settled (it would take more rows than the request)",
@@ -139,7 +143,6 @@ def test_low_coverage_of_an_open_search_is_no_warning():
             {"certificate": replace(PROVED, rescored=False), "signature": replace(SIGNATURE, precision="fast")},
             "near ties not settled (in fast precision)",
         ),
-        ({"signature": replace(SIGNATURE, tolerance=None)}, "exact (tolerance not measured)"),
         ({"healed": b" \xf0", "log_heal": -0.25, "heal_gap": 0.01}, r"' \xf0' of the prompt is encoded again"),
         ({"healed": b" ", "log_heal": -0.25, "heal_gap": 0.01}, "(logp -0.250, taken off every choice, within 0.01)"),
         ({"cost": replace(COST, rows=0, model_calls=0)}, "no row: everything was held already"),
@@ -215,7 +218,7 @@ text       ' blue'
 logp       -2.0794 nats over 2 tokens (-1.0397 a token)
 greedy     greedy decoding would write something else
 cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-precision  exact (± 0.001 nats a row by 80 rows)
+precision  exact
 
 token  piece     logp
     3  ' bl'  -0.6931

@@ -12,6 +12,18 @@ TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
 UNSET = "SELECTRIE_TEST_DATA is not set"
 REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
 
+MODELS = os.environ.get("SELECTRIE_REAL_MODELS", "")
+"""A folder of GGUF files; "" where there is none. Tests that need one skip by name."""
+REAL_MODELS = ("gemma-3-270m-q4_k_m", "qwen2.5-coder-0.5b-instruct-q4_k_m")
+
+
+def real_model(name: str) -> Path:
+    """Path of a real model, or skip the test by its name."""
+    path = Path(MODELS) / f"{name}.gguf"
+    if not MODELS or not path.exists():
+        pytest.skip(f"{path.name} is not in the folder of SELECTRIE_REAL_MODELS")
+    return path
+
 
 def real_file(name: str) -> Path:
     """Path of a file of the test data, or skip the test by its name."""
