@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -157,12 +158,23 @@ def test_cells_are_those_of_the_rows_alone(tmp_path):
     ]
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """A folder with a table whose run has ended, and what its files hold."""
+    folder = tmp_path_factory.mktemp("ended")
+    run_table(fake(), plan_table(write_table(folder / "table.csv", 10), ASKED, folder / "out.csv"))
+    return folder, {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.fixture
-def begun(tmp_path):
-    """A table whose run has ended."""
-    table = write_table(tmp_path / "table.csv", 10)
-    run_table(fake(), plan_table(table, ASKED, tmp_path / "out.csv"))
-    return table, tmp_path / "out.csv"
+def begun(ended):
+    """A table whose run has ended; its folder is as it was left."""
+    folder, files = ended
+    shutil.rmtree(folder)
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder / "table.csv", folder / "out.csv"
 
 
 def test_the_same_command_again_does_nothing_again(begun):
