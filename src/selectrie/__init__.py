@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from selectrie.engine.model_list import models
     from selectrie.engine.pool import ModelPool
     from selectrie.engine.rendering.page_requests import PageStream
-    from selectrie.engine.requests.generate import GenerationParams
+    from selectrie.engine.requests.generation_params import GenerationParams
     from selectrie.engine.requests.speculative import EngineDrafter, LookupDrafter
     from selectrie.engine.requests.stream import Stream
     from selectrie.engine.tracing.record import record
@@ -126,7 +126,7 @@ _HOME = {
     "Completion": "results",
     "Engine": "engine.engine",
     "EngineDrafter": "engine.requests.speculative",
-    "GenerationParams": "engine.requests.generate",
+    "GenerationParams": "engine.requests.generation_params",
     "Generation": "results",
     "Grammar": "grammar",
     "Hypothesis": "results",

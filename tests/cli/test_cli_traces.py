@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from selectrie.cli import app, requests
-from selectrie.traces.reader import is_trace, read_trace
+from selectrie.traces.blocks import is_trace
+from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Note
 from tests.support.traced import engine_of, hash_model
 from tests.traces.test_reader import written

@@ -150,6 +150,20 @@ def test_help_loads_only_the_command_line(bare, arguments):
     assert len(added) <= MOST_MODULES_OF_HELP or "select" in arguments  # a command's help is laid out: 242
 
 
+def test_the_first_selection_loads_no_other_request():
+    """Who selects does not wait for grammars, templates, sampling, servers, traces, an event loop or the command line."""
+    added = modules_after("import selectrie\nwith selectrie.load() as llm: llm.select('It is', [' so', ' not'])")
+    own = {name for name in added if name.startswith("selectrie.")}
+    for room in (
+        *("cli", "decide", "evaluation", "grammar", "runs", "server", "tables", "template", "testing"),
+        *("decoding.automaton", "decoding.beam", "decoding.sampling", "decoding.spelling"),
+        *("engine.rendering", "engine.tracing", "engine.path_driver", "engine.trial", "engine.requests.generate"),
+        *("backends.remote", "backends.transformers", "backends.xla", "backends.chat.environment", "traces.reader"),
+    ):
+        assert not [name for name in own if f"{name}.".startswith(f"selectrie.{room}.")], room
+    assert not added & {"asyncio", "typer", "rich", "lark", "llguidance"}
+
+
 def test_a_heavy_import_would_be_seen(bare):
     """The probe of the tests above sees what was loaded, and the counts are exceeded by it."""
     assert "lark" in loaded_by("import selectrie, lark")

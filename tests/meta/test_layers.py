@@ -80,7 +80,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
         ("decisions", "row_estimate"),
         ("decision_scorer",),
         ("decided_tables", "runtimes"),
-        ("decision_methods", "prompt_methods", "score_methods", "tokenizer_methods"),
+        ("decision_methods", "path_runtime", "prompt_methods", "score_methods", "tokenizer_methods"),
         ("engine",),
         ("connect", "tracing"),
         ("load",),

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import selectrie
 from selectrie.errors import TraceFileError
 from selectrie.traces import reader
-from selectrie.traces.blocks import BlockReader, BlockWriter
+from selectrie.traces.blocks import BlockReader, BlockWriter, is_trace
 from selectrie.traces.checks import FORMAT
 from selectrie.traces.payloads import decode, encode
-from selectrie.traces.reader import is_trace, read_trace
+from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Begin, Encoding, End, Header, Lookup, Request, Step, TokenIds, WholeRow
 from tests.support.traced import ASKED, engine_of, hash_model
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -158,4 +157,6 @@ def self_check_key(model: Model, detail: str) -> str:
 
 def versions_of(backend: Backend) -> dict[str, str]:
     """Return the versions of the back end's packages, by distribution."""
+    from importlib.metadata import version  # imported on first use, as it takes time
+
     return {distribution: version(distribution) for distribution in backend.packages.values()}

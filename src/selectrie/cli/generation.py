@@ -44,7 +44,8 @@ def check(
     if output.stream and sequences.best_of is not None:
         raise IncompatibleOptionsError("best_of", "`stream`", "which are the best is known only at the end")
     # numpy: not needed for --help
-    from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
+    from selectrie.engine.requests.generate import GenerateRequest
+    from selectrie.engine.requests.generation_params import GenerationParams
 
     options = GenerationParams(
         best_of=sequences.best_of,

@@ -65,7 +65,7 @@ def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
 
     Raises `OptionError` if a trace takes the model's place and is to be recorded.
     """
-    from selectrie.traces.reader import is_trace  # as in `open_engine`
+    from selectrie.traces.blocks import is_trace  # as in `open_engine`
 
     if trace.trace is not None and group.model is not None and is_trace(Path(group.model)):
         remedy = "what a trace answers is in it already; give the model itself with `model`"
@@ -81,7 +81,7 @@ def load_options(group: ModelGroup) -> dict[str, Any]:
     passed on, and refused. Only values that differ from the defaults count as given.
     """
     from selectrie.engine.sources import is_server  # as in `open_engine`
-    from selectrie.traces.reader import is_trace
+    from selectrie.traces.blocks import is_trace
 
     if group.model is not None and (is_server(group.model) or is_trace(Path(group.model))):
         plain = asdict(type(group)(verbose=group.verbose))

@@ -8,16 +8,18 @@ Cancelling the awaiting task cancels the work of the call.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from itertools import islice
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from selectrie.engine.kept_threads import KeptThreads
 from selectrie.engine.queue_stream import AnyStream, QueueStream
 from selectrie.engine.scheduler.task_group import CancelScope, scoped_work
+
+if TYPE_CHECKING:
+    import asyncio
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,6 +92,8 @@ class Arrivals(Generic[T]):
     """
 
     def __init__(self, stream: QueueStream[T]) -> None:
+        import asyncio  # whoever comes here has it; others need not wait for it
+
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
         stream.listen(lambda: _wake(loop, arrived))
         self._stream, self._arrived = stream, arrived
@@ -132,6 +136,8 @@ async def in_thread(function: Callable[[], R]) -> R:
     The function sees the context variables of the awaiting task. If that task is
     cancelled, the function's task groups are cancelled too.
     """
+    import asyncio  # as in `Arrivals`
+
     scope = CancelScope()
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     outcome, work = scoped_work(scope, function, lambda: _wake(loop, ended))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from selectrie.engine.engine import Engine
 from selectrie.engine.hub import download_tokenizer, is_hub_source
-from selectrie.engine.runtimes import PathRuntime
+from selectrie.engine.path_runtime import PathRuntime
 from selectrie.errors import MissingExtraError, OptionError
 from selectrie.options import at_least, number
 

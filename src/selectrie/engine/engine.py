@@ -15,24 +15,14 @@ from typing import TYPE_CHECKING, TypeVar
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.decoding.sampling.task import Drafter
 from selectrie.engine.aio import async_stream, awaitable
 from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.prompt_methods import PromptMethods
-from selectrie.engine.requests import generate as generate_requests
 from selectrie.engine.requests import select as select_requests
-from selectrie.engine.requests import select_spellings, selection
-from selectrie.engine.requests.generate import (
-    DEFAULT_GENERATING,
-    GenerateRequest,
-    GenerationParams,
-    Prompts,
-)
-from selectrie.engine.requests.loglikelihood import ScoresSequences
+from selectrie.engine.requests import selection
+from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.selection import Choices, CustomRule, SelectRequest
 from selectrie.engine.requests.session import Prepared, Session
-from selectrie.engine.requests.speculative import EngineDrafter
-from selectrie.engine.requests.stream import PreparedStream, Stream
 from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Load
@@ -40,7 +30,6 @@ from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.engine.score_methods import ScoreMethods
 from selectrie.engine.tokenizer_methods import TokenizerMethods
 from selectrie.errors import IncompatibleOptionsError, OptionError
-from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
@@ -59,14 +48,19 @@ from selectrie.options import (
     at_least,
     one_of,
 )
-from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TokenPlan
 from selectrie.tokenization.prompts import Prompt
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
+    from selectrie.decoding.sampling.task import Drafter
     from selectrie.engine.decision_scorer import ScoresDecisions
     from selectrie.engine.decisions import DecisionMaker
     from selectrie.engine.rendering.page_requests import PageStream
     from selectrie.engine.rendering.renderer import PageRequest
+    from selectrie.engine.requests.generate import Prompts
+    from selectrie.engine.requests.loglikelihood import ScoresSequences
+    from selectrie.engine.requests.stream import Stream
+    from selectrie.grammar import Grammar
+    from selectrie.results import BeamResult, Event, Generation, Page, Samples, Selection, TokenPlan
     from selectrie.template.analysis.template import Template
 
 R = TypeVar("R")
@@ -256,13 +250,15 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             if choices is None:
                 raise OptionError("choices", None, "a list of texts, or a grammar")
             if tokenizations == "all":
+                from selectrie.engine.requests import select_spellings
+
                 return self._run(lambda model: select_spellings.prepare(model, prompt, choices, options))
             return self._select([(prompt, choices)], options)[0]
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         if tokenizations == "all":
             raise IncompatibleOptionsError("tokenizations='all'", "a grammar", "give its texts as choices")
-        from selectrie.engine.requests import select_grammar  # imported on first use, as only grammars need it
+        from selectrie.engine.requests import select_grammar
 
         texts = select_grammar.listed(grammar)
         if texts is not None:
@@ -424,6 +420,8 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             RequestError: If the request is invalid, before any model call.
             ModelError: If the model fails.
         """
+        from selectrie.engine.requests.generate import GenerateRequest
+
         request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         return self._run(
             lambda model: self._runtime.prepare_generate(model, prompts, request),
@@ -449,12 +447,14 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         context manager cancels the sequences that still run. `options.best_of` is
         refused, because the best sequences are known only at the end.
         """
+        from selectrie.engine.requests import generate, stream
+
         self._runtime.require_whole_rows("`stream`", instead="`generate`")
-        request = GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
+        request = generate.GenerateRequest(n, seed, sampling, stopping, _drafter(draft), prompting, options)
         if options.best_of is not None:
             raise IncompatibleOptionsError("best_of", "streaming", "which are the best is known only at the end")
         return self._run(
-            lambda model: PreparedStream(generate_requests.prepare(model, prompts, request), keep=self),
+            lambda model: stream.PreparedStream(generate.prepare(model, prompts, request), keep=self),
             priority=options.priority,
             deadline_s=options.deadline_s,
         )
@@ -585,6 +585,10 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
 
 def _drafter(draft: Engine | Drafter | None) -> Drafter | None:
+    if draft is None:
+        return None
+    from selectrie.engine.requests.speculative import EngineDrafter
+
     drafter = EngineDrafter(draft) if isinstance(draft, Engine) else draft
     if isinstance(drafter, EngineDrafter) and isinstance(drafter.engine, Engine):
         drafter.engine._runtime.require_whole_rows("`draft`")

@@ -14,15 +14,12 @@ from typing import Any
 from selectrie.core.cache_dir import cache_folder, read_object, write_object
 from selectrie.core.model import Model
 from selectrie.core.types import Precision, SelfCheck
-from selectrie.engine.connect import connected
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
 from selectrie.engine.sources import is_server, resolve
-from selectrie.engine.tracing.replay import replay
-from selectrie.engine.trial import Marks, try_file
 from selectrie.errors import IncompatibleOptionsError, OptionError, UnknownOptionError
 from selectrie.options import at_least, flag
-from selectrie.traces.reader import is_trace
+from selectrie.traces.blocks import is_trace
 
 
 def load(
@@ -101,6 +98,8 @@ def load(
     entry, opened = resolved.backend, resolved.opened
     checks = cache_folder() / "selfcheck.json"
     if untrusted and source is not None and resolved.is_file:
+        from selectrie.engine.trial import Marks, try_file  # imported on first use, as `replay` and `connected` are
+
         try_file(opened, entry, resolved.options.precision, Marks(checks))
     model = entry.open_model(opened, resolved.options)
     try:
@@ -125,6 +124,8 @@ def _replayed(path: Path, backend: str | None, max_waiting: int | None, options:
     for name, value in options.items():
         if name != "tokenizer":
             raise UnknownOptionError(name, value, backend="trace", names=("tokenizer",))
+    from selectrie.engine.tracing.replay import replay
+
     return replay(path, tokenizer=options.get("tokenizer"), max_waiting=max_waiting)
 
 
@@ -135,6 +136,8 @@ def _connect(url: str, backend: str | None, max_waiting: int | None, options: Ma
         del given["precision"]
     for name in given:
         raise IncompatibleOptionsError(name, "the address of a server", "give options of servers to `connect`")
+    from selectrie.engine.connect import connected
+
     return connected(url, max_waiting=max_waiting)
 
 

@@ -6,16 +6,16 @@ They are apart from `Engine` because of its size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
-from selectrie.engine.requests import prompt_logprobs as requests
-from selectrie.engine.requests.prompt_logprobs import PromptLogprobsRequest
 from selectrie.engine.requests.session import Prepared
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
-from selectrie.results import PromptLogprobs
 from selectrie.tokenization.prompts import Prompt
+
+if TYPE_CHECKING:
+    from selectrie.results import PromptLogprobs
 
 R = TypeVar("R")
 
@@ -78,7 +78,9 @@ class PromptMethods:
             DeadlineError: If the deadline passes.
             ModelError: If the model fails.
         """
-        request = PromptLogprobsRequest(top, named, first, prompting, priority, deadline_s)
+        from selectrie.engine.requests import prompt_logprobs as requests  # imported on first use
+
+        request = requests.PromptLogprobsRequest(top, named, first, prompting, priority, deadline_s)
         return self._run(
             lambda model: requests.prepare(model, prompts, request),
             priority=priority,

@@ -6,18 +6,19 @@ It is apart from `Engine` because of its size.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
 from selectrie.engine.requests import select as select_requests
-from selectrie.engine.requests import spellings
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Prepared
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SpellingParams
-from selectrie.results import TextScore
 from selectrie.tokenization.prompts import Prompt
+
+if TYPE_CHECKING:
+    from selectrie.results import TextScore
 
 R = TypeVar("R")
 
@@ -72,6 +73,8 @@ class ScoreMethods:
         options = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
         if params.tokenizations == "canonical":
             return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))
+        from selectrie.engine.requests import spellings  # imported on first use
+
         return self._run(lambda model: spellings.prepare(model, prompt, text, options, params))
 
     ascore = awaitable(score)

@@ -15,7 +15,6 @@ from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.options.checks import record
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt
-from selectrie.tokenization.spelling import spelled
 
 R = TypeVar("R")
 
@@ -60,6 +59,8 @@ class TokenizerMethods:
         Raises:
             TokenRangeError: For a token that does not exist.
         """
+        from selectrie.tokenization.spelling import spelled  # imported on first use
+
         return self._prepare_only(lambda model: spelled(model.vocabulary, model.vocabulary.check_tokens(tokens)))
 
     aencode = awaitable(encode)

@@ -9,27 +9,32 @@ by name. `view_of` builds the `TrieView` of a `TokenPlan`.
 
 from __future__ import annotations
 
-from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
-from selectrie.results.generation import Chunk, Completion, Generation
-from selectrie.results.joint import Assignment, JointSelection
-from selectrie.results.models import ModelRecord
-from selectrie.results.page import Event, Page, SlotEvent, TextEvent
-from selectrie.results.prompt_logprobs import PromptLogprobs
-from selectrie.results.records import (
-    FORMAT_VERSION,
-    Certificate,
-    ChoiceScore,
-    GrammarFacts,
-    Signature,
-    TextScore,
-    TokenScore,
-)
-from selectrie.results.sampled_choice import SampledChoice
-from selectrie.results.samples import Samples
-from selectrie.results.selection import Selection, TokenPlan
-from selectrie.results.spellings import ChoiceSpellings, Spellings
-from selectrie.results.table import ChoiceTable
-from selectrie.results.trie_view import TrieView, view_of
+# As in typing. The modules are imported on first use: a selection needs few of them.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
+    from selectrie.results.generation import Chunk, Completion, Generation
+    from selectrie.results.joint import Assignment, JointSelection
+    from selectrie.results.models import ModelRecord
+    from selectrie.results.page import Event, Page, SlotEvent, TextEvent
+    from selectrie.results.prompt_logprobs import PromptLogprobs
+    from selectrie.results.records import (
+        FORMAT_VERSION,
+        Certificate,
+        ChoiceScore,
+        GrammarFacts,
+        Signature,
+        TextScore,
+        TokenScore,
+    )
+    from selectrie.results.sampled_choice import SampledChoice
+    from selectrie.results.samples import Samples
+    from selectrie.results.selection import Selection, TokenPlan
+    from selectrie.results.spellings import ChoiceSpellings, Spellings
+    from selectrie.results.table import ChoiceTable
+    from selectrie.results.trie_view import TrieView, view_of
 
 __all__ = [
     "FORMAT_VERSION",
@@ -63,3 +68,30 @@ __all__ = [
     "TrieView",
     "view_of",
 ]
+
+_NAMES = {
+    "beam": "BeamCertificate BeamResult Hypothesis",
+    "generation": "Chunk Completion Generation",
+    "joint": "Assignment JointSelection",
+    "models": "ModelRecord",
+    "page": "Event Page SlotEvent TextEvent",
+    "prompt_logprobs": "PromptLogprobs",
+    "records": "FORMAT_VERSION Certificate ChoiceScore GrammarFacts Signature TextScore TokenScore",
+    "sampled_choice": "SampledChoice",
+    "samples": "Samples",
+    "selection": "Selection TokenPlan",
+    "spellings": "ChoiceSpellings SpellingEstimate Spellings",
+    "table": "ChoiceTable",
+    "trie_view": "TrieView view_of",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'selectrie.results' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"selectrie.results.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from selectrie.engine.requests.generate import GenerationParams
+from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_value
 from selectrie.options import SamplingParams, StopParams
 from selectrie.options.checks import at_least

@@ -20,11 +20,14 @@ bounded by its size.
 
 from __future__ import annotations
 
+import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import BinaryIO
 
 MAGIC = b"selectrie trace\n"
@@ -46,6 +49,28 @@ _LEVEL = 6
 
 class BlockError(ValueError):
     """The bytes are no file of blocks; the message says why, and where."""
+
+
+def is_trace(path: Path) -> bool:
+    """Return whether a file begins as a trace does; raises nothing.
+
+    So does the beginning of a trace that is cut off within its first bytes.
+    """
+    try:
+        with opened(path) as file:
+            beginning = file.read(len(MAGIC))
+            return beginning != b"" and MAGIC.startswith(beginning)
+    except (OSError, ValueError):
+        return False
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a plain file for reading; a FIFO would make the caller wait."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError("it is not a plain file")
+    return file
 
 
 @dataclass(frozen=True, slots=True)

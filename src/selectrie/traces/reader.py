@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from selectrie.core.types import Cost, IntArray
 from selectrie.errors import TraceFileError
 from selectrie.traces import checks
-from selectrie.traces.blocks import MAGIC, BlockError, BlockReader, Tail
+from selectrie.traces.blocks import BlockError, BlockReader, Tail, opened
 from selectrie.traces.checks import require
 from selectrie.traces.payloads import PayloadError, decode
 from selectrie.traces.records import (
@@ -130,19 +127,6 @@ class Trace:
     tasks: list[RecordedTask] = field(default_factory=list)
 
 
-def is_trace(path: Path) -> bool:
-    """Return whether a file begins as a trace does; raises nothing.
-
-    So does the beginning of a trace that is cut off within its first bytes.
-    """
-    try:
-        with _opened(path) as file:
-            beginning = file.read(len(MAGIC))
-            return beginning != b"" and MAGIC.startswith(beginning)
-    except (OSError, ValueError):
-        return False
-
-
 def read_trace(path: Path) -> Trace:
     """Read a trace.
 
@@ -154,7 +138,7 @@ def read_trace(path: Path) -> Trace:
             is damaged.
     """
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             blocks = BlockReader(file)
             reading: _Reading | None = None
             for record in _records(blocks):
@@ -171,15 +155,6 @@ def read_trace(path: Path) -> Trace:
         raise TraceFileError(str(path), str(error)) from error
     except (OSError, ValueError) as error:
         raise TraceFileError(str(path), getattr(error, "strerror", None) or str(error)) from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    """Open a plain file for reading; a FIFO would make the caller wait."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ValueError("it is not a plain file")
-    return file
 
 
 def _records(blocks: BlockReader) -> Iterator[Record]:

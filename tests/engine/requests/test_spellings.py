@@ -17,8 +17,8 @@ from selectrie.decoding.spelling.goals import Bounds
 from selectrie.decoding.spelling.search import SpellingOutcome
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
+from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.spellings import conditional_bounds
-from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
 from selectrie.options import SPELLING_ROWS, PromptParams
 from selectrie.testing import HashModel, PathsOf, make_vocabulary, naive_spelled, score_paths_alone

@@ -14,8 +14,8 @@ import selectrie
 from selectrie import Choice, GenerationParams, Grammar, SamplingParams, SearchParams, StopParams
 from selectrie.core.rows import DenseRows
 from selectrie.engine.engine import Engine
+from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.loglikelihood import Sequences
-from selectrie.engine.runtimes import PathRuntime
 from selectrie.errors import ClosedError, IncompatibleOptionsError, OptionError, TraceFileError
 from selectrie.testing import HashModel, PathsOf
 from selectrie.traces import writer

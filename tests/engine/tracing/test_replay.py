@@ -32,8 +32,8 @@ from selectrie.core.types import Capacity, SelfCheck
 from selectrie.decoding.task import Ask
 from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.path_driver.job_paths import JobPaths
+from selectrie.engine.path_runtime import PathRuntime
 from selectrie.engine.requests.loglikelihood import Sequences
-from selectrie.engine.runtimes import PathRuntime
 from selectrie.engine.tracing.recorded_rows import RecordedRows
 from selectrie.engine.tracing.script import Script
 from selectrie.errors import (

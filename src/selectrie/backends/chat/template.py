@@ -15,7 +15,6 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from selectrie.backends.chat.environment import ChatEnvironment, usual_environment
 from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
 from selectrie.errors import PromptError
@@ -140,6 +139,8 @@ class _Renderer:
 
     @cached_property
     def _compiled(self) -> Any:
+        from selectrie.backends.chat.environment import ChatEnvironment, usual_environment  # imported on first use
+
         environment = ChatEnvironment(usual_environment(), tracks=self.tracks)
         environment.meter = Meter.of([])
         return environment, environment.compiled(self.source)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from selectrie.core.types import IntArray
 from selectrie.errors import ModelFileError, UnsupportedModelError
@@ -158,14 +159,24 @@ class Metadata:
     values: dict[str, Value] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
-    text_arrays: dict[str, list[int]] = field(default_factory=dict)
+    text_arrays: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     number_arrays: dict[str, int] = field(default_factory=dict)
 
     def texts(self, data: mmap.mmap, key: str) -> list[bytes]:
         """Return the texts of an array; none if there is no such array."""
-        places = self.text_arrays.get(key, [0])
-        array = data[: places[-1]]
-        return [array[start + _U64.size : end] for start, end in pairwise(places)]
+        if key not in self.text_arrays:
+            return []
+        places = self.text_arrays[key]
+        array = np.array(np.frombuffer(data[places[0] : places[-1]], dtype=np.uint8))
+        starts = places[:-1] - places[0]
+        is_kept = np.ones(len(array), dtype=np.bool_)
+        for i in range(1, _U64.size):
+            is_kept[starts + i] = False
+        array[starts] = 0
+        texts = array[is_kept].tobytes().split(b"\0")[1:]
+        if len(texts) == len(starts):
+            return texts
+        return [data[start + _U64.size : end] for start, end in pairwise(places.tolist())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +186,15 @@ class TokenTable:
     Attributes:
         spellings: The text of each token as llama.cpp reads it: up to the first NUL,
             and the token's number if there is none.
+        joined: The same texts, with a NUL after each.
+        spelled: The set of them.
         types: int32[V], the type of each token (`llama_token_type`).
         special: The ids that are named, such as that of BOS; they may be out of range.
     """
 
     spellings: list[bytes]
+    joined: bytes
+    spelled: frozenset[bytes]
     types: IntArray
     special: list[int]
 
@@ -189,15 +204,16 @@ def token_table(metadata: Metadata, data: mmap.mmap) -> TokenTable | None:
     if TOKENS not in metadata.text_arrays:
         return None
     texts = metadata.texts(data, TOKENS)
-    joined = b"\0".join([b"", *texts, b""])
-    if joined.count(b"\0") != len(texts) + 1 or b"\0\0" in joined:
+    joined = b"\0".join([*texts, b""])
+    if joined.count(b"\0") != len(texts) or b"\0\0" in joined or joined.startswith(b"\0"):
         texts = [text.partition(b"\0")[0] or b"[EMPTY_%d]" % token for token, text in enumerate(texts)]
+        joined = b"\0".join([*texts, b""])
     types = np.full(len(texts), NORMAL, dtype=np.int32)
     if metadata.kinds.get(_TYPES) == (ARRAY, INT32) and metadata.lengths[_TYPES] >= len(texts):
         at = metadata.number_arrays[_TYPES]
         types = np.frombuffer(data[at : at + types.nbytes], dtype="<i4")
     named = [value for key, value in metadata.values.items() if key.startswith(_PREFIX) and key.endswith("_token_id")]
-    return TokenTable(texts, types, [value for value in named if isinstance(value, int)])
+    return TokenTable(texts, joined, frozenset(texts), types, [value for value in named if isinstance(value, int)])
 
 
 def read_metadata(data: mmap.mmap) -> Metadata:
@@ -234,7 +250,7 @@ def _read_array(data: mmap.mmap, at: int, key: str, metadata: Metadata) -> int:
     metadata.lengths[key] = n
     if kind == STRING:
         places = metadata.text_arrays[key] = _text_places(data, at, n)
-        return places[-1]
+        return int(places[-1])
     metadata.number_arrays[key] = at
     item = _SCALARS[kind]
     if n <= _KEPT_ITEMS and item.format[-1] not in "fd?":
@@ -250,7 +266,7 @@ def _text(data: mmap.mmap, at: int) -> tuple[bytes, int]:
     return data[start : start + n], start + n
 
 
-def _text_places(data: mmap.mmap, at: int, n: int) -> list[int]:
+def _text_places(data: mmap.mmap, at: int, n: int) -> NDArray[np.int64]:
     """Return the offsets of n texts, and of the end of the last one.
 
     Lengths below 256 are looked for everywhere at once. They are right if each one is
@@ -265,14 +281,14 @@ def _text_places(data: mmap.mmap, at: int, n: int) -> list[int]:
     starts = np.flatnonzero(is_length)[:n]
     ends = starts + window[starts] + size
     if n and len(starts) == n and starts[0] == 0 and (ends[:-1] == starts[1:]).all() and at + ends[-1] <= len(data):
-        return [*(starts + at).tolist(), int(ends[-1]) + at]
+        return np.append(starts, ends[-1]) + at
     read, places = _U64.unpack_from, [at]
     for _ in range(n):
         at += size + read(data, at)[0]
         places.append(at)
     if at > len(data):
         raise struct.error(f"texts up to offset {at}")
-    return places
+    return np.asarray(places, dtype=np.int64)
 
 
 def parts_of(path: Path) -> list[Path]:

@@ -27,7 +27,7 @@ _CHARACTERS = re.compile(rb"[\xc0-\xdf].?|[\xe0-\xef].{0,2}|[\xf0-\xff].{0,3}|."
 
 
 def guarded(
-    tokenize: Tokenize, model: llama_cpp.llama_model_p, spellings: frozenset[bytes], pieces: Iterable[bytes]
+    tokenize: Tokenize, model: llama_cpp.llama_model_p, spelled: frozenset[bytes], pieces: Iterable[bytes]
 ) -> Tokenize:
     """Return `tokenize` with a check of the text, which raises `TextError`.
 
@@ -37,14 +37,14 @@ def guarded(
     Args:
         tokenize: The tokenizer to guard.
         model: The loaded model.
-        spellings: The text of every token.
+        spelled: The texts of all tokens.
         pieces: The bytes of every token, control tokens included.
     """
     kind = llama_cpp.llama_vocab_type(llama_cpp.llama_model_get_vocab(model))
     fault: Callable[[bytes], bytes | None] | None = None
     if kind == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
         has_prefix = metadata_of(model, "tokenizer.ggml.add_space_prefix") != "false"
-        fault = _without_bytes(spellings, has_prefix=has_prefix)
+        fault = _without_bytes(spelled, has_prefix=has_prefix)
     elif kind == llama_cpp.LLAMA_VOCAB_TYPE_RWKV:
         fault = _without_beginning(frozenset(pieces))
 

@@ -62,21 +62,21 @@ def require_sound(path: Path) -> TokenTable | None:
                 own = token_table(metadata, data)
             except (struct.error, KeyError, OverflowError):
                 continue  # llama.cpp says why it cannot read it
-        fault = next(_faults(metadata, None if own is None else own.spellings), None)
+        fault = next(_faults(metadata, own), None)
         if fault is not None:
             raise ModelFileError(str(part), f"its metadata is damaged: {fault}; get the file again")
         tokens = tokens or own
     return tokens
 
 
-def _faults(metadata: Metadata, spellings: list[bytes] | None) -> Iterator[str]:
+def _faults(metadata: Metadata, tokens: TokenTable | None) -> Iterator[str]:
     yield from _of_parts(metadata)
     yield from _of_layers(metadata)
     yield from _of_experts(metadata)
     yield from _of_numbers(metadata)
     yield from _of_heads(metadata)
     yield from _of_windows(metadata)
-    yield from _of_vocabulary(metadata, spellings)
+    yield from _of_vocabulary(metadata, tokens)
 
 
 def _of_parts(metadata: Metadata) -> Iterator[str]:
@@ -142,15 +142,15 @@ def _of_windows(metadata: Metadata) -> Iterator[str]:
         yield f"{_name(metadata, 'attention.sliding_window_pattern')} is 1, which leaves no layer a window"
 
 
-def _of_vocabulary(metadata: Metadata, spellings: list[bytes] | None) -> Iterator[str]:
-    if TOKENS in metadata.kinds and spellings is None:
+def _of_vocabulary(metadata: Metadata, tokens: TokenTable | None) -> Iterator[str]:
+    if TOKENS in metadata.kinds and tokens is None:
         yield f"{TOKENS} is not a list of texts"
-    if spellings is None:
+    if tokens is None:
         return
-    seen = frozenset(spellings)
-    if len(seen) < len(spellings):
+    seen = tokens.spelled
+    if len(seen) < len(tokens.spellings):
         first: dict[bytes, int] = {}
-        for token, spelling in enumerate(spellings):
+        for token, spelling in enumerate(tokens.spellings):
             other = first.setdefault(spelling, token)
             if other != token:
                 yield f"tokens {other} and {token} are both spelled {spelling[:40].decode('utf-8', 'replace')!r}"

@@ -62,16 +62,17 @@ def read_vocabulary(model: llama_cpp.llama_model_p, path: Path | None, tokens: T
     if tokens is None or len(tokens.spellings) != n_tokens:
         spellings = [one or b"" for one in map(llama_cpp.llama_vocab_get_text, repeat(vocab), range(n_tokens))]
         asked: Sequence[int] = range(n_tokens)
+        joined, spelled = b"\0".join([*spellings, b""]), frozenset(spellings)
     else:
         spellings, asked = tokens.spellings, _unusual(tokens, vocab)
+        joined, spelled = tokens.joined, tokens.spelled
     pieces = _pieces_at_once(vocab, spellings) or _pieces(vocab, n_tokens)
-    texts = tuple(b"\0".join(spellings).decode("utf-8", "replace").split("\0"))
+    texts = tuple(joined.decode("utf-8", "replace").split("\0")[:-1])
     attributes = np.full(n_tokens, llama_cpp.LLAMA_TOKEN_ATTR_NORMAL, dtype=np.int32)
     attributes[asked] = list(map(llama_cpp.llama_vocab_get_attr, repeat(vocab), asked))
     eog = [token for token in asked if llama_cpp.llama_vocab_is_eog(vocab, token)]
     control = _with(attributes, llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
     names = {token: _piece(vocab, token, _USUAL_PIECE_BYTES, special=True) for token in control.tolist()}
-    spelled = frozenset(spellings)
     tokenize = guarded(_tokenizer(vocab), model, spelled, [*pieces, *names.values()])
     if llama_cpp.llama_vocab_type(vocab) == llama_cpp.LLAMA_VOCAB_TYPE_SPM:
         names = {token: name for token, name in names.items() if _is_mergeable(name, spelled)}
@@ -117,7 +118,9 @@ def _unusual(tokens: TokenTable, vocab: llama_cpp.llama_vocab_p) -> Sequence[int
     Besides those of other types and named ids, llama.cpp knows special tokens by their
     text. All texts that it knows have a bracket.
     """
-    bracketed = [token for token, text in enumerate(tokens.spellings) if b"<" in text or b"[" in text]
+    joined = np.frombuffer(tokens.joined, dtype=np.uint8)
+    is_bracket = (joined == ord("<")) | (joined == ord("["))
+    bracketed = np.searchsorted(np.flatnonzero(joined == 0), np.flatnonzero(is_bracket)).tolist()
     named = {*tokens.special, llama_cpp.llama_vocab_bos(vocab), llama_cpp.llama_vocab_eos(vocab)}
     unusual = {*np.flatnonzero(tokens.types != NORMAL).tolist(), *bracketed, *named}
     return sorted(token for token in unusual if 0 <= token < len(tokens.spellings))

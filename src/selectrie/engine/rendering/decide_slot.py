@@ -21,7 +21,8 @@ from selectrie.engine.rendering.slots import AnySlot, BeamSlot, GenSlot, SelectS
 from selectrie.engine.rendering.terminators import Ending, default_stops, ending_of, ending_of_string, required_text
 from selectrie.engine.requests import beam_search, generate, sample, select, select_grammar
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
-from selectrie.engine.requests.generate import GenerateRequest, GenerationParams
+from selectrie.engine.requests.generate import GenerateRequest
+from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError, NothingFoundError

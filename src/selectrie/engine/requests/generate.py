@@ -18,11 +18,11 @@ from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
+from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
-from selectrie.grammar import Grammar
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -32,12 +32,8 @@ from selectrie.options import (
     SamplingParams,
     StopParams,
     at_least,
-    flag,
-    number,
     record,
     seed,
-    texts,
-    token_ids,
 )
 from selectrie.results import Completion, Generation
 from selectrie.tokenization.canonical import HealedPrompt, reopen
@@ -55,64 +51,6 @@ from selectrie.tokenization.prompts import (
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 Prompts = Prompt | Sequence[Prompt]
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationParams:
-    """Options of generation other than sampling and stopping.
-
-    Attributes:
-        best_of: Number of sequences drawn after each prompt, of which the `n` most
-            probable are returned, best first.
-        choices: The only texts that may be generated, chosen token by token among those
-            that are left (`select` decides by the whole text).
-        grammar: A grammar whose texts are the only ones that may be generated, also
-            token by token. A text that `max_tokens` breaks off ends with "length".
-        heal: Whether prompt tokens that the continuation may change are taken back. The
-            first tokens drawn then spell their bytes, so that the text may go on within
-            the prompt's last word. These bytes are not part of the text, and tokens
-            that spell nothing else do not count for `max_tokens`.
-        n_alternatives: Number of most probable tokens recorded at every step.
-        named: Ids of tokens whose log-probabilities are recorded at every step.
-        priority: Requests with a higher priority go first.
-        deadline_s: Seconds from now after which a sequence ends with the text it has;
-            None for no deadline.
-    """
-
-    best_of: int | None = None
-    choices: Sequence[str] | None = None
-    grammar: Grammar | None = None
-    heal: bool = False
-    n_alternatives: int = 0
-    priority: int = 0
-    deadline_s: float | None = None
-    named: Sequence[int] = ()
-
-    def __post_init__(self) -> None:
-        at_least("best_of", self.best_of, 1, max_value=MAX_TEXTS)
-        if self.choices is not None:
-            object.__setattr__(self, "choices", texts("choices", self.choices))
-            if not self.choices:
-                raise OptionError("choices", self.choices, "at least one text, or None")
-        if self.grammar is not None and not isinstance(self.grammar, Grammar):
-            raise OptionError("grammar", self.grammar, "a Grammar (Grammar.from_gbnf, from_regex, …), or None")
-        if self.grammar is not None and self.choices is not None:
-            raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
-        flag("heal", self.heal)
-        at_least("n_alternatives", self.n_alternatives, 0, optional=False)
-        object.__setattr__(self, "named", token_ids("named", self.named))
-        if type(self.priority) is not int:
-            raise OptionError("priority", self.priority, "a whole number")
-        if self.deadline_s is not None:
-            number(
-                "deadline_s",
-                self.deadline_s,
-                min_value=math.ulp(0.0),
-                remedy="seconds above 0, or None for no deadline",
-            )
-
-
-DEFAULT_GENERATING = GenerationParams()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

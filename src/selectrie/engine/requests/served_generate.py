@@ -22,7 +22,8 @@ from selectrie.core.row_reader import Answer
 from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import Capacity, Cost, IntArray
 from selectrie.engine.requests import generate
-from selectrie.engine.requests.generate import DEFAULT_GENERATING, GenerateRequest, PreparedGenerate, Prompts
+from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate, Prompts
+from selectrie.engine.requests.generation_params import DEFAULT_GENERATING
 from selectrie.engine.requests.session import Session
 from selectrie.errors import ServerOptionError, of_request
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING
