@@ -13,7 +13,7 @@ import pytest
 import selectrie
 from selectrie import SearchParams, StopParams
 from selectrie.core.types import SelfCheck
-from tests.support.real_data import REAL_MODELS, real_file, real_model
+from tests.support.real_data import REAL_FILES, real_file, real_model
 
 BEST_TWO = SearchParams(k=2)
 FEW_SHOT = "Message: {}\nIntent:"
@@ -105,7 +105,7 @@ COMPANIES: dict[str, Company] = {
 }
 
 
-@pytest.fixture(scope="module", params=REAL_MODELS)
+@pytest.fixture(scope="module", params=REAL_FILES)
 def engines(request):
     """An engine of a real model with room for one request and little more, and one with more room."""
     path: Path = real_model(request.param)
@@ -143,7 +143,7 @@ def test_companies_of_real_models(engines, part, record_property):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", REAL_MODELS)
+@pytest.mark.parametrize("name", REAL_FILES)
 def test_a_quarter_of_sigma_is_not_enough(name):
     """A planted fault: with a quarter of the tolerance, some request has other best choices in other company."""
     with selectrie.load(real_model(name), n_threads=1, n_ctx=256, n_batch=128) as engine:
