@@ -37,7 +37,7 @@ def cell_type(model: Metadata, precision: Precision) -> int:
     activations move a row by 0.1 nats.
     """
     is_f32 = precision is Precision.EXACT and not is_quantised(model)
-    return llama_cpp.GGML_TYPE_F32 if is_f32 else llama_cpp.GGML_TYPE_F16
+    return int(llama_cpp.GGML_TYPE_F32 if is_f32 else llama_cpp.GGML_TYPE_F16)
 
 
 def cell_item_bytes(model: Metadata, precision: Precision) -> int:
