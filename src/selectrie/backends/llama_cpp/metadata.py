@@ -38,7 +38,6 @@ def cell_type(model: Metadata, precision: Precision) -> int:
     """
     is_f32 = precision is Precision.EXACT and weights_type(model) != "quantised"
     return int(llama_cpp.GGML_TYPE_F32 if is_f32 else llama_cpp.GGML_TYPE_F16)
-    return int(llama_cpp.GGML_TYPE_F32 if is_f32 else llama_cpp.GGML_TYPE_F16)
 
 
 def cell_item_bytes(model: Metadata, precision: Precision) -> int:
