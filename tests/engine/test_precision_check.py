@@ -155,31 +155,18 @@ class Found(list):
 
 
 def test_the_check_is_made_once_the_engine_has_answered(monkeypatch):
-    """Not before, in steps between requests, and it holds for later ones; a kept check is not made again."""
+    """Not before, in steps between requests, and it holds for later engines, which do not make it again."""
     monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
     model, found = Weighed(1), Found()
     with Engine(model, on_check=found.append) as engine:
         assert engine.self_check.n_rows == 0
         engine.select("a", [" b", " c"])
         assert found.arrived.wait(60)
-        assert engine.self_check == found[0]
-        assert engine.select("a", [" b", " c"]).signature.rows_compared == found[0].n_rows > 0
-    with Engine(Weighed(1), check=found[0], on_check=found.append) as engine:
-        engine.select("a", [" b", " c"])
-    assert len(found) == 1
-
-
-def test_a_check_does_not_begin_to_hold_while_tasks_are_watched(monkeypatch):
-    """A trace states one check; the one that was measured meanwhile is kept for the next engine."""
-    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
-    found = Found()
-    with Engine(Weighed(1), on_check=found.append) as engine:
-        engine._model_thread.observer = type(
-            "Watching", (), {"__getattr__": lambda self, name: lambda *_, **__: None}
-        )()
-        engine._model_thread.call(lambda: None)
-        assert found.arrived.wait(60)
         assert engine.self_check == assumed(engine.identity, engine.limits)
+        assert found[0].n_rows > 0
+    with Engine(Weighed(1), check=found[0], on_check=found.append) as engine:
+        assert engine.select("a", [" b", " c"]).signature.rows_compared == found[0].n_rows
+    assert len(found) == 1
 
 
 def test_rows_that_have_to_be_fetched_are_checked_too():

@@ -91,7 +91,8 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             check: The result of an earlier self-check of this model, build and
                 processor. If it is None, one is assumed by the type of the weights.
             on_check: Called with the result of the self-check. If it is given and
-                `check` is not, the check is made after the first answer.
+                `check` is not, the check is made after the first answer, for later
+                engines.
             max_waiting: Maximum number of tasks that wait to begin; a request beyond
                 that is refused with `QueueFullError`. None for no limit.
         """
@@ -156,7 +157,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
     def self_check(self) -> SelfCheck | None:
         """Return the self-check in force, or None in `fast` precision.
 
-        It is assumed until it was measured, after the first answer (`n_rows` is 0).
+        It is assumed (`n_rows` is 0) unless an earlier engine has measured it.
         """
         with self._model_thread.using():
             return self._runtime.check

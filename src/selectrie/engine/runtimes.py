@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -79,7 +78,8 @@ class LocalRuntime(Runtime):
         model: The model to run.
         check: The result of an earlier self-check; None for the assumed one.
         on_check: Called with the result of the self-check. If it is given and `check`
-            is not, the check is made once the model has answered and nothing waits.
+            is not, the check is made once the model has answered and nothing waits. It
+            does not change what the engine does: equal requests have equal answers.
         max_waiting: Maximum number of tasks that wait to begin; None for no limit.
     """
 
@@ -99,7 +99,7 @@ class LocalRuntime(Runtime):
             if batch_multiple(model.limits) > 1:
                 model.set_batch_multiple(batch_multiple(model.limits))
             if check is None and on_check is not None:
-                work = _measured(weakref.ref(self), model, on_check)
+                work = _measured(model, on_check)
         self._kept = KeptMemories()
         self.thread: ModelThread = ModelThread(
             model, max_waiting=max_waiting, idle_work=work, before_close=self._kept.close
@@ -117,23 +117,17 @@ class LocalRuntime(Runtime):
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
 
+        if check is not None and check.n_rows:  # another process may go on with the run, and not know it
+            check = assumed(self._model.identity, self._model.limits)
         return DecisionScorer(self.thread, self._model, check, maker, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         del what, instead
 
 
-def _measured(
-    runtime: weakref.ref[LocalRuntime], model: Model, on_check: Callable[[SelfCheck], None]
-) -> Iterator[None]:
-    """Measure the self-check in steps; it holds for later requests of the engine.
-
-    Not while tasks are watched, since a trace states one check.
-    """
+def _measured(model: Model, on_check: Callable[[SelfCheck], None]) -> Iterator[None]:
+    """Measure the self-check in steps, and hand it over."""
     for check in measure(model):
-        yield
-        engine = runtime()
-        if check is not None and check.n_rows and engine is not None:
-            if engine.thread.observer is None:
-                engine.check = check
+        if check is not None and check.n_rows:
             on_check(check)
+        yield
