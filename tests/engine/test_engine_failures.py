@@ -386,7 +386,7 @@ def test_a_decode_that_fails_anywhere_is_one_error(tiny_model, monkeypatch, seed
 
     def failing(self, rows, **how):
         calls[0] += 1
-        if calls[0] < 60 and drawn.random() < 0.2:
+        if calls[0] < 60 and drawn.random() < 0.3:
             raise DecodeError("planted", return_code=-3)
         return decode(self, rows, **how)
 
