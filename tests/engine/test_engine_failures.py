@@ -386,7 +386,7 @@ def test_a_decode_that_fails_anywhere_is_one_error(tiny_model, monkeypatch, seed
 
     def failing(self, rows, **how):
         calls[0] += 1
-        if calls[0] < 60 and drawn.random() < 0.3:
+        if calls[0] < 120 and drawn.random() < 0.3:
             raise DecodeError("planted", return_code=-3)
         return decode(self, rows, **how)
 
@@ -402,7 +402,7 @@ def test_a_decode_that_fails_anywhere_is_one_error(tiny_model, monkeypatch, seed
         with Engine(open_model(path, LlamaOptions(n_threads=1, n_ctx=64))) as engine:
             monkeypatch.setattr(Context, "decode", failing)
             failures = 0
-            while calls[0] < 60:
+            while calls[0] < 120:
                 try:
                     ask(engine)
                 except DecodeError as error:
