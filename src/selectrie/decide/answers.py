@@ -157,7 +157,7 @@ class _Trust:
     def _trust(self) -> dict[str, object]:
         """Return these fields, ready for JSON, without the selections."""
         names = ("confidence", "label_mass", "first_token_fits", "margin", "is_tie", "abstained", "spread", "complete")
-        signature = plain(self.signature) | {"selection": plain(self.signature.selection)}
+        signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
         usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
         bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
         return {**fields_of(self, *names), **bounds, "signature": signature, "usage": usage}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
-from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, quoted
+from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, plain, quoted
 from selectrie.results.spellings import Spellings
 from selectrie.version import __version__
 
@@ -163,6 +163,8 @@ class Signature:
         following_bytes: Bytes of the following text in the paths.
         boundary: The boundary used.
         version: Version of selectrie.
+        time: The local time that the chat template was told, in ISO 8601; "" if the
+            prompt is no chat, or the template reads no time.
     """
 
     model: str
@@ -181,6 +183,7 @@ class Signature:
     following_bytes: int
     boundary: str
     version: str
+    time: str = ""
 
     @classmethod
     def of(
@@ -193,6 +196,7 @@ class Signature:
         boundary: str,
         premise: str = "",
         following_bytes: int = 0,
+        time: str = "",
     ) -> Signature:
         """Return the signature of a model's scores, computed by this version.
 
@@ -215,7 +219,12 @@ class Signature:
             following_bytes=following_bytes,
             boundary=boundary,
             version=__version__,
+            time=time,
         )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON; `time` is there if it is not ""."""
+        return {name: value for name, value in plain(self).items() if name != "time" or value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import assumed
 from selectrie.results import Signature
 
-_OF_A_REQUEST = ("rule", "premise", "terminator", "following_bytes")
+_OF_A_REQUEST = ("rule", "premise", "terminator", "following_bytes", "time")
 """Fields of a signature that a single request has, and a run has not."""
 
 

@@ -20,6 +20,7 @@ from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.healed_mass import MAX_GAP
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import heal_unknown
 from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError, TextError
@@ -71,6 +72,7 @@ class ConstrainedPrompt:
     doubt: str = ""
     notes: tuple[str, ...] = ()
     shares_space: bool = False
+    time: str = ""
 
     @property
     def ended_by(self) -> str:
@@ -195,7 +197,12 @@ class ConstrainedPrompt:
     def signature(self, session: Session, rule: str) -> Signature:
         """Return the signature of scores by the rule named `rule`."""
         return Signature.of(
-            session.model.identity, session.check, rule=rule, terminator=self.terminator, boundary=self.boundary
+            session.model.identity,
+            session.check,
+            rule=rule,
+            terminator=self.terminator,
+            boundary=self.boundary,
+            time=self.time,
         )
 
     def cost(self, cost: Cost, texts: Sequence[Hypothesis] | Sequence[FinishedPath]) -> Cost:
@@ -270,6 +277,7 @@ def constrain(
         raise OptionError("grammar", grammar, "a Grammar: Grammar.from_gbnf(text), from_regex, from_file, load(name) …")
     record("prompting", prompting, PromptParams)
     vocabulary = model.vocabulary
+    prompting = at_one_time(vocabulary, prompting, prompt)
     read = read_prompt(vocabulary, prompt, prompting)
     opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
@@ -291,6 +299,7 @@ def constrain(
         or (_alike(vocabulary, grammar) if shares_space else ""),
         notes=prompt_notes(is_normalized=read.is_normalized),
         shares_space=shares_space,
+        time=read.time,
     )
 
 

@@ -17,6 +17,7 @@ from selectrie.core.types import FloatArray, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptTooLongError
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -97,6 +98,7 @@ class PreparedSelect:
         plan: What tasks that score the trie share.
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
+        time: The time that the chat template was told, or "".
     """
 
     texts: tuple[str, ...]
@@ -116,6 +118,7 @@ class PreparedSelect:
     plan: ScorePlan
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
+    time: str = ""
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -195,6 +198,9 @@ def prepare(
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
+    prompting = at_one_time(model.vocabulary, request.prompting, prompt)
+    if prompting is not request.prompting:
+        request = replace(request, prompting=prompting)
     return SelectPlan(model, choices, request, premises=premises).after(prompt)
 
 
@@ -299,6 +305,7 @@ class SelectPlan:
             plan=ScorePlan(trie, needs),
             notes=_notes(encoded, request.prompting.boundary),
             values=self._values,
+            time=read.time,
         )
         _check_fits(prepared, self._limits)
         return replace(prepared, method=_method(prepared, self._limits))
