@@ -37,7 +37,7 @@ from selectrie.core.model import chain
 from selectrie.core.reads import Reads
 from selectrie.core.types import ROOT, BatchSizes, IntArray
 from selectrie.engine.engine import Engine
-from selectrie.engine.precision_check import measure
+from selectrie.engine import precision_check
 
 if TYPE_CHECKING:
     from selectrie.backends.xla import XlaModel
@@ -182,7 +182,7 @@ def measure(source: Source, sizes: Sizes, repeats: int, name: str) -> dict[str, 
     for way in found.values():
         way.model.close()
     with closing(Engine(model)) as engine:
-        engine._model_thread.call(lambda: list(measure(model)))
+        engine._model_thread.call(lambda: list(precision_check.measure(model)))
         before = model.n_compiled
         result["bodies_after_self_check"] = before[0]
         text = lambda n: "".join(f"<{t}>" for t in draw(n)) if is_random else "once upon a time " * (n // 4)  # noqa: E731
