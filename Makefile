@@ -7,19 +7,22 @@ BIN := $(VENV)/bin
 XLA := .venv-xla
 # Where torch without CUDA is found; on Linux the usual index has builds of 3 GB.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-BENCHMARKS := select decide serving large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf buckets trie spellings encode tracing startup
+BENCHMARKS := real select decide serving large_sets generation grammar templates evaluation hf_generate transformers_calls lm_eval_hf buckets trie spellings encode tracing startup
 TRAINING := PYTHONPATH=tools $(BIN)/python -m embedded_model
 BOOKS := $(if $(SELECTRIE_TEST_DATA),--text $(wildcard $(SELECTRIE_TEST_DATA)/text/*.txt))
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-long test-kernels test-xla mutants check bench bench-xla model model-last wheel clean
+.PHONY: demo test test-tools test-long test-kernels test-xla mutants check bench bench-xla model model-last wheel clean
 
 demo: $(VENV)/installed
 	$(BIN)/selectrie select -p "The capital of France is" -c " Paris" -c " London" -c " Rome" -c " Berlin"
 	$(BIN)/selectrie select -p "Q: Which city in the United States comes to mind? A:" -c " Chicago" -c " New Zealand" --explain
 
 test: $(VENV)/installed $(VENV)/extras-tried
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore=tests/tools
+
+test-tools: $(VENV)/installed $(VENV)/extras-tried
+	$(BIN)/python -m pytest tests/tools
 
 # Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep. Those of XLA
 # are called xla_…
@@ -38,7 +41,7 @@ endif
 
 # jax and torchax want versions of their own, so they have a place of their own; elsewhere these tests are skipped by name.
 test-xla: $(XLA)/installed
-	$(XLA)/bin/python -m pytest tests/backends/xla tests/meta/test_benchmarks.py::test_buckets_measures_all_that_it_promises
+	$(XLA)/bin/python -m pytest tests/backends/xla tests/tools/test_benchmarks.py::test_buckets_measures_all_that_it_promises
 
 # The same suite on builds of llama.cpp with other kernels; TESTS="tests/backends -x" runs a part of it.
 test-kernels: $(VENV)/installed $(VENV)/extras-tried

@@ -1,8 +1,8 @@
 """llama.cpp without selectrie: what the benchmarks compare with, and the lower bound of
 its time.
 
-A context has the settings of `precision="exact"` (no flash attention, float32 K/V
-cache) or of "fast" (llama.cpp's own), one batch to fill, and one decode to time.
+A context has the attention and cache types of a precision of selectrie, or llama.cpp's
+own, one batch to fill, and one decode to time.
 Nothing here is clever; every function says which rows it evaluates.
 """
 
@@ -20,10 +20,12 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from selectrie.backends.llama_cpp.gguf_header import read_header
 from selectrie.backends.llama_cpp.library import repacks_safely
+from selectrie.backends.llama_cpp.metadata import cell_type
 from selectrie.core.model import Model
+from selectrie.core.types import Precision
 
-GGML_TYPE_F32 = 0
 N_SEQUENCES = 256
 PADDING = N_SEQUENCES - 1
 """Sequence of the padding rows."""
@@ -64,9 +66,21 @@ class Call:
 
 
 class Bare:
-    """A model and one context, driven by hand. Sequence 0 holds the prompt; the last one takes padding rows."""
+    """A model and one context, driven by hand. Sequence 0 holds the prompt; the last one takes padding rows.
 
-    def __init__(self, path: Path, *, n_ctx: int, n_threads: int, fast: bool = False) -> None:
+    fast: cells as in `fast` precision. flash: llama.cpp's own attention and cells. clock: seconds that `decode` counts.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        n_ctx: int,
+        n_threads: int,
+        fast: bool = False,
+        flash: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         use_safe_kernels()
@@ -76,9 +90,10 @@ class Bare:
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, N_BATCH, N_BATCH, N_SEQUENCES
         params.n_threads = params.n_threads_batch = n_threads
         params.kv_unified, params.swa_full, params.op_offload = True, True, fast
-        if not fast:
+        if not flash:
             params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-            params.type_k = params.type_v = GGML_TYPE_F32
+            params.type_k = params.type_v = cell_type(read_header(path), Precision.FAST if fast else Precision.EXACT)
+        self.params, self.clock = params, clock
         self.context = llama_cpp.llama_init_from_model(self.model, params)
         assert self.context, "no context"
         self.memory = llama_cpp.llama_get_memory(self.context)
@@ -152,9 +167,9 @@ class Bare:
         """Run one `llama_decode` of the batch; return the seconds inside it, which are
         also added to `decode_s`.
         """
-        start = time.perf_counter()
+        start = self.clock()
         code = llama_cpp.llama_decode(self.context, self.batch)
-        seconds = time.perf_counter() - start
+        seconds = self.clock() - start
         assert code == 0, f"llama_decode returned {code}"
         self.decode_s += seconds
         return seconds

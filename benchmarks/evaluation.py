@@ -15,11 +15,9 @@ The bare ways count seconds inside `llama_decode` alone; ours and hf count every
 the slow ways are timed on the first items and count for as many rows. MMLU is measured there alone: it does not fit the
 others' context. Data come from the folder SELECTRIE_TEST_DATA names. `--quick` leaves the 0.5B shape out and checks nothing.
 
-What stories260K misses in exact precision, and why: its heads are 8 wide. llama.cpp's attention without flash attention makes a
-call for every product of 8 numbers and reads 256 cells at least, 88 microseconds a row on one core, where torch reads
-as many cells as there are tokens and takes 43 for the rows of a batch of 8 sequences. hf then stays ahead although
-it evaluates up to three times as many rows. In fast precision a row takes 50 microseconds in calls of 64 rows and more, and
-15 of our own are a quarter of the time: short sets of long texts miss the floor and hf there.
+What stories260K misses, and why: its heads are 8 wide. llama.cpp's attention makes a call for every product of 8 numbers
+and reads 256 cells at least, 88 microseconds a row on one core, where torch reads as many cells as there are tokens and
+takes 43 for the rows of a batch of 8 sequences. hf then stays ahead although it evaluates up to three times as many rows.
 """
 
 import os

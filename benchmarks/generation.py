@@ -334,8 +334,7 @@ def main() -> int:
             n_ctx=sizes.n_ctx,
             n_batch=sizes.n_batch,
             n_threads=threads,
-            n_threads_batch=threads,
-            flash_attn=True,  # like the other two, which leave it to llama.cpp
+            n_threads_batch=threads,  # and no flash attention, as in the other two
             verbose=False,
         )
         stack.enter_context(closing(theirs))

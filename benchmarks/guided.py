@@ -95,7 +95,7 @@ class Guided:
 
     def load(self, path: Path, *, n_ctx: int, n_threads: int) -> str:
         """Load a model as selectrie's `fast` does; return the version of guidance."""
-        options = {"n_ctx": n_ctx, "n_threads": n_threads, "n_threads_batch": n_threads, "flash_attn": True}
+        options = {"n_ctx": n_ctx, "n_threads": n_threads, "n_threads_batch": n_threads}
         return str(self._ask({"do": "load", "path": str(path), "options": options})["version"])
 
     def fill(self, page: Sequence[tuple[str, str, Sequence[str]]], end: str) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 
 import selectrie
-from selectrie import Choice, DecisionParams, Predicate
+from selectrie import Choice, DecisionParams, Option, Predicate
 
 QUESTIONS = {
     "intent": Choice("What does the customer want?", ["track order", "refund", "reset password", "opening hours"]),
-    "mood": Choice("What is the sentiment of this review?", {+1: "positive", -1: "negative"}),
+    "mood": Choice("What is the sentiment of this review?", [Option(+1, "positive"), Option(-1, "negative")]),
     "angry": Predicate("The customer is angry."),
 }
 TICKETS = [

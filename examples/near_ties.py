@@ -1,10 +1,10 @@
-"""What tolerance, near ties and `rescored` mean.
+"""What near ties and `rescored` mean.
 
     python examples/near_ties.py [model.gguf]
 
 In floating point a sum depends on the order of its terms, so the same text scored beside other texts can differ in the
-last digits. The engine measures by how much (`tolerance`, nats a row). Choices closer than that are scored again, each
-alone on an empty context; so the winner is the same in every set that holds the same finalists.
+last digits, and on quantised weights by 0.1 nats a row. Choices closer than that could make it (`near_margin`) are scored
+again, each alone on an empty context; so the winner is the same in every set that holds the same finalists.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ CHOICES = [" bird", " plane", " cloud", " kite", " star"]
 def main() -> None:
     with selectrie.load(*sys.argv[1:2]) as llm:
         answer = llm.select(PROMPT, CHOICES)
-        rows = max(len(choice.tokens) for choice in answer.choices)
-        print(f"tolerance {llm.tolerance:.1e} nats a row, so about {llm.tolerance * rows:.1e} nats for these choices")
+        print(f"near ties of these choices are closer than {answer.certificate.near_margin:.1e} nats")
         print(
             f"margin    {answer.margin:.6f} nats: {'a clear winner' if not answer.certificate.n_rescored else 'near'}"
         )

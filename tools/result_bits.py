@@ -1,13 +1,19 @@
-"""Print every number of about 200 results to the last bit, to see whether a change of
+"""Print every number of about 280 results to the last bit, to see whether a change of
 code changed one.
 
     python tools/result_bits.py > before.json
     python tools/result_bits.py --check before.json
 
-The models are a fake, the model that comes with selectrie, and the small weights in the
-folder that SELECTRIE_TEST_DATA names, each with one thread. The names of results are
-used only here; only the tables below contain the names that selectrie uses. Floats are
-written by `float.hex()`. Equal bits are promised on one machine and one build only.
+`--check` names each result that differs and where it differs first. For each kind of
+result it then says how many differ, how many of these have another answer (winner, text
+or tokens), and by how many nats log-probabilities differ at most.
+
+The models are a fake, the model that comes with selectrie, the small weights in the
+folder that SELECTRIE_TEST_DATA names, and every GGUF file in the folder that
+SELECTRIE_REAL_MODELS names, each with one thread. The last are asked only
+`ASKED_OF_REAL`. The names of results are used only here; only the tables below contain
+the names that selectrie uses. Floats are written by `float.hex()`. Equal bits are
+promised on one machine and one build only.
 """
 
 from __future__ import annotations
@@ -15,8 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,13 +35,16 @@ from selectrie.errors import SelectrieError
 
 PUBLIC = {
     "beam": "BeamSearchParams",
+    "choice": "Choice",
     "engine": "Engine",
     "generation": "GenerationParams",
     "grammar": "Grammar",
+    "predicate": "Predicate",
     "prompt": "PromptParams",
     "render": "RenderParams",
     "rule": "ScoringRule",
     "sampling": "SamplingParams",
+    "scale": "Score",
     "search": "SearchParams",
     "stop": "StopParams",
     "template": "Template",
@@ -113,13 +124,24 @@ JOINT = {
     **HEALED,
 }
 SAMPLED_CHOICE = {"index": "index", "probability": "probability", "set": ("selection", SELECTION)}
+DECISION = {
+    "value": "value",
+    "confidence": "confidence",
+    "mass": "label_mass",
+    "margin": "margin",
+    "spread": "spread",
+    "selections": ("selections", [SELECTION]),
+}
+PROMPT = {"tokens": "tokens", "logp": "logp", "greedy": "is_greedy", "top": "top", "named": "named"}
 RECORDS = (
     ("completions", GENERATION),
     ("hypotheses", BEAM),
     ("assignments", JOINT),
     ("mass", SAMPLES),
+    ("label_mass", DECISION),
     ("selection", SAMPLED_CHOICE),
     ("choices", SELECTION),
+    ("named_ids", PROMPT),
     ("is_greedy", SCORED_TEXT),
 )
 """How to read each kind of record, recognised by an attribute that no kind before it
@@ -137,6 +159,38 @@ MEASURED = {
 FIGURE = {"value": "value", "stderr": "stderr", "low": "low", "high": "high"}
 WEIGHTS = ("stories260K", "random-swa-gemma3", "random-hybrid-qwen35", "tiny-rwkv-7v0-834K")
 """Files of the test data."""
+
+REAL = "real "
+"""What the names of real models begin with."""
+
+ASKED_OF_REAL = (
+    "tolerance",
+    "select.eog",
+    "select.unless-continued",
+    "select.token_mean",
+    "select.open_end",
+    "rank.all",
+    "search.best_first",
+    "decide.choice",
+    "decide.predicate",
+    "grammar.select",
+    "beam",
+    "generate.greedy",
+    "generate.heal",
+    "score",
+    "prompt",
+    "page.slots",
+)
+"""What real models are asked: less than others, because they are slow."""
+
+NATS = {
+    *("logp", "upper", "terminator", "score", "local", "shift", "margin", "path", "end", "top", "named"),
+    *("gap", "log_heal", "heal_gap", "unconditional", "premise", "content_free", "tolerance"),
+}
+"""Fields with log-probabilities, their sums, means and differences."""
+
+WORK = {"rows", "nodes", "steps", "merged", "dead_ends", "attempts", "method"}
+"""Fields that say how an answer was found."""
 
 Bits = dict[str, object]
 
@@ -273,6 +327,17 @@ def grammars(llm: Any, prompt: str, pattern: str) -> Work:
     )
 
 
+def decisions(llm: Any) -> Work:
+    """Yield calls that answer one question of each kind."""
+    state = "Tom lost his red ball in the park. He was sad."
+    yield (
+        "decide.choice",
+        lambda: llm.decide(state, record("choice", "What did Tom lose?", ["a ball", "a cat", "a car"])),
+    )
+    yield "decide.predicate", lambda: llm.decide(state, record("predicate", "Tom is happy."))
+    yield "decide.score", lambda: llm.decide(state, record("scale", "How sad is Tom?", ["not", "a little", "very"]))
+
+
 def record_class(name: str) -> Any:
     """Return a class of selectrie by the name that it has here."""
     return getattr(selectrie, PUBLIC[name])
@@ -340,6 +405,8 @@ def work(llm: Any, prompt: str, texts: list[str], long: list[str], pattern: str)
     yield from generations(llm, prompt, texts)
     yield from pages(llm, prompt, texts, pattern)
     yield from evaluations(llm, prompt, texts)
+    yield from decisions(llm)
+    yield "prompt", lambda: llm.prompt_logprobs([prompt], top=2, named=[1, 2])
     if llm.identity.backend == "selectrie.testing":
         yield from several_tasks(llm, prompt, texts)
 
@@ -362,16 +429,28 @@ def models() -> Iterator[tuple[str, Any, tuple[str, list[str], list[str], str]]]
             yield name, selectrie.load(path, n_threads=1, n_ctx=512), asked
         else:
             print(f"# without {name}: SELECTRIE_TEST_DATA names no folder with it", file=sys.stderr)
+    for path in real_models():
+        yield f"{REAL}{path.stem}", selectrie.load(path, n_threads=1, n_ctx=512), asked
+
+
+def real_models() -> list[Path]:
+    """Return the files of real models, or say that there are none."""
+    folder = os.environ.get("SELECTRIE_REAL_MODELS", "")
+    files = sorted(Path(folder).glob("*.gguf")) if folder else []
+    if not files:
+        print("# without real models: SELECTRIE_REAL_MODELS names no folder with GGUF files", file=sys.stderr)
+    return files
 
 
 def results() -> Bits:
-    """Return every result by its name."""
+    """Return every result by its name: `MODEL/KIND`, or `MODEL/KIND.VARIANT`."""
     found: Bits = {}
     for model, llm, asked in models():
         with llm:
             for name, answer in work(llm, *asked):
-                llm.trim()  # the places of cells must not depend on how earlier requests were batched
-                found[f"{model}.{name}"] = answered(answer)
+                if name in ASKED_OF_REAL or not model.startswith(REAL):
+                    llm.trim()  # the places of cells must not depend on how earlier requests were batched
+                    found[f"{model}/{name}"] = answered(answer)
     return found
 
 
@@ -388,15 +467,61 @@ def differences(before: Mapping[str, object], after: Mapping[str, object]) -> li
     return sorted(name for name in {*before, *after} if before.get(name, ...) != after.get(name, ...))
 
 
-def first_difference(before: object, after: object, place: str = "") -> str:
-    """Say where two results differ first, and how."""
+def changes(before: object, after: object, place: str = "") -> Iterator[tuple[str, object, object]]:
+    """Yield each place where two results differ, and what stands there in each."""
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         pairs = [(str(key), before[key], after[key]) for key in before]
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = [(str(i), *both) for i, both in enumerate(zip(before, after, strict=True))]
     else:
-        return f"{place or 'all of it'} was {json.dumps(before)[:80]}, is {json.dumps(after)[:80]}"
-    return next(first_difference(old, new, f"{place}.{key}".lstrip(".")) for key, old, new in pairs if old != new)
+        if before != after:
+            yield place, before, after
+        return
+    for key, old, new in pairs:
+        yield from changes(old, new, f"{place}.{key}".lstrip("."))
+
+
+def first_difference(before: object, after: object) -> str:
+    """Say where two results differ first, and how."""
+    place, old, new = next(changes(before, after))
+    return f"{place or 'all of it'} was {json.dumps(old)[:80]}, is {json.dumps(new)[:80]}"
+
+
+def effect(kind: str, before: object, after: object) -> tuple[bool, float]:
+    """Return whether the answer is another, and by how many nats numbers differ at most.
+
+    Numbers other than log-probabilities, and the work, are neither.
+    """
+    is_other, most = False, 0.0
+    for place, old, new in changes(before, after, kind):
+        field = [part for part in place.split(".") if not part.isdigit()][-1]
+        numbers = [float.fromhex(one) for one in (old, new) if isinstance(one, str) and _FLOAT.fullmatch(one)]
+        if len(numbers) < 2:
+            is_other = is_other or field not in WORK
+        elif field in NATS:
+            most = max(most, abs(numbers[0] - numbers[1]))
+    return is_other, most
+
+
+_FLOAT = re.compile(r"-?(0x[01]\.[0-9a-f]+p[+-][0-9]+|inf)|nan")
+
+
+def summary(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
+    """Say for each kind of result how many differ and how far, if some do."""
+    effects: dict[str, list[tuple[bool, float]]] = {}
+    for name in differences(before, after):
+        kind = _kind(name)
+        effects.setdefault(kind, []).append(effect(kind, before.get(name), after.get(name)))
+    n_results = Counter(_kind(name) for name in {*before, *after})
+    return [
+        f"{kind}: {len(found)} of {n_results[kind]} differ, by at most {max(most for _, most in found):.3g} nats;"
+        f" {sum(is_other for is_other, _ in found)} with another answer"
+        for kind, found in sorted(effects.items())
+    ]
+
+
+def _kind(name: str) -> str:
+    return name.rpartition("/")[2].partition(".")[0]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -415,7 +540,7 @@ def main(arguments: list[str] | None = None) -> int:
     others = differences(before, found)
     for name in others:
         print(f"{name}: {first_difference(before.get(name), found.get(name))}")
-    print(f"{len(found)} results, {len(others)} differ")
+    print("\n".join([*summary(before, found), f"{len(found)} results, {len(others)} differ"]))
     return int(bool(others))
 
 

@@ -5,7 +5,7 @@ SelectrieError
 ├── RequestError            the caller can fix it: exit 2, HTTP 400
 │   ├── OptionError             a value outside the allowed set or range
 │   │   ├── IncompatibleOptionsError  two options exclude each other
-│   │   ├── ServerOptionError     an option that a server's sampler cannot apply
+│   │   ├── ServerOptionError     an option that a server cannot be sent
 │   │   └── UnknownOptionError    an option that the model's back end does not have
 │   ├── ChoiceError             a bad choice set: none, empty text, a bad prior
 │   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
@@ -145,7 +145,7 @@ class UnknownOptionError(OptionError):
 
 
 class ServerOptionError(OptionError):
-    """The sampler of a server cannot apply an option, so nothing was asked of it.
+    """A server that draws text cannot be sent an option, so nothing was asked of it.
 
     Attributes:
         name: Name of the option.

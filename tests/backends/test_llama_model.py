@@ -23,7 +23,7 @@ GENERATED = {
     ModelKind.HYBRID: "hybrid",
 }
 FAST_NATS = 0.6
-"""Of llama.cpp's defaults: flash attention and a half-precision cache."""
+"""Of a half-precision cache and unpadded calls."""
 
 
 def opened(path, **options) -> LlamaModel:
@@ -339,7 +339,7 @@ def test_the_granule_is_set_while_the_tree_is_empty(any_model):
             model.set_batch_multiple(65)
     with opened(any_model, precision=Precision.FAST) as fast:
         assert fast.limits.batch_sizes == BatchSizes(1)
-        assert fast.limits.call_cost == CallCost(256, 64, 64, 128)
+        assert fast.limits.call_cost == CallCost(256, 16, 1, 128)
         assert chain(fast, ROOT, [5]).rows_padded == 0
         assert fast.identity.precision == "fast"
         rows = chain(fast, ROOT, range(5, 25)).rows

@@ -118,8 +118,9 @@ def test_a_context_that_cannot_be_made_names_its_size_and_the_remedy(tiny_model,
         open_model(tiny_model(), LlamaOptions(n_ctx=900))
 
 
-def test_exact_precision_asks_for_rows_that_do_not_depend_on_their_call(tiny_model, monkeypatch):
-    """No flash attention, float32 keys and values, and no large call moved to a GPU where the weights are not."""
+@pytest.mark.parametrize(("quantisation", "cells"), [("f16", "F32"), ("q8_0", "F16")])
+def test_precision_decides_how_attention_is_computed(tiny_model, monkeypatch, quantisation, cells):
+    """Exact: f32 cells on float weights, and no large call moved to a GPU where the weights are not. Neither has flash attention."""
     asked = {}
     create = llama_cpp.llama_init_from_model
     for precision in Precision:
@@ -128,13 +129,27 @@ def test_exact_precision_asks_for_rows_that_do_not_depend_on_their_call(tiny_mod
             "llama_init_from_model",
             lambda model, params, precision=precision: asked.update({precision: params}) or create(model, params),
         )
-        open_model(tiny_model(), LlamaOptions(n_ctx=8, n_threads=1, precision=precision)).close()
+        open_model(tiny_model(quantisation), LlamaOptions(n_ctx=8, n_threads=1, precision=precision)).close()
     exact, fast, plain = asked[Precision.EXACT], asked[Precision.FAST], llama_cpp.llama_context_default_params()
-    names = ("flash_attn_type", "type_k", "type_v", "op_offload")
-    assert [getattr(fast, name) for name in names] == [getattr(plain, name) for name in names]
-    assert exact.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    assert exact.type_k == exact.type_v == llama_cpp.GGML_TYPE_F32
+    assert exact.flash_attn_type == fast.flash_attn_type == llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    assert exact.type_k == exact.type_v == getattr(llama_cpp, f"GGML_TYPE_{cells}")
+    assert (fast.type_k, fast.type_v, fast.op_offload) == (plain.type_k, plain.type_v, plain.op_offload)
     assert exact.op_offload is False
+
+
+def test_fast_precision_leaves_flash_attention_on_a_gpu_to_llama_cpp(tiny_model, monkeypatch):
+    """Where layers lie on a GPU that the build can use."""
+    asked = []
+    create = llama_cpp.llama_init_from_model
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: True)
+    monkeypatch.setattr(
+        llama_cpp, "llama_init_from_model", lambda model, params: asked.append(params) or create(model, params)
+    )
+    for layers in (0, -1):
+        options = LlamaOptions(n_ctx=8, n_threads=1, n_gpu_layers=layers, precision=Precision.FAST)
+        open_model(tiny_model(), options).close()
+    plain = llama_cpp.llama_context_default_params().flash_attn_type
+    assert [one.flash_attn_type for one in asked] == [llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED, plain]
 
 
 def test_options_that_cannot_be_are_refused():

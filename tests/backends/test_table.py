@@ -253,17 +253,17 @@ def test_names_of_a_split_model(name, parts):
     assert part_names(name) == LLAMA_CPP.parts(name) == parts
 
 
-def test_a_self_check_is_kept_by_identity_layers_and_rows(tiny_model):
-    """Of a file by what is asked for, of a shared `Llama` by what it has; the form is that of kept checks."""
+def test_a_self_check_is_kept_by_identity_layers_cells_and_rows(tiny_model):
+    """Of a file by what is asked for, of a shared `Llama` by what it has, and by the type of keys and values; the form is that of kept checks."""
     path = tiny_model("f32")
     llama = llama_cpp.Llama(str(path), n_ctx=64, n_threads=1, n_gpu_layers=3, verbose=False)
     try:
-        for source, layers in ((path, 0), (llama, 3)):
+        for source, layers, cells in ((path, 0, "f32"), (llama, 3, "f32"), (tiny_model("q8_0"), 0, "f16")):
             options = LlamaOptions(n_ctx=64, n_batch=64, n_threads=1)
             with LLAMA_CPP.open_model(source, options) as model:
                 one = model.identity
                 assert LLAMA_CPP.check_key(model, source, options) == (
-                    f"{one.digest}|{one.build}|{one.processor}|exact|{layers} layers on a GPU|64 rows"
+                    f"{one.digest}|{one.build}|{one.processor}|exact|{layers} layers on a GPU, {cells} cells|64 rows"
                 )
                 assert one.backend == LLAMA_CPP.name
     finally:

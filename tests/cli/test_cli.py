@@ -129,9 +129,9 @@ def test_escapes_are_read_where_they_are_asked_for(engine: Engine):
 
 def test_the_options_of_all_spellings_reach_the_engine(engine: Engine):
     """`selectrie score` sums over all token sequences only where it is asked to."""
-    plain = {"tokenizations": "canonical", "event": "auto", "budget_nodes": None, "seed": 0, "following": ""}
-    every = {"tokenizations": "all", "event": "begins", "budget_nodes": 9, "seed": 7, "following": ""}
-    typed = ["--tokenizations", "all", "--event", "begins", "--budget", "9", "--seed", "7"]
+    plain = {"tokenizations": "canonical", "event": "auto", "budget_nodes": None, "following": ""}
+    every = {"tokenizations": "all", "event": "begins", "budget_nodes": 9, "following": ""}
+    typed = ["--tokenizations", "all", "--event", "begins", "--budget", "9"]
     for args, expected in (([], plain), (typed, every)):
         assert run("score", "-p", "a", "-t", "b", *args).exit_code == 0
         options = engine.asked[-1][2]
@@ -513,7 +513,6 @@ def test_score_and_tokens_hand_on_what_they_are_given(engine: Engine):
                 "tokenizations": "canonical",
                 "event": "auto",
                 "budget_nodes": None,
-                "seed": 0,
                 "prompting": PromptParams(template_args={}),
             },
         ),

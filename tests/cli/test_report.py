@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from selectrie.cli.report import formats, summaries, terminal
 from selectrie.cli.report.layout import Units
 from selectrie.core import plain_text
-from selectrie.results import Certificate, SpellingEstimate, Spellings, TokenScore
+from selectrie.results import Certificate, Spellings, TokenScore
 from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, ChoiceScores, answer, armour, plan, text_score
 
 
@@ -45,7 +45,7 @@ coverage   0.8500 of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
 proof      every choice scored, 3 inner nodes
 cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-scored by  joint · none · exact (± 0.001 nats a row by 80 rows)
+scored by  joint · none · exact
 
 #  choice                                       p    logp  margin
 1  ' leather'    ███████████▎              0.4706  -0.916
@@ -130,7 +130,11 @@ def test_low_coverage_of_an_open_search_is_no_warning():
         ({"is_tie": True}, "! tie the first place is shared exactly; the lowest index was taken"),
         ({"greedy_index": 1}, "disagrees: masked greedy decoding picks ' chainmail' (p 0.1176)"),
         ({"certificate": replace(PROVED, proved=False, bound_gap=-0.3)}, "may be ahead by 0.300 nats"),
-        ({"certificate": replace(PROVED, n_rescored=2)}, "2 near ties settled"),
+        ({"certificate": replace(PROVED, near_margin=0.423)}, "inner nodes; a near tie is closer than 0.42 nats cost"),
+        (
+            {"certificate": replace(PROVED, n_rescored=2, near_margin=0.423)},
+            "a near tie is closer than 0.42 nats: 2 choices scored again",
+        ),
         (
             {"certificate": replace(PROVED, rescored=False)},
             "near ties not settled (it would take more rows than the request)",
@@ -139,7 +143,6 @@ def test_low_coverage_of_an_open_search_is_no_warning():
             {"certificate": replace(PROVED, rescored=False), "signature": replace(SIGNATURE, precision="fast")},
             "near ties not settled (in fast precision)",
         ),
-        ({"signature": replace(SIGNATURE, tolerance=None)}, "exact (tolerance not measured)"),
         ({"healed": b" \xf0", "log_heal": -0.25, "heal_gap": 0.01}, r"' \xf0' of the prompt is encoded again"),
         ({"healed": b" ", "log_heal": -0.25, "heal_gap": 0.01}, "(logp -0.250, taken off every choice, within 0.01)"),
         ({"cost": replace(COST, rows=0, model_calls=0)}, "no row: everything was held already"),
@@ -215,7 +218,7 @@ text       ' blue'
 logp       -2.0794 nats over 2 tokens (-1.0397 a token)
 greedy     greedy decoding would write something else
 cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-precision  exact (± 0.001 nats a row by 80 rows)
+precision  exact
 
 token  piece     logp
     3  ' bl'  -0.6931
@@ -225,19 +228,17 @@ token  piece     logp
 
 
 def test_a_scored_text_with_all_its_spellings():
-    """The bounds of the sum, the canonical share, and an estimate where they are far apart."""
-    estimate = SpellingEstimate(-2.5, 0.031, 256, 40)
-    wide = Spellings("begins", -3.0, -1.0, (0.1, 0.5), False, "the budget ended after 9 nodes", 0.0, 0.0, 9, estimate)
+    """The bounds of the sum, the canonical share, and why the bounds are far apart."""
+    wide = Spellings("begins", -3.0, -1.0, (0.1, 0.5), False, "the budget ended after 9 nodes", 0.0, 0.0, 9)
     close = Spellings("ends", -3.0, -2.99, (0.985, 0.996), True, "", 0.0, 0.0, 9)
     facts = dict(summaries.text_score_facts(text_score(spellings=wide)))
     assert facts["spellings"] == (
         "logp -3.0000 to -1.0000 nats for all tokens that begin with the text; canonical tokens have 10 to 50 % of it"
     )
     assert facts["! bounds"] == "they are further apart than a factor of 2: the budget ended after 9 nodes"
-    assert facts["estimate"] == "logp -2.5000 nats (relative standard error 0.031, 256 draws); nothing proves it"
     facts = dict(summaries.text_score_facts(text_score(spellings=close)))
     assert facts["spellings"].endswith("that spell the text and end; canonical tokens have 98.5 to 99.6 % of it")
-    assert facts.keys().isdisjoint({"! bounds", "estimate"})
+    assert "! bounds" not in facts
 
 
 def test_the_proof_over_all_spellings():

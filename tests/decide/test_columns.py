@@ -82,7 +82,7 @@ def test_probabilities_as_json_and_wide():
         ([1, 22], "int", {1, 22}),
         ([Option(1, "one"), Option(2, "two")], "int", {1, 2}),
         (Team, "label", {"sales", "repairs"}),
-        ({"a": "alpha", "b": "beta"}, "label", {"a", "b"}),
+        ([Option("a", "alpha"), Option("b", "beta")], "label", {"a", "b"}),
         (["x", True], "label", {"x", "true"}),
         ([1 << 70, 2], "label", {str(1 << 70), "2"}),
         ([Option((1, 2), "pair"), Option((3,), "one")], "label", {"pair", "one"}),

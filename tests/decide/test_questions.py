@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
+import warnings
 from dataclasses import fields
 from enum import Enum
 
 import pytest
 
 from selectrie import Choice, Grammar, Option, Predicate, Score
+from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.errors import ChoiceError, OptionError, SelectrieError
 
 
@@ -21,6 +26,20 @@ class Team(Enum):
     OPEN = True
 
 
+class Word(str, Enum):
+    """Members that are texts."""
+
+    YES = "yes"
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """Warn of mappings, as in a process that was warned before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        Choice("q", {"a": "b"})
+
+
 @pytest.mark.parametrize(
     ("options", "texts", "values"),
     [
@@ -29,15 +48,14 @@ class Team(Enum):
         ([True, False], ["true", "false"], [True, False]),
         (Team, ["sales", "7", "true"], [Team.SALES, Team.ROOM, Team.OPEN]),
         ([Team.ROOM], ["7"], [Team.ROOM]),
-        ({"refund": "money back", 3: "three"}, ["money back", "three"], ["refund", 3]),
+        ({"refund": "money back", "order": None}, ["refund", "order"], ["refund", "order"]),
         ([Option(True, "yes"), Option("true")], ["yes", "true"], [True, "true"]),
         (["a", Option("b", "bee")], ["a", "bee"], ["a", "b"]),
         (("one",), ["one"], ["one"]),
-        ({None: "nothing"}, ["nothing"], [None]),
     ],
 )
 def test_values_have_texts(options, texts, values):
-    """A str is its own text, an Enum member has its value's, a bool is true or false, an int its digits; a mapping names texts."""
+    """A str is its own text, an Enum member has its value's, a bool is true or false, an int its digits; a mapping has texts."""
     made = Choice("q", options).options
     assert [one.scored for one in made] == texts
     assert [one.value for one in made] == values
@@ -59,7 +77,11 @@ def test_values_have_texts(options, texts, values):
         ([None], OptionError, "options[0] is not given; give a str"),
         ("refund", OptionError, "options='refund': expected a sequence of options"),
         (7, OptionError, "options=7"),
-        ({"a": 1}, OptionError, "options['a']=1: expected the text that is scored"),
+        ({"a": 1}, OptionError, "options['a']=1: expected the description of this option"),
+        *(
+            ({key: "one"}, OptionError, "texts as the keys of the mapping; for other values, Option(value, text=…)")
+            for key in (1, True, Team.SALES, Word.YES, 1.5, None)
+        ),
     ],
 )
 def test_options_that_cannot_be_told_apart_are_refused(options, error, message):
@@ -67,6 +89,48 @@ def test_options_that_cannot_be_told_apart_are_refused(options, error, message):
     with pytest.raises(error) as caught:
         Choice("q", options)
     assert message in str(caught.value)
+
+
+def test_a_mapping_has_descriptions():
+    """Texts are scored, descriptions shown: for choices and levels, in Python as in the data of files and clients."""
+    about = {"low": "can wait", "high": None}
+    described = (Option("low", None, "can wait"), Option("high"))
+    assert Choice("q", about).options == described
+    assert Score("q", about) == Score("q", described)
+    for kind, field, question in (("choice", "choices", Choice), ("score", "levels", Score)):
+        data = {"q": {"type": kind, "instructions": "q", field: about}}
+        made = questions_of_data(data)["q"]
+        assert made == question("q", about)
+        assert questions_of_data(data_of_questions({"q": made}))["q"] == made
+    with pytest.raises(OptionError, match=r"levels=1: expected texts as the keys"):
+        Score("q", {"low": "x", 1: "y"})
+    with pytest.raises(OptionError, match=r"q.choices.low=1: expected a text"):
+        questions_of_data({"q": {"type": "choice", "choices": {"low": 1}}}, "")
+
+
+def test_old_data_keeps_its_meaning():
+    """Values with texts of their own, as mappings were written before, are read and written with the same bytes."""
+    old = {"q": {"type": "choice", "instructions": "", "choices": [{"value": 3, "text": "three"}]}}
+    made = questions_of_data(old)
+    assert made["q"].options == (Option(3, "three"),)
+    assert data_of_questions(made) == old
+
+
+def test_a_mapping_is_warned_about_once():
+    """In a process of its own, the first mapping warns at the line that made it; lists and the data of files do not."""
+    code = """
+from selectrie import Choice, Option
+from selectrie.decide.question_data import questions_of_data
+Choice("q", ["a"]), questions_of_data({"q": {"type": "choice", "choices": {"a": "b"}}})
+for _ in range(2):
+    Choice("q", {"a": "b"})
+Choice("q", {"c": "d"})
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "", "PYTHONUTF8": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stderr.count("Warning") == 1
+    assert "<string>:6: FutureWarning: a mapping given to Choice has descriptions" in done.stderr
+    assert "Option(value, text=…)" in done.stderr
 
 
 def test_an_option_needs_a_text_and_a_value_to_look_up():
@@ -148,7 +212,7 @@ def test_questions_are_values():
 
 def test_whole_numbers_that_are_too_large_are_refused_in_words():
     """A level beyond the largest float, and a value of more digits than Python writes, are one error each."""
-    with pytest.raises(OptionError, match="finite numbers as the keys"):
+    with pytest.raises(OptionError, match="finite numbers, or texts, as the keys"):
         Score("x", {10**400: "a", 1: "b"})
     with pytest.raises(SelectrieError):
         Choice("Q", [10**5000, 1])

@@ -187,8 +187,6 @@ def spelling_search(rng):
             healed=rng.choice(HEALED),
             ends=rng.random() < 0.5,
             budget_nodes=rng.choice([None, 4, 20]),
-            n_draws=rng.choice([0, 3]),
-            max_gap=0.1,
         ),
     )
 

@@ -453,7 +453,7 @@ def test_any_text_is_plain_text(chat, state):
         ({"q": Predicate("\ud800")}, {}, TextError, "question 'q': instructions: character 0 is the lone surrogate U+D800"),
         ({"q": Choice("\ud800", Grammar.from_regex("a+"))}, {}, TextError, "instructions: character 0"),
         ({"q": Choice("x", ["a\ud800"])}, {}, TextError, "question 'q': option 0: character 1 is the lone surrogate U+D800"),
-        ({"q": Choice("x", {"a": "\ud800", "b": "c"})}, {}, TextError, "question 'q': option 0: character 0"),
+        ({"q": Choice("x", [Option("a", "\ud800"), Option("b", "c")])}, {}, TextError, "question 'q': option 0: character 0"),
         ({"q": Choice("x", [Option("a", description="\ud800")])}, {}, TextError, "description of option 0: character 0"),
         ({"q": Predicate("x")}, {"template": Template("<<state>>")}, TemplateError, "the page has no <<select"),
         ({"q": Predicate("x")}, {"template": Template(f"{ANSWER} <<gen 'x'>>")}, TemplateError, "1:37: a template of"),

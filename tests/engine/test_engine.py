@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,46 +12,16 @@ from selectrie.cli.report.summaries import selection_facts
 from selectrie.core.types import Limits, ModelKind
 from selectrie.engine import load
 from selectrie.engine.engine import Engine
-from selectrie.engine.precision_check import BATCH_MULTIPLES, MARGIN, MIN_ROWS_FLOAT, SelfCheck, self_check
+from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.requests.selection import SPLIT_NOTE
 from selectrie.errors import CapacityError, ChoiceError, OptionError, PromptTooLongError
 from selectrie.options import PromptParams, SearchParams, StopParams
 from selectrie.testing import HashModel, make_vocabulary
-from selectrie.testing.fakes import FakeModel
+from tests.support.weighed import Weighed
 
-EVERYTHING_IS_CLOSE = SelfCheck(8, 1.0, 4.0)
+EVERYTHING_IS_CLOSE = SelfCheck(8, 10.0, 40.0)
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
 CHOICES = ["at", " cat", "s", "a", "art", " bat s"]
-
-
-class Switching(FakeModel):
-    """A model whose kernels change for calls of `threshold` rows and more: half of the logits move by 0.01."""
-
-    def __init__(self, threshold: int) -> None:
-        plain = HashModel(1)
-        super().__init__(plain.row, vocabulary=plain.vocabulary, limits=plain.limits, name="switching")
-        self.threshold = threshold
-
-    def extend(self, parents, tokens, wanted, keep):
-        extension = super().extend(parents, tokens, wanted, keep)
-        if self.limits.batch_sizes.padded(len(tokens)) >= self.threshold:
-            for i in range(len(extension.rows)):
-                extension.rows.logits(i)[::2] += 0.01
-        return extension
-
-    def new_context(self, nodes, *args):
-        other = Switching(self.threshold)
-        other.set_batch_multiple(self.limits.batch_sizes.multiple)
-        return other
-
-
-@pytest.mark.parametrize("threshold", [9, 16, 17, 25, 32, 33, 64, 90])
-def test_the_self_check_notices_kernels_that_change_with_the_number_of_rows(threshold):
-    """A batch_multiple is taken only where calls of it give the rows of a large call; else the move is in the tolerance."""
-    check = self_check(Switching(threshold))
-    assert check.batch_multiple >= min(threshold, BATCH_MULTIPLES[-1]) or check.moved > 0.004
-    steady = self_check(Switching(10**6))
-    assert steady == SelfCheck(8, 0.0, 2e-6, steady.n_rows)
 
 
 @pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
@@ -81,7 +49,7 @@ def test_settling_moves_no_score_of_an_exact_model(boundary, terminator, seed):
 def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
     """A second context that cannot be made leaves the answer as it was, and says that it is not settled."""
 
-    def no_room(self, nodes):
+    def no_room(self, nodes, **_):
         raise CapacityError("nodes", required=nodes, available=0)
 
     with Engine(HashModel(1), check=EVERYTHING_IS_CLOSE) as engine:
@@ -89,21 +57,6 @@ def test_an_answer_stands_where_settling_finds_no_room(monkeypatch):
         result = engine.select("a bat", CHOICES)
     assert not result.certificate.rescored
     assert result.certificate.n_rescored == 0
-
-
-def test_the_self_check_is_made_once(monkeypatch):
-    """Threads that ask a fresh engine at the same time share one check."""
-    made = []
-    with Engine(HashModel(1), on_check=made.append) as engine:
-        start = threading.Barrier(6)
-
-        def ask(_):
-            start.wait()
-            return engine.select("a bat", CHOICES).index
-
-        with ThreadPoolExecutor(6) as pool:
-            assert len(set(pool.map(ask, range(6)))) == 1
-    assert len(made) == 1
 
 
 def test_a_batch_of_different_choices_is_refused_before_any_call():
@@ -174,15 +127,15 @@ def test_scores_of_a_text_leave_out_what_does_not_count():
 def test_checks_are_kept_by_model_offload_rows_and_version(tmp_path):
     """A check is found again under its own key alone; a broken file counts as empty."""
     kept = load.SelfCheckFile(tmp_path / "selectrie" / "selfcheck.json")
-    one, other = (SelfCheck(BATCH_MULTIPLES[0], moved, MARGIN * moved, n_rows=8) for moved in (0.5, 0.25))
-    limits = HashModel(1).limits
-    assert kept.get("a", limits) is None
+    one, other = (SelfCheck(8, moved, 4 * moved, n_rows=8) for moved in (0.5, 0.25))
+    model = Weighed(1)
+    assert kept.get("a", model) is None
     kept.put("a", one)
     kept.put("b", other)
-    assert kept.get("a", limits) == one
-    assert kept.get("b", limits) == other
+    assert kept.get("a", model) == one
+    assert kept.get("b", model) == other
     (tmp_path / "selectrie" / "selfcheck.json").write_text("{")
-    assert kept.get("a", limits) is None
+    assert kept.get("a", model) is None
 
 
 def test_healed_bytes_of_no_probability_leave_none_to_any_choice():
@@ -220,14 +173,12 @@ def test_near_ties_are_settled_where_that_takes_no_more_rows_than_the_request(st
 
 
 def test_a_signature_states_what_the_tolerance_rests_on():
-    """The rows that the self-check compared, their largest move, and the share of all rows that so many support."""
-    with Engine(HashModel(1)) as engine:
-        signature, check = engine.select("a", ["b", "c"]).signature, engine.self_check
+    """The move of a row, and the number of rows on which it was measured."""
+    with Engine(HashModel(1), check=SelfCheck(8, 0.01, 0.04, 70)) as engine:
+        signature = engine.select("a", ["b", "c"]).signature
         told = engine.score("a", "b").to_dict()["signature"]
-    assert (signature.tolerance, signature.largest_move) == (check.tolerance, check.moved)
-    assert (signature.rows_compared, signature.support) == (check.n_rows, 0.05 ** (1 / check.n_rows))
-    assert check.n_rows == MIN_ROWS_FLOAT
-    assert [told[name] for name in ("largest_move", "rows_compared", "support")] == [0.0, check.n_rows, check.support]
+    assert (signature.tolerance, signature.moved, signature.rows_compared) == (0.04, 0.01, 70)
+    assert [told[name] for name in ("tolerance", "moved", "rows_compared")] == [0.04, 0.01, 70]
 
 
 def test_a_prompt_that_is_too_long_is_told_how_the_model_gets_a_larger_context():

@@ -7,38 +7,53 @@ import gc
 import json
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 
 import llama_cpp
 import pytest
 
 import selectrie
-from selectrie.backends.llama_cpp import LlamaOptions, open_model
 from selectrie.core.types import SelfCheck
 from selectrie.engine import load
-from selectrie.engine.precision_check import MARGIN, MIN_MOVE, is_plausible
+from selectrie.engine.precision_check import assumed
 from selectrie.errors import OptionError
-from selectrie.testing import HashModel
+from tests.support.weighed import Weighed
 
 
-def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model):
+@pytest.fixture
+def checked(monkeypatch):
+    """`checked(engine)` lets an engine answer once and leaves it alone until it has made its self-check."""
+    arrived, put = threading.Event(), load.SelfCheckFile.put
+    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
+    monkeypatch.setattr(load.SelfCheckFile, "put", lambda *args: (put(*args), arrived.set()))
+
+    def of(engine):
+        engine.score("a", "b")
+        assert arrived.wait(60)
+        arrived.clear()
+
+    return of
+
+
+def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model, checked):
     """The second engine on the same file takes the check that the first one kept; another batch size has its own."""
     path = tiny_model("f32", seed=7)
     with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
-        tolerance = engine.tolerance
+        checked(engine)
+        assert engine.self_check == assumed(engine.identity, engine.limits)
     kept = Path.home() / ".cache" / "selectrie" / "selfcheck.json"
     entries = json.loads(kept.read_text())
     with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
-        assert engine._runtime.check is not None
-        assert engine.tolerance == tolerance
+        assert asdict(engine.self_check) in entries.values()
+        assert engine.self_check.n_rows > 0
     with selectrie.load(path, n_threads=1, n_ctx=256, n_batch=64) as engine:
-        assert engine._runtime.check is None
+        assert engine.self_check.n_rows == 0
     assert json.loads(kept.read_text()) == entries
 
 
 GOOD = {"batch_multiple": 8, "moved": 1e-5, "tolerance": 4e-5, "n_rows": 514}
-LIMITS = HashModel(1).limits
+MODEL = Weighed(1)
 
 
 @pytest.mark.parametrize(
@@ -58,33 +73,20 @@ def test_a_kept_check_that_none_could_have_made_counts_for_nothing(tmp_path, cha
     file = tmp_path / "selfcheck.json"
     file.write_text(json.dumps({"good": GOOD, "bad": GOOD | change, "short": {"batch_multiple": 8}, "no": 3}))
     kept = load.SelfCheckFile(file)
-    assert kept.get("good", LIMITS) == SelfCheck(**GOOD)
-    assert [kept.get(key, LIMITS) for key in ("bad", "short", "no", "missing")] == [None] * 4
+    assert kept.get("good", MODEL) == SelfCheck(**GOOD)
+    assert [kept.get(key, MODEL) for key in ("bad", "short", "no", "missing")] == [None] * 4
 
 
-def test_what_a_self_check_says_is_plausible(tiny_model):
-    """Also one of a model that nothing moves, and of a forking one, whose batch_multiple is 1."""
-    for shape in ("tiny", "recurrent"):
-        path = tiny_model("f32", shape=shape, seed=8)
-        with open_model(path, LlamaOptions(n_ctx=64, n_batch=16, n_threads=1)) as model:
-            batch_multiple = model.limits.batch_sizes.multiple
-            still = SelfCheck(batch_multiple, 0.0, MARGIN * MIN_MOVE, 80)
-            assert is_plausible(still, model.limits)
-            assert not is_plausible(replace(still, batch_multiple=9 - batch_multiple), model.limits)
-            assert is_plausible(replace(still, batch_multiple=32), model.limits) is False
-
-
-def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch):
+def test_a_hostile_cache_breaks_no_load(tiny_model, tmp_path, monkeypatch, checked):
     """A batch_multiple of 0 and a tolerance that settles nothing: both are measured again, and kept."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS_FLOAT", 80)
     kept = tmp_path / ".cache" / "selectrie" / "selfcheck.json"
     found = []
     for change in ({}, {"batch_multiple": 0}, {"tolerance": 1e9}):
         if change:
             kept.write_text(json.dumps({key: value | change for key, value in json.loads(kept.read_text()).items()}))
         with selectrie.load(tiny_model("f32"), n_threads=1, n_ctx=256) as engine:
-            _ = engine.tolerance
+            checked(engine)
         found.append(json.loads(kept.read_text()))
     assert found[0] == found[1] == found[2]
 

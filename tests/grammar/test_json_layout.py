@@ -369,7 +369,7 @@ def check_against_every_value(schema):
     assert [dumped(value) for value in values] == list(texts_of(schema))
 
 
-@settings(max_examples=150)
+@settings(max_examples=64)  # a sweep draws 3 000
 @given(schema=FINITE)
 def test_what_is_listed_is_every_valid_value_once(schema):
     """By `jsonschema`, among all values that such schemas can have."""
@@ -447,7 +447,7 @@ def check_the_layout(data, route, texts, numbers):
 
 
 @pytest.mark.parametrize("route", ["auto", "llguidance"])
-@settings(max_examples=40)
+@settings(max_examples=32)
 @given(data=st.data())
 def test_a_value_is_written_as_json_dumps_writes_it(route, data):
     """By llguidance, whose strings hold no character that JSON writes by number alone."""

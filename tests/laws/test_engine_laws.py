@@ -297,7 +297,7 @@ EXCLUDED_UNREAD = (
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=64)  # a sweep draws 20 000
 @example(UNFINISHED)
 @example(HEALED)
 @example(HEALED_BY_MASS)
@@ -320,7 +320,7 @@ def test_best_first_says_nothing_that_exhaustive_scoring_contradicts(request):
 @settings(max_examples=20_000)
 @given(request=requests())
 def test_best_first_says_nothing_wrong_over_many_requests(request):
-    """The same law on a hundred times as many requests."""
+    """The same law on three hundred times as many requests."""
     check(request)
 
 

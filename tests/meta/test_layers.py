@@ -63,7 +63,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "hub",
             "kept_threads",
             "queue_stream",
-            "row_layouts",
             "scheduler",
         ),
         (

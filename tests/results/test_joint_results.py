@@ -41,9 +41,7 @@ def selection(n=2, *, proved=True, marginals=None):
         heal_gap=0.0,
         certificate=Certificate(proved, 0.5, 0.01, 40, None, True, 0, "best_first"),
         cost=Cost(model_calls=3, rows=40),
-        signature=Signature(
-            "m", "d", "t", "b", "1", "p", "exact", 0.0, 0.0, 80, 0.963, "joint", "", "text", 1, "heal", "0"
-        ),
+        signature=Signature("m", "d", "t", "b", "1", "p", "exact", 0.0, 0.0, 80, "joint", "", "text", 1, "heal", "0"),
     )
 
 

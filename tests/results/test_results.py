@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie.errors import InternalError
-from selectrie.results import ChoiceTable, SpellingEstimate, Spellings, TokenScore, view_of
+from selectrie.results import ChoiceTable, Spellings, TokenScore, view_of
 from selectrie.results.table import _COLUMNS
 from tests.support.answers import ARMOUR, COST, answer, armour, paths_of, plan, table, text_score
 
@@ -253,14 +253,11 @@ def test_a_piece_that_is_no_text_is_listed_as_bytes():
 
 def test_all_spellings_are_json_too():
     """Beside the canonical score, and only where they were summed; a bound that is infinite becomes null."""
-    estimate = SpellingEstimate(-2.5, 0.03, 256, 40)
-    score = text_score(
-        spellings=Spellings("ends", -math.inf, -1.0, (0.0, 1.0), False, "the budget ended", 0.0, 0.0, 9, estimate)
-    )
+    score = text_score(spellings=Spellings("ends", -math.inf, -1.0, (0.0, 1.0), False, "the budget ended", 0.0, 0.0, 9))
     fields = json.loads(json.dumps(score.to_dict(), allow_nan=False))["spellings"]
     assert (fields["event"], fields["logp_low"], fields["logp_high"]) == ("ends", None, -1.0)
     assert fields["canonical_share"] == [0.0, 1.0]
-    assert fields["estimate"] == {"logp": -2.5, "relative_error": 0.03, "n_draws": 256, "n_rows": 40}
+    assert (fields["proved"], fields["n_rows"]) == (False, 9)
     assert "spellings" not in text_score().to_dict()
     assert "all spellings: logp from -inf to -1.0000 (ends)" in repr(score)
 

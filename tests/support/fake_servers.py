@@ -166,8 +166,8 @@ class VllmServer(FakeServer):
 
     def completions(self, body: Any) -> Any:
         """One choice for a prompt of ids; named tokens stand in place of the most probable ones."""
-        if "n" in body:
-            return fake_sampling.vllm(self, body)
+        if "logprobs" not in body:
+            return fake_sampling.completion(self, body["prompt"], body)
         ids, named = body["prompt"], body.get("logprob_token_ids") or []
         assert all(type(one) is int for one in ids)
         assert (body["temperature"], body["max_tokens"]) == (0, 1)
@@ -240,12 +240,14 @@ class SglangServer(FakeServer):
                     }
                 ],
             },
-            "/get_server_info": lambda _: (
-                {"version": "0.6.1", "model_path": "org/model", "max_total_num_tokens": 4096}
-                | ({"enable_deterministic_inference": True} if "deterministic" in self.quirks else {})
-            ),
+            "/get_server_info": lambda _: {
+                "version": "0.6.1",
+                "model_path": "org/model",
+                "max_total_num_tokens": 4096,
+            },
             "/tokenize": lambda body: {"tokens": self._tokens(body["prompt"]), "count": 0, "max_model_len": 512},
             "/generate": self.generate,
+            "/v1/completions": lambda body: fake_sampling.completion(self, body["prompt"], body),
         }
         if "no tokenize" in self.quirks:
             del made["/tokenize"]
@@ -253,8 +255,6 @@ class SglangServer(FakeServer):
 
     def generate(self, body: Any) -> Any:
         """An item for each list of ids; values are triples of log-probability, id and null."""
-        if isinstance(body["sampling_params"], list):
-            return fake_sampling.sglang(self, body)
         items = []
         for index, ids in enumerate(body["input_ids"]):
             row, start = self.logp(ids), body["logprob_start_len"][index]
@@ -302,12 +302,11 @@ class LlamaServer(FakeServer):
             "/props": lambda _: {"total_slots": 2, "build_info": "b11434-0c1e57098", "model_path": "/m.gguf"},
             "/tokenize": lambda body: {"tokens": self._tokens(body["content"], parse=body["parse_special"])},
             "/completion": self.completion,
+            "/v1/completions": lambda body: fake_sampling.completion(self, body["prompt"], body),
         }
 
     def completion(self, body: Any) -> Any:
         """The most probable tokens by the softmax of the logits before sampling; none of a token that ends within a character."""
-        if "samplers" in body:
-            return fake_sampling.llama(self, body)
         ids = body["prompt"]
         row = self.logp(ids)
         if "cache" in self.quirks and len(self.asked) > 1 and self.asked[-2][1].get("prompt") == ids[:-1]:
@@ -367,8 +366,8 @@ class EchoServer(FakeServer):
         if not isinstance(prompt, str) and "takes ids" not in self.quirks:
             raise HttpFault(422, "Input should be a valid string")
         ids = self._read(prompt) if isinstance(prompt, str) else list(prompt)
-        if "top_p" in body:
-            return fake_sampling.echo(self, ids, body)
+        if "logprobs" not in body:
+            return fake_sampling.completion(self, ids, body)
         scores = [self.logp(ids[: n + 1]) for n in range(len(ids))]
         drawn = int(scores[-1].argmax())
         completion = [] if drawn == self.vocabulary.eos else [drawn]

@@ -122,4 +122,6 @@ class _Served(LocalRuntime):
 
 def served_engine(model, tolerance: float) -> Engine:
     """An engine on a model whose precision is "remote", with the tolerance that was measured of it."""
-    return Engine(_Served(model, check=SelfCheck(batch_multiple=1, moved=tolerance / 4, tolerance=tolerance)))
+    runtime = _Served(model)
+    runtime.check = SelfCheck(batch_multiple=1, moved=tolerance / 4, tolerance=tolerance)
+    return Engine(runtime)

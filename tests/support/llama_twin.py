@@ -8,19 +8,23 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from selectrie.core.types import FloatArray
+from selectrie.backends.llama_cpp.gguf_header import read_header
+from selectrie.backends.llama_cpp.metadata import cell_type
+from selectrie.core.types import FloatArray, Precision
 
 
 class SinglePath:
-    """Log-probabilities after every token of a path, evaluated in one decode on an empty context; nothing padded."""
+    """Log-probabilities after every token of a path, evaluated in one decode on an empty context; nothing padded.
 
-    def __init__(self, path: Path, *, n_ctx: int = 1024, exact: bool = True) -> None:
+    Keys and values have the type of `exact` precision.
+    """
+
+    def __init__(self, path: Path, *, n_ctx: int = 1024) -> None:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = n_ctx, n_ctx, n_ctx, 1
         params.n_threads = params.n_threads_batch = 1
-        params.flash_attn_type = 0 if exact else 1
-        if exact:
-            params.type_k = params.type_v = llama_cpp.GGML_TYPE_F32
+        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.type_k = params.type_v = cell_type(read_header(path), Precision.EXACT)
         self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
         self._context = llama_cpp.llama_init_from_model(self._model, params)
         self._n_vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(self._model))

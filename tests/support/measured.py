@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -9,9 +11,11 @@ import numpy as np
 
 from selectrie import Selection
 from selectrie.backends.llama_cpp import LlamaOptions, open_model
+from selectrie.core.model import Model
 from selectrie.core.types import BoolArray, FloatArray, ModelKind, SelfCheck
 from selectrie.decoding.scoring import rows_of_paths
-from selectrie.engine.precision_check import self_check
+from selectrie.engine import precision_check
+from selectrie.engine.precision_check import batch_multiple, measure
 
 CEILING_NATS = {
     "f32": 1e-4,
@@ -38,13 +42,56 @@ standard deviations.
 """
 
 
+def self_check(model: Model) -> SelfCheck:
+    """The self-check of an idle model, or the assumed one where it tells none."""
+    if batch_multiple(model.limits) > 1:
+        model.set_batch_multiple(batch_multiple(model.limits))
+    *_, check = measure(model)
+    assert check is not None
+    return check
+
+
+def largest_move(model: Model) -> float:
+    """The largest move of many rows of random tokens between the two layouts of the self-check, in nats.
+
+    Moves of random weights are not spread as those of text: most rows stay, and a few move by a hundred times the others.
+    """
+    usable = np.array([i for i, piece in enumerate(model.vocabulary.pieces) if piece], dtype=np.int32)
+    n_tokens = min(64, model.limits.nodes // 2)
+    largest = 0.0
+    for seed in range(8):
+        tokens = np.random.default_rng(seed).choice(usable, n_tokens).astype(np.int32)
+        alone, beside = (
+            drained(precision_check._evaluated(model, tokens, n_foreign=n, step=step))
+            for n, step in ((0, 32), (37, 16))
+        )
+        largest = max(largest, float(np.abs(alone - beside).max()))
+    return largest
+
+
+def drained(steps: Generator[None, None, FloatArray]) -> FloatArray:
+    """What a generator returns."""
+
+    def returned() -> Generator[None, None, None]:
+        found.append((yield from steps))
+
+    found: list[FloatArray] = []
+    for _ in returned():
+        pass
+    return found[0]
+
+
 @cache
 def measured(path: Path) -> SelfCheck:
-    """The self-check of a model on this machine; its figure is held to the ceiling of its kind."""
+    """The self-check of a model on this machine, whose tolerance is four times the largest move of many rows if that is more.
+
+    The move is held to the ceiling of its kind.
+    """
     with open_model(path, LlamaOptions(n_threads=1)) as model:
         check = self_check(model)
-        file_type, kind = model._weights.metadata_int("general.file_type"), model.limits.kind
-    name = {0: "f32", 1: "f16"}.get(file_type, "quantised")
+        moved = max(check.moved, largest_move(model))
+        check = replace(check, moved=moved, tolerance=max(check.tolerance, 4 * moved))
+        name, kind = model.identity.weights, model.limits.kind
     if kind in (ModelKind.SLIDING_WINDOW, ModelKind.HYBRID):
         name = kind.value
     assert check.moved <= CEILING_NATS[name], f"{path.name}: {check} is above the ceiling of {name}"

@@ -9,6 +9,9 @@ import pytest
 
 TEST_DATA = os.environ.get("SELECTRIE_TEST_DATA", "")
 """A folder; "" where there is none. Tests that need it skip by name without it."""
+REAL_MODELS = os.environ.get("SELECTRIE_REAL_MODELS", "")
+"""A folder with the two GGUF files of `REAL_FILES`; "" where there is none."""
+REAL_FILES = ("gemma-3-270m-q4_k_m.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 UNSET = "SELECTRIE_TEST_DATA is not set"
 REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
 
@@ -20,4 +23,12 @@ def real_file(name: str) -> Path:
     path = Path(TEST_DATA) / name
     if not path.exists():
         pytest.skip(f"{name} is not in the folder of SELECTRIE_TEST_DATA")
+    return path
+
+
+def real_model(name: str) -> Path:
+    """Path of a real model, or skip the test by its name."""
+    path = Path(REAL_MODELS, name)
+    if not REAL_MODELS or not path.exists():
+        pytest.skip(f"{name} is not in a folder that SELECTRIE_REAL_MODELS names")
     return path

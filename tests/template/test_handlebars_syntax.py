@@ -18,8 +18,8 @@ from selectrie.template.syntax.ast import (
     Path,
 )
 from selectrie.template.syntax.parser import parse
-from selectrie.template.syntax.unparse import unparse
 from tests.support.template_strategies import NAMES, sources
+from tests.support.written_templates import written
 
 PAIRS = [
     ("{{name}} {{data.key[0]}}", "<<name>> <<data.key[0]>>"),
@@ -73,10 +73,10 @@ PAIRS = [
 
 @pytest.mark.parametrize(("program", "template"), PAIRS, ids=[ascii(program) for program, _ in PAIRS])
 def test_programs_are_the_same_templates(program, template):
-    """Each program has the segments of the template beside it, and prints as a program with the same segments."""
+    """Each program has the segments of the template beside it, and is written as a program with the same segments."""
     document = parse(program, dialect="handlebars")
     assert document.body == parse(template).body
-    assert parse(unparse(document), dialect="handlebars").body == document.body
+    assert parse(written(document), dialect="handlebars").body == document.body
 
 
 FOREIGN = [
@@ -207,7 +207,7 @@ def test_helpers_are_operators(expression):
     by_helpers = f"{{{{#if {as_helpers(expression)}}}}}x{{{{/if}}}}"
     expected = If(((expression, (Literal("x"),)),))
     assert parse(by_helpers, dialect="handlebars").body == (expected,)
-    by_operators = unparse(parse(by_helpers, dialect="handlebars"))
+    by_operators = written(parse(by_helpers, dialect="handlebars"))
     assert parse(by_operators, dialect="handlebars").body == (expected,)
 
 

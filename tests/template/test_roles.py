@@ -9,7 +9,6 @@ from selectrie import RenderParams, Template
 from selectrie.errors import TemplateError
 from selectrie.template.syntax.ast import Literal, Path, Role
 from selectrie.template.syntax.parser import parse
-from selectrie.template.syntax.unparse import unparse
 
 HISTORY = "<<#each messages as m>><<#role m.role>><<m.content>><</role>>\n<</each>>"
 ASKED = "<<#assistant>><<select 'label' options=['refund', 'praise']>><</assistant>>"
@@ -37,10 +36,8 @@ def llm():
     ],
 )
 def test_a_role_may_be_a_value(source, dialect, role):
-    """Read as written, and printed so; a bare name is a role without its quotes."""
-    document = parse(source, dialect=dialect)
-    assert document.body == (Role(role, (Literal("x"),)),)
-    assert unparse(document) == source
+    """Read as written; a bare name is a role without its quotes."""
+    assert parse(source, dialect=dialect).body == (Role(role, (Literal("x"),)),)
 
 
 def test_a_history_is_what_its_turns_are(llm):

@@ -16,7 +16,6 @@ from selectrie.errors import OptionError, PromptError, ProtocolError
 from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, make_vocabulary, spell
 from selectrie.tokenization.choices import encode_choices
-from selectrie.tokenization.collisions import Collision, collisions
 from selectrie.tokenization.encoding import (
     encode_after,
     encode_prompt,
@@ -407,17 +406,6 @@ def test_the_space_before_a_text_is_healed_with_it(weights):
     covering = [vocabulary.decode([t]) for t in plan.observations[0][1]]
     assert covering
     assert all(piece.startswith(b" T") for piece in covering)
-
-
-def test_collisions_are_told():
-    """Different strings with equal tokens, and strings that look alike, are named with the first one like them."""
-    blind = make_vocabulary()
-    object.__setattr__(blind, "tokenize", lambda text: TINY.tokenize(text.lower().replace("e\u0301".encode(), b"b")))
-    choices = ["cat", "CAT", "\xe9", "e\u0301", "cat", "bat"]
-    encoded = encode_choices(
-        blind, PromptText(np.array([BOS], dtype=np.int32), b"a"), [c.encode() for c in choices], boundary="split"
-    )
-    assert collisions(choices, encoded) == (Collision(0, 1, "tokens"), Collision(2, 3, "canonical"))
 
 
 def texts_of_few_tokens(vocabulary):

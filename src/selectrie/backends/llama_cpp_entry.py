@@ -45,9 +45,13 @@ def _open_model(source: Any, options: LlamaOptions) -> Model:
 
 
 def _check_key(model: Model, source: Any, options: LlamaOptions) -> str:
-    """Return the key of a self-check; a shared `Llama` has placed its layers itself."""
+    """Return the key of a self-check; a shared `Llama` has placed its layers itself.
+
+    Cells hold f32 for weights of a float type, and else f16.
+    """
     layers = options.n_gpu_layers if isinstance(source, Path) else source.model_params.n_gpu_layers
-    return self_check_key(model, f"{layers} layers on a GPU")
+    cells = "f16" if model.identity.weights == "quantised" else "f32"
+    return self_check_key(model, f"{layers} layers on a GPU, {cells} cells")
 
 
 def _memory_needed(path: Path, options: LlamaOptions) -> int:

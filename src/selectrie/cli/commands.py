@@ -157,7 +157,6 @@ def score(
             tokenizations=spellings.tokenizations,
             event=spellings.event,
             budget_nodes=spellings.budget_nodes,
-            seed=spellings.estimate_seed,
             prompting=how,
         )
     if output.json:

@@ -329,10 +329,6 @@ class SpellingsGroup:
             help="For all: read at most N rows. [default: 64 for each row of canonical, up to 4096]",
         ),
     ] = None
-    # `seed` is the name of what a back end may have as an option.
-    estimate_seed: Annotated[
-        int, Option("--seed", metavar="N", min=0, help="For all: seed of the estimate where bounds stay far apart.")
-    ] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,8 @@ class Answer:
     cost: Cost
 
 
-class RowReader(Protocol):
-    """Reads the rows after token paths.
-
-    One thread calls the methods. A row depends only on its path, so reading it twice
-    gives the same values.
-    """
+class RowStarter(Protocol):
+    """Takes up what a task asks for in the background. One thread calls the methods."""
 
     def capacity(self, floor: Capacity) -> Capacity:
         """Return the capacity that a task of this floor is offered for its next ask.
@@ -71,6 +67,13 @@ class RowReader(Protocol):
             priority: Rows of a higher priority go first.
         """
         ...
+
+
+class RowReader(RowStarter, Protocol):
+    """Reads the rows after token paths.
+
+    A row depends only on its path, so reading it twice gives the same values.
+    """
 
     def flush(self) -> None:
         """Begin to read: nothing more will be taken up for now.

@@ -51,7 +51,7 @@ class ModelKind(str, Enum):
 class Precision(str, Enum):
     """Whether numbers may depend on how work is divided into model calls.
 
-    `exact` arranges the work so that they do not. `fast` keeps the back end's defaults.
+    `exact` arranges the work so that they do not. `fast` does without what that costs.
     """
 
     EXACT = "exact"
@@ -312,7 +312,8 @@ class ModelIdentity:
         processor: The processor that computed the score.
         precision: A value of `Precision`.
         n_parameters: Number of weights, 0 if there are none.
-        quantised: Whether products are computed on rounded activations.
+        weights: Type of the weights: "f32", "f16" (or bf16), or "quantised", where
+            products are computed on activations rounded to 8 bits.
     """
 
     name: str
@@ -323,19 +324,24 @@ class ModelIdentity:
     processor: str
     precision: str = Precision.EXACT.value
     n_parameters: int = 0
-    quantised: bool = False
+    weights: str = "f32"
 
 
 @dataclass(frozen=True, slots=True)
 class SelfCheck:
-    """Measured effect of the layout of calls on a model's log-probabilities.
+    """How far the layout of calls moves a model's log-probabilities.
 
     Attributes:
         batch_multiple: Calls are padded to a multiple of this number of rows; 1 = no
             padding. 0 for a model whose batch sizes are fixed, which has no multiple.
-        moved: Largest change of a log-probability in any row, in nats.
-        tolerance: The stated tolerance, in nats per row.
-        n_rows: Number of rows compared; 0 if not known.
+        moved: Sigma in nats: a row that gives its token the probability p moves by
+            sigma * (1 - p), as a root mean square over rows.
+        tolerance: Nats for one row. The scores of two texts are a near tie if they
+            differ by less than this times the root of the number of rows that both are
+            read from, each counted as (1 - p) squared. For a served model it bounds
+            the difference of two readings of a row, and rows add up.
+        n_rows: Number of rows that `moved` was measured on; 0 if it is assumed by the
+            type of the weights.
 
     Raises `OptionError` unless both numbers of nats are finite and at least 0. Every
     tolerance of the engine is in such a record. Comparisons with NaN are false, so NaN
@@ -351,12 +357,3 @@ class SelfCheck:
         for name in ("moved", "tolerance"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise OptionError(name, getattr(self, name), "a finite number of nats, at least 0")
-
-    @property
-    def support(self) -> float:
-        """Return the share of all rows that move no further than `moved`.
-
-        It holds at 95 % confidence: if a larger share moved further, this many random
-        rows would have shown one with a probability above 95 %.
-        """
-        return 0.05 ** (1 / self.n_rows) if self.n_rows else 0.0

@@ -36,6 +36,13 @@ class Tokenize(Protocol):
     def __call__(self, text: bytes, /) -> list[int]: ...
 
 
+TIME_ARGUMENT = "strftime_now"
+"""Name of the function by which chat templates write the time.
+
+As an argument of a chat template, it is the local time that they write, in ISO 8601.
+"""
+
+
 class ChatTemplate(Protocol):
     """The model's own chat template: from messages to one text.
 
@@ -147,6 +154,8 @@ class Vocabulary:
             it.
         chat_template: The model's own chat template, or None.
         chat_source: The source of that template, or "".
+        chat_time: The time that the template is told, in ISO 8601, or "" for none; None
+            for that of each request.
         strips_left: int32[], control ids that swallow the white space before them in a
             template.
         strips_right: int32[], control ids that swallow the white space after them.
@@ -177,6 +186,7 @@ class Vocabulary:
     bos_in_chats: bool = True
     chat_template: ChatTemplate | None = field(default=None, repr=False)
     chat_source: str = field(default="", repr=False)
+    chat_time: str | None = field(default=None, repr=False)
     strips_left: IntArray = field(default_factory=_NONE.copy, repr=False)
     strips_right: IntArray = field(default_factory=_NONE.copy, repr=False)
     white_space: str = field(default=_WHITE_SPACE, repr=False)
@@ -194,6 +204,7 @@ class Vocabulary:
         spacing: Spacing | None,
         normalize: Callable[[str], str] | None,
         chat_template: ChatTemplate | None,
+        chat_time: str | None,
         on_encoded: Callable[[bytes, Sequence[int]], None],
     ) -> Vocabulary:
         """Return the same vocabulary with other functions that give the same results.
@@ -208,10 +219,17 @@ class Vocabulary:
             spacing=spacing,
             normalize=normalize,
             chat_template=chat_template,
+            chat_time=chat_time,
             examine=lambda _: own,
             on_encoded=on_encoded,
         )
         object.__setattr__(made, "_tables", replace(self._tables, derived={}))
+        return made
+
+    def at_time(self, chat_time: str) -> Vocabulary:
+        """Return the same vocabulary at another time; all tables are shared."""
+        made = replace(self, chat_time=chat_time)
+        object.__setattr__(made, "_tables", self._tables)
         return made
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
-from selectrie.results.plain import fields_of, jsonable, number, plain, quoted
+from selectrie.results.plain import fields_of, jsonable, no_truth, number, plain, quoted
 
 T = TypeVar("T")
 
@@ -150,10 +150,14 @@ class _Trust:
             raise OptionError("selection", len(self.selections), "one order; with several, read `selections`")
         return self.selections[0]
 
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: only the answer to a `Predicate` is true or false."""
+        raise no_truth(self, "its `.value`")
+
     def _trust(self) -> dict[str, object]:
         """Return these fields, ready for JSON, without the selections."""
         names = ("confidence", "label_mass", "first_token_fits", "margin", "is_tie", "abstained", "spread", "complete")
-        signature = plain(self.signature) | {"selection": plain(self.signature.selection)}
+        signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
         usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
         bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
         return {**fields_of(self, *names), **bounds, "signature": signature, "usage": usage}
@@ -202,6 +206,8 @@ class ChoiceAnswer(_Trust, Generic[T]):
 class PredicateAnswer(_Trust):
     """The answer to a `Predicate`.
 
+    In an `if` it is its `value`; it raises `TypeError` if it `abstained`.
+
     Attributes:
         probability: Probability that the statement is true: p(yes) / (p(yes) + p(no)).
     """
@@ -213,6 +219,12 @@ class PredicateAnswer(_Trust):
         """Return whether the statement is more probable than not."""
         return self.probability > 0.5
 
+    def __bool__(self) -> bool:
+        """Return `value`; raise `TypeError` if the answer abstained."""
+        if self.abstained:
+            raise TypeError(f"the answer abstained ({self.abstained}); read its `.value` to use it all the same")
+        return self.value
+
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with kind "predicate"."""
         return {"kind": "predicate", "value": self.value, "probability": self.probability, **self._trust()}
@@ -223,7 +235,7 @@ class PredicateAnswer(_Trust):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreAnswer(_Trust):
-    """The answer to a `Score`.
+    """The answer to a `Score`. `float(answer)` is its `score`.
 
     Attributes:
         score: The expected number: the sum of each level's number times its
@@ -240,6 +252,9 @@ class ScoreAnswer(_Trust):
     value: float
     probabilities: Mapping[float, float]
     legend: Mapping[float, str]
+
+    def __float__(self) -> float:
+        return self.score
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with kind "score"."""
@@ -285,6 +300,10 @@ class Decision(Mapping[str, Answer]):
 
     def __len__(self) -> int:
         return len(self.answers)
+
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: the answers are true or false, not all together."""
+        raise no_truth(self, "the `.value` of an answer, as in `decision[name].value`")
 
     @property
     def choices(self) -> Mapping[str, ChoiceAnswer[Any]]:

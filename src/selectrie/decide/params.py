@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +52,8 @@ class DecisionParams:
             it is not known).
         list_options: Whether the prompt lists the options. Those that are not listed
             are scored all the same.
+        time: The local time that a chat template may write, in ISO 8601. None is that
+            of the request, and for a table that at which its run began.
     """
 
     template: str | Template = "auto"
@@ -63,6 +66,7 @@ class DecisionParams:
     min_confidence: float = 0.0
     min_label_mass: float = 0.0
     list_options: bool = True
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.template, Template) and self.template not in TEMPLATES:
@@ -81,6 +85,7 @@ class DecisionParams:
         for name in ("min_confidence", "min_label_mass"):
             number(name, getattr(self, name), min_value=0.0, max_value=1.0, remedy="a number from 0 to 1")
         flag("list_options", self.list_options)
+        _check_time(self.time)
         if self.top is not None and self.permutations is not None:
             remedy = "orders are averaged over all options, so ask for one of the two"
             raise IncompatibleOptionsError("top", "permutations", remedy)
@@ -95,6 +100,14 @@ class DecisionParams:
     def first(self) -> str:
         """Return the layout that "auto" stands for: "state first"."""
         return "state first" if self.layout == "auto" else self.layout
+
+
+def _check_time(time: object) -> None:
+    try:
+        if time is not None:
+            datetime.fromisoformat(time)  # type: ignore[arg-type]  # another type raises
+    except (TypeError, ValueError):
+        raise OptionError("time", time, "a local time in ISO 8601, such as '2026-01-31T12:00:00'") from None
 
 
 def _prior(prior: object) -> Mapping[Any, float] | tuple[float, ...] | None:

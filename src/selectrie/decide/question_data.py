@@ -106,6 +106,10 @@ def question_of_data(data: object, where: str, lead: str = "") -> Question:
         with _at(where):
             return Predicate(instructions, **words)  # type: ignore[arg-type]  # the record checks them
     field = allowed[1]
+    if isinstance(data.get(field), Mapping):
+        described = _described(data[field], f"{where}.{field}")
+        with _at(where):
+            return Choice(instructions, described) if own == "choice" else Score(instructions, described)
     listed = _list(data.get(field), f"{where}.{field}")
     if own == "choice":
         options = [_option(one, f"{where}.choices[{index}]") for index, one in enumerate(listed)]
@@ -128,13 +132,19 @@ def _of_criteria(kind: str, instructions: str, criteria: object, where: str) -> 
             return Score(instructions, levels)
     if criteria is not None and not isinstance(criteria, Mapping):
         raise OptionError(path, criteria, "an object")
-    about = {name: _optional(one, f"{path}.{name}") for name, one in (criteria or {}).items()}
     if kind == "choice":
+        described = _described(criteria or {}, path)
         with _at(where):
-            return Choice(instructions, [Option(name, None, one) for name, one in about.items()])
+            return Choice(instructions, described)
+    about = {name: _optional(one, f"{path}.{name}") for name, one in (criteria or {}).items()}
     _check_fields(about, ("true", "false"), path)
     with _at(where):
         return Predicate(instructions, yes_when=about.get("true"), no_when=about.get("false"))
+
+
+def _described(data: Mapping[str, object], where: str) -> list[Option[str]]:
+    """Return the options of an object from texts to descriptions."""
+    return [Option(name, None, _optional(one, f"{where}.{name}")) for name, one in data.items()]
 
 
 def _option(data: object, where: str) -> Option[Any]:
@@ -183,6 +193,9 @@ def _score(instructions: str, levels: Sequence[tuple[Any, Option[Any]]], where: 
             raise OptionError("levels", numbers, "a value for every level and no descriptions, or no values")
         if len(set(map(repr, numbers))) < len(numbers):
             raise OptionError("levels", numbers, "values that differ")
+        texts = [number for number in numbers if isinstance(number, str)]
+        if texts:
+            raise OptionError("levels", texts[0], "finite numbers as values")
         return Score(instructions, {number: one.scored for number, one in levels})
 
 

@@ -7,10 +7,12 @@ are texts; what the caller gets back are the values to which they belong.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
+from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
 from selectrie.errors import ChoiceError, OptionError, of_value
@@ -86,8 +88,8 @@ class Choice(Generic[T]):
         grammar: The grammar whose texts are the options, or None.
 
     The argument `options` is a sequence of values or of `Option`s, an Enum class, a
-    mapping from values to the texts that are scored, or a `Grammar`. Values are str,
-    bool, int or Enum members. One option is legal.
+    mapping from texts to their descriptions, or a `Grammar`. Values are str, bool, int
+    or Enum members. One option is legal.
 
     Raises `ChoiceError` for no options, options without text, equal texts and equal
     values, and `OptionError` for anything that is not an option.
@@ -102,7 +104,7 @@ class Choice(Generic[T]):
     @overload
     def __init__(self, instructions: str = "", options: Sequence[Option[T]] = ...) -> None: ...
     @overload
-    def __init__(self, instructions: str = "", options: Mapping[T, str] = ...) -> None: ...
+    def __init__(self: Choice[str], instructions: str = "", options: Mapping[str, str | None] = ...) -> None: ...
     @overload
     def __init__(self, instructions: str = "", options: type[T] = ...) -> None: ...
     @overload
@@ -166,6 +168,11 @@ class Predicate:
         return self.statement
 
 
+_Levels: TypeAlias = (
+    Sequence[str | Option[Any]] | Mapping[str, str] | Mapping[str, str | None] | Mapping[float, str] | Mapping[int, str]
+)
+
+
 @final
 @dataclass(frozen=True, slots=True, init=False)
 class Score:
@@ -177,15 +184,14 @@ class Score:
             number that the level is worth.
 
     The argument `levels` is a sequence of texts, or of `Option`s whose text is that of
-    the level, which are worth 0, 1, 2 …; or a mapping from numbers to texts.
+    the level, or a mapping from texts to their descriptions, which are worth 0, 1, 2 …;
+    or a mapping from numbers to texts.
     """
 
     instructions: str
     levels: tuple[Option[float], ...]
 
-    def __init__(
-        self, instructions: str = "", levels: Sequence[str | Option[Any]] | Mapping[float, str] | Mapping[int, str] = ()
-    ) -> None:
+    def __init__(self, instructions: str = "", levels: _Levels = ()) -> None:
         require_text("instructions", instructions)
         object.__setattr__(self, "instructions", instructions)
         object.__setattr__(self, "levels", checked(_levels_of(levels), "levels"))
@@ -203,13 +209,36 @@ Question: TypeAlias = Choice[Any] | Predicate | Score
 def options_of(given: object) -> tuple[Option[Any], ...]:
     """Return the options that a caller gave in any of the forms of `Choice`."""
     if isinstance(given, Mapping):
-        return tuple(Option(value, _mapped(value, text)) for value, text in given.items())
+        if given:
+            _warn_of_mapping()
+        return described(given, "options")
     if isinstance(given, EnumMeta):
         return tuple(Option(member) for member in list[Any](given))
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        allowed = "a sequence of options, an Enum class, a mapping from values to texts, or a Grammar"
+        allowed = "a sequence of options, an Enum class, a mapping from texts to descriptions, or a Grammar"
         raise OptionError("options", given, allowed)
     return tuple(one if isinstance(one, Option) else _option(index, one) for index, one in enumerate(given))
+
+
+def described(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
+    """Return an option for each text of a mapping from texts to descriptions."""
+    for text, description in given.items():
+        if not isinstance(text, str) or isinstance(text, Enum):
+            raise OptionError(name, text, "texts as the keys of the mapping; for other values, Option(value, text=…)")
+        if not isinstance(description, str | None):
+            raise OptionError(f"{name}[{of_value(text)}]", description, "the description of this option, a str")
+    return tuple(Option(text, None, description) for text, description in given.items())
+
+
+@cache
+def _warn_of_mapping() -> None:
+    """Warn once in a process that mappings have another meaning than in 0.1."""
+    warnings.warn(
+        "a mapping given to Choice has descriptions, which are shown and not scored; before, it had the texts to"
+        " score: give these as [Option(value, text=…)]",
+        FutureWarning,
+        stacklevel=4,
+    )
 
 
 def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Option[Any], ...]:
@@ -241,12 +270,6 @@ def _option(index: int, value: object) -> Option[Any]:
     return Option(value)
 
 
-def _mapped(value: object, text: object) -> str:
-    if not isinstance(text, str):
-        raise OptionError(f"options[{of_value(value)}]", text, "the text that is scored for this value, a str")
-    return text
-
-
 def _is_finite(number: float) -> bool:
     try:
         return math.isfinite(number)
@@ -255,14 +278,18 @@ def _is_finite(number: float) -> bool:
 
 
 def _levels_of(given: object) -> tuple[Option[float], ...]:
+    if isinstance(given, Mapping) and any(isinstance(key, str) for key in given):
+        given = described(given, "levels")
     if isinstance(given, Mapping):
-        for number in given:
+        for number, text in given.items():
             is_number = isinstance(number, int | float) and not isinstance(number, bool)
             if not is_number or not _is_finite(number):
-                raise OptionError("levels", number, "finite numbers as the keys of the mapping")
-        return tuple(Option(number, _mapped(number, text)) for number, text in given.items())
+                raise OptionError("levels", number, "finite numbers, or texts, as the keys of the mapping")
+            if not isinstance(text, str):
+                raise OptionError(f"levels[{of_value(number)}]", text, "the text that is scored for this number, a str")
+        return tuple(Option(number, text) for number, text in given.items())
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        raise OptionError("levels", given, "a sequence of texts or Options, or a mapping from numbers to texts")
+        raise OptionError("levels", given, "a sequence of texts or Options, or a mapping from texts or numbers")
     levels: list[Option[float]] = []
     for worth, one in enumerate(given):
         if not isinstance(one, str | Option):

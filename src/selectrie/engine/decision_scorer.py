@@ -22,7 +22,7 @@ from selectrie.decide.answers import Decision
 from selectrie.decide.states import State
 from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.requests.baselines import KeptBaselines
-from selectrie.engine.requests.canonical_memory import HeldBeginnings, evaluate_apart
+from selectrie.engine.requests.canonical_memory import KeptMemories, evaluate_apart
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.apart import MemoryApart, RunnerApart
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
@@ -151,7 +151,7 @@ class DecisionScorer:
         except BaseException:
             model.close()
             raise
-        return _Memory(model, HeldBeginnings(self._shared))
+        return _Memory(model, KeptMemories(len(self._shared) + 1))
 
     def close(self) -> None:
         """Free the memory. May be called twice, and after the engine was closed."""
@@ -207,27 +207,27 @@ class PathDecisionScorer:
 
 
 class _Memory(MemoryApart):
-    """The memory of a unit, and those of its near ties, which hold the same beginnings.
+    """The memory of a unit, and those of its near ties.
 
     The baselines of the rule are kept too, so each is evaluated once for all units.
 
     Args:
         model: A model made by `Model.new_context`.
-        beginnings: Memories for near ties.
+        kept: Memories for near ties.
     """
 
-    def __init__(self, model: Model, beginnings: HeldBeginnings) -> None:
+    def __init__(self, model: Model, kept: KeptMemories) -> None:
         super().__init__(model)
-        self._beginnings, self._baselines = beginnings, KeptBaselines(self.clear)
+        self._kept, self._baselines = kept, KeptBaselines(self.clear)
 
     def session(self, group: TaskGroup, check: SelfCheck | None) -> Session:
         """Return the session of a unit."""
-        return Session(group, self.model, check, beginnings=self._beginnings, baselines=self._baselines)
+        return Session(group, self.model, check, kept=self._kept, baselines=self._baselines)
 
     def close(self) -> None:
         """Free the memories."""
         try:
-            self._beginnings.close()
+            self._kept.close()
         finally:
             super().close()
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from selectrie.core.model import ModelDescription
@@ -25,6 +26,7 @@ from selectrie.decide.states import State, text_of_state
 from selectrie.decide.templates import Page, StateFrame, check_slots, digest_of, render, shipped
 from selectrie.engine.rendering.terminators import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
+from selectrie.engine.requests.chat_time import time_args
 from selectrie.engine.requests.constrained_prompt import max_context_tokens
 from selectrie.engine.requests.planned_rows import planned_rows
 from selectrie.engine.requests.select import SelectBatch
@@ -102,7 +104,9 @@ class DecisionMaker:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
         check_slots(template)
-        return cls(model, asks, params, template, model.vocabulary.derived(_for_answers))
+        prompting = model.vocabulary.derived(_for_answers)
+        args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
+        return cls(model, asks, params, template, replace(prompting, template_args=args))
 
     def decisions(self, states: Sequence[State], *, keeps: bool, first: int | None) -> PreparedDecisions:
         """Check and tokenize all questions about some states.
@@ -556,6 +560,10 @@ def first_token_fits(vocabulary: Vocabulary, result: Selection) -> bool:
     )
 
 
+_SOME_TIME = "2000-01-01T00:00:00"
+"""Time that a template is told where two chats are compared."""
+
+
 def _for_answers(vocabulary: Vocabulary) -> PromptParams:
     """Return the options under which a chat template asks for an answer at once.
 
@@ -566,6 +574,7 @@ def _for_answers(vocabulary: Vocabulary) -> PromptParams:
     args, chat = {"enable_thinking": False}, vocabulary.chat_template
     if chat is None:
         return PromptParams()
+    chat = partial(chat, **time_args(vocabulary, _SOME_TIME if vocabulary.chat_time is None else None))
     question = {"role": "user", "content": "?"}
     try:
         written = chat([question], **args)

@@ -89,9 +89,10 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             model: The model to run, or what else the engine is to run on; the other
                 arguments are for a model.
             check: The result of an earlier self-check of this model, build and
-                processor. If it is None, the check is made before the first result in
-                `exact` precision.
-            on_check: Called with the result of the self-check if it is made here.
+                processor. If it is None, one is assumed by the type of the weights.
+            on_check: Called with the result of the self-check. If it is given and
+                `check` is not, the check is made after the first answer, for later
+                engines.
             max_waiting: Maximum number of tasks that wait to begin; a request beyond
                 that is refused with `QueueFullError`. None for no limit.
         """
@@ -144,24 +145,25 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
     @property
     def tolerance(self) -> float | None:
-        """Return the nats per row by which the layout of calls may change a logp.
+        """Return the tolerance of one row in nats, or None in `fast` precision.
 
-        This is a measured bound. It is None in `fast` precision.
+        Two choices are a near tie, and are scored again, if their scores differ by less
+        than this times the root of the number of rows that both are read from.
         """
         check = self.self_check
         return None if check is None else check.tolerance
 
     @property
     def self_check(self) -> SelfCheck | None:
-        """Return the result of the self-check, or None in `fast` precision.
+        """Return the self-check in force, or None in `fast` precision.
 
-        It holds the number of rows compared and the largest change.
+        It is assumed (`n_rows` is 0) unless an earlier engine has measured it.
         """
-        with task_group(self._model_thread) as group:
-            return self._session(group).check
+        with self._model_thread.using():
+            return self._runtime.check
 
     def _session(self, group: TaskGroup) -> Session:
-        """Return the `Session` of a task group, making the self-check first."""
+        """Return the `Session` of a task group."""
         return self._runtime.session(group, self._model)
 
     def _run(
@@ -174,8 +176,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
     ) -> R:
         """Prepare a request and run it in a task group.
 
-        An error that `prepare` raises comes before any model call, the self-check
-        included.
+        An error that `prepare` raises comes before any model call.
         """
         with task_group(self._model_thread, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached) as group:
             prepared = prepare(self._model)
@@ -411,9 +412,10 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             prompting: Options for chat and truncation.
             options: `best_of`, choices or grammar, alternatives, priority and deadline.
 
-        On an engine of `connect`, the server's own sampler draws
-        (`Generation.sampled_by`). What it cannot apply as it is meant here is refused
-        (`ServerOptionError`), and what it does not tell is None.
+        On an engine of `connect`, the server draws. It is sent the options that differ
+        from their defaults and that OpenAI's API has; `Generation.sampled_by` names
+        them, and everything else is the server's own. Any other option that differs
+        from its default is refused (`ServerOptionError`). What is not told is None.
 
         Raises:
             RequestError: If the request is invalid, before any model call.

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.core.cache_dir import cache_folder, read_object, write_object
-from selectrie.core.types import Limits, Precision, SelfCheck
+from selectrie.core.model import Model
+from selectrie.core.types import Precision, SelfCheck
 from selectrie.engine.engine import Engine
 from selectrie.engine.precision_check import VERSION, is_plausible
 from selectrie.engine.sources import is_server, resolve
@@ -69,7 +70,7 @@ def load(
             `connect` with its defaults; or a trace (`record`), which has one option,
             `tokenizer`: a GGUF file, the folder of a tokenizer, or an engine, for texts
             that were not recorded. None loads the small model that comes with
-            selectrie; its self-check is made here, so that the first answer is quick.
+            selectrie.
         backend: Name of the back end: "llama.cpp", "transformers" or "xla". None takes
             the one that recognises the source by its content.
         max_waiting: Maximum number of tasks that wait to begin; a request beyond that
@@ -106,18 +107,12 @@ def load(
         kept = SelfCheckFile(checks)
         engine = Engine(
             model,
-            check=kept.get(key, model.limits),
+            check=kept.get(key, model),
             on_check=lambda check: kept.put(key, check),
             max_waiting=max_waiting,
         )
     except BaseException:
         model.close()
-        raise
-    try:
-        if source is None:
-            _ = engine.tolerance
-    except BaseException:
-        engine.close()
         raise
     return engine
 
@@ -159,10 +154,10 @@ class SelfCheckFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def get(self, key: str, limits: Limits) -> SelfCheck | None:
-        """Return the self-check of the model with this key and these limits.
+    def get(self, key: str, model: Model) -> SelfCheck | None:
+        """Return the self-check of a model, which has this key.
 
-        Returns None if there is none, or if `self_check` could not have returned it.
+        Returns None if there is none, or if it could not have been measured.
         """
         entry = read_object(self._path).get(key)
         if not isinstance(entry, dict) or {name: type(value) for name, value in entry.items()} != _KINDS:
@@ -171,7 +166,7 @@ class SelfCheckFile:
             check = SelfCheck(**entry)
         except OptionError:
             return None
-        return check if is_plausible(check, limits) else None
+        return check if is_plausible(check, model.identity, model.limits) else None
 
     def put(self, key: str, check: SelfCheck) -> None:
         """Add a self-check; failing to write the file is not an error."""

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from selectrie.core.completion import SupportsCompletion
 from selectrie.core.model import ModelDescription
 from selectrie.core.path_model import REMOTE, PathModel
-from selectrie.core.row_reader import RowReader
+from selectrie.core.row_reader import RowStarter
 from selectrie.core.types import Limits, ModelIdentity, ModelKind, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.held_nodes import FILL_ROWS
-from selectrie.decoding.sampling.served_task import CompletionTask
-from selectrie.engine.path_driver.completions import CompletionPool
 from selectrie.engine.path_driver.path_thread import PathThread
 from selectrie.engine.path_driver.query_reader import ROW_CACHE_BYTES, QueryReader
 from selectrie.engine.requests import served_generate
 from selectrie.engine.requests.generate import GenerateRequest, Prompts
 from selectrie.engine.requests.loglikelihood import PathScorer, ScoresSequences
+from selectrie.engine.requests.served_generate import ServedTask
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
@@ -50,7 +48,7 @@ class PathRuntime(Runtime):
     """A model that is asked for its rows by their token path, as a server is.
 
     Its rows are kept by their path, and queries of all tasks share requests. Text is
-    drawn by the model's own sampler, if it has one. What reads whole rows is refused.
+    drawn by the model itself, if it can do that. What reads whole rows is refused.
 
     Args:
         model: The model; it is closed with the thread.
@@ -79,12 +77,16 @@ class PathRuntime(Runtime):
         self._completer = model if isinstance(model, SupportsCompletion) else None
         self.check = SelfCheck(0, model.tolerance, model.tolerance)
         reader = QueryReader(model, cache_bytes=cache_bytes)
+
+        def reader_of(job: Job) -> RowStarter:  # holds no runtime, which would keep an abandoned engine alive
+            return job.task if isinstance(job.task, ServedTask) else reader
+
         self.thread: PathThread = PathThread(
             reader,
             described,
             max_active=_ACTIVE_EACH * n_together,
             max_waiting=max_waiting,
-            reader_of=_readers(reader, self._completer, limits.requests_in_flight),
+            reader_of=reader_of,
         )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
@@ -121,18 +123,3 @@ class PathRuntime(Runtime):
         if instead and self._completer is not None:
             raise WholeRowsError(what, f"use {instead}, or load the model here")
         raise WholeRowsError(what)
-
-
-def _readers(rows: RowReader, completer: SupportsCompletion | None, n_calls: int) -> Callable[[Job], RowReader]:
-    """Return what finds the reader of a job.
-
-    It holds no runtime, which would keep an abandoned engine alive.
-    """
-    pool = None if completer is None else CompletionPool(completer, max(1, n_calls))
-
-    def reader_of(job: Job) -> RowReader:
-        if pool is not None and isinstance(job.task, CompletionTask):
-            return pool.reader_of(job.task)
-        return rows
-
-    return reader_of

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import Precision, SelfCheck
-from selectrie.engine.precision_check import self_check
+from selectrie.engine.precision_check import assumed, batch_multiple, measure
+from selectrie.engine.requests.canonical_memory import KeptMemories
 from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
 from selectrie.engine.scheduler.task_group import TaskGroup
@@ -75,8 +76,10 @@ class LocalRuntime(Runtime):
 
     Args:
         model: The model to run.
-        check: The result of an earlier self-check; None to make it when needed.
-        on_check: Called with the result of the self-check if it is made.
+        check: The result of an earlier self-check; None for the assumed one.
+        on_check: Called with the result of the self-check. If it is given and `check`
+            is not, the check is made once the model has answered and nothing waits. It
+            does not change what the engine does: equal requests have equal answers.
         max_waiting: Maximum number of tasks that wait to begin; None for no limit.
     """
 
@@ -88,29 +91,22 @@ class LocalRuntime(Runtime):
         on_check: Callable[[SelfCheck], None] | None = None,
         max_waiting: int | None = None,
     ) -> None:
-        self._model, self.check, self._on_check = model, check, on_check
-        limits = model.limits
-        if check is not None and not limits.batch_sizes.is_fixed and check.batch_multiple <= limits.rows_per_call:
-            model.set_batch_multiple(check.batch_multiple)
-        self.model = model
-        self.thread: ModelThread = ModelThread(model, max_waiting=max_waiting)
+        self._model, self.model = model, model
+        self.check = None
+        work: Iterator[None] | None = None
+        if model.identity.precision == Precision.EXACT.value:
+            self.check = check or assumed(model.identity, model.limits)
+            if batch_multiple(model.limits) > 1:
+                model.set_batch_multiple(batch_multiple(model.limits))
+            if check is None and on_check is not None:
+                work = _measured(model, on_check)
+        self._kept = KeptMemories()
+        self.thread: ModelThread = ModelThread(
+            model, max_waiting=max_waiting, idle_work=work, before_close=self._kept.close
+        )
 
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
-        check = None
-        if model.identity.precision == Precision.EXACT.value:
-            check = self.check or group.call(self._make_check)
-        return Session(group, model, check, self.thread.scheduler.read_rows)
-
-    def _make_check(self) -> SelfCheck:
-        """Return the result of the self-check, which is made if there is none yet.
-
-        It runs on the model's thread, so a second caller finds the first one's result.
-        """
-        if self.check is None:
-            self.check = self_check(self._model)
-            if self._on_check is not None:
-                self._on_check(self.check)
-        return self.check
+        return Session(group, model, self.check, self.thread.scheduler.read_rows, self._kept)
 
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:
         from selectrie.engine.requests.loglikelihood import LoglikelihoodScorer  # as for `generate`
@@ -121,7 +117,17 @@ class LocalRuntime(Runtime):
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
 
+        if check is not None and check.n_rows:  # another process may go on with the run, and not know it
+            check = assumed(self._model.identity, self._model.limits)
         return DecisionScorer(self.thread, self._model, check, maker, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         del what, instead
+
+
+def _measured(model: Model, on_check: Callable[[SelfCheck], None]) -> Iterator[None]:
+    """Measure the self-check in steps, and hand it over."""
+    for check in measure(model):
+        if check is not None and check.n_rows:
+            on_check(check)
+        yield

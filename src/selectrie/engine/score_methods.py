@@ -43,7 +43,6 @@ class ScoreMethods:
         tokenizations: str = "canonical",
         event: str = "auto",
         budget_nodes: int | None = None,
-        seed: int = 0,
         prompting: PromptParams = DEFAULT_PROMPTING,
     ) -> TextScore:
         """Return the log-probability of one text after a prompt, token by token.
@@ -62,7 +61,6 @@ class ScoreMethods:
                 has an end-of-generation token.
             budget_nodes: Maximum number of rows that "all" reads for its bounds
                 (`SpellingParams`).
-            seed: Seed of the estimate that "all" adds where the bounds stay far apart.
             prompting: As in `select`.
 
         Raises:
@@ -71,7 +69,7 @@ class ScoreMethods:
         """
         if not text:
             raise OptionError("text", text, "some text to score")
-        params = SpellingParams(tokenizations, event, budget_nodes, seed)
+        params = SpellingParams(tokenizations, event, budget_nodes)
         options = SelectRequest(terminator="text" if following else "none", following=following, prompting=prompting)
         if params.tokenizations == "canonical":
             return self._run(lambda model: select_requests.prepare_score(model, prompt, text, options))

@@ -10,7 +10,9 @@ from typing import Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
+from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import awaitable
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.options.checks import record
 from selectrie.tokenization.encoding import encode_prompt
@@ -45,9 +47,7 @@ class TokenizerMethods:
             RequestError: If the prompt is invalid or empty.
         """
         record("prompting", prompting, PromptParams)
-        return self._prepare_only(
-            lambda model: encode_prompt(model.vocabulary, read_prompt(model.vocabulary, prompt, prompting))
-        )
+        return self._prepare_only(lambda model: _encoded(model.vocabulary, prompt, prompting))
 
     def decode(self: _Runs, tokens: Sequence[int] | IntArray) -> str:
         """Return the text of tokens, with control tokens by their names.
@@ -65,3 +65,8 @@ class TokenizerMethods:
 
     aencode = awaitable(encode)
     adecode = awaitable(decode)
+
+
+def _encoded(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> IntArray:
+    read = read_prompt(vocabulary, prompt, at_one_time(vocabulary, prompting, prompt))
+    return encode_prompt(vocabulary, read)

@@ -27,6 +27,7 @@ import numpy as np
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.engine.load import load
+from selectrie.engine.requests.chat_time import time_args
 from selectrie.engine.requests.loglikelihood import Sequences
 from selectrie.errors import CapacityError, MissingExtraError, OptionError, SelectrieError, UnknownOptionError
 from selectrie.evaluation.work_units import UNIT_ROWS, rolling_windows
@@ -107,6 +108,7 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
         self._max_gen_toks = max_gen_toks
         self._adds_bos = (self.vocabulary.bos is not None) if add_bos_token is None else add_bos_token
         self._is_chat = False
+        self._time_args = time_args(self.vocabulary)  # the same in all chats of a run
 
     @property
     def vocabulary(self) -> Any:
@@ -162,10 +164,10 @@ class SelectrieLM(TemplateLM):  # type: ignore[misc]  # an untyped base
             raise OptionError("apply_chat_template", self._path, "a model that has a chat template")
         self._is_chat = True
         if add_generation_prompt or not chat_history:
-            return str(template(chat_history))
+            return str(template(chat_history, **self._time_args))
         # To be continued: what the template writes after it is cut off.
         last = chat_history[-1]["content"]
-        written = str(template(chat_history, add_generation_prompt=False))
+        written = str(template(chat_history, add_generation_prompt=False, **self._time_args))
         return written[: written.rindex(last) + len(last)]
 
     def chat_template(self, chat_template: bool | str = False) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
-from selectrie.options.checks import at_least, natural, one_of
+from selectrie.errors import IncompatibleOptionsError
+from selectrie.options.checks import at_least, one_of
 
 TOKENIZATIONS = ("canonical", "all")
 SPELLING_EVENTS = ("auto", "ends", "begins")
@@ -13,8 +13,6 @@ SPELLING_ROWS = 64
 """Rows that are read for each row of the canonical spelling if no budget is given."""
 MAX_SPELLING_ROWS = 4096
 """Maximum number of rows that are read for the bounds of a text without a budget."""
-
-_SEEDS = "a whole number from 0 to 2**128 - 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +27,17 @@ class SpellingParams:
             "auto" is "ends" if the model has such a token.
         budget_nodes: Maximum number of rows to read for the bounds. The canonical
             spelling is read in any case. None allows `SPELLING_ROWS` for each of its
-            rows, up to `MAX_SPELLING_ROWS`. The rows of an estimate do not count.
-        seed: Seed of the estimate that is made where the bounds stay far apart, from 0
-            to 2**128 - 1.
+            rows, up to `MAX_SPELLING_ROWS`.
     """
 
     tokenizations: str = "canonical"
     event: str = "auto"
     budget_nodes: int | None = None
-    seed: int = 0
 
     def __post_init__(self) -> None:
         one_of("tokenizations", self.tokenizations, TOKENIZATIONS)
         one_of("event", self.event, SPELLING_EVENTS)
         at_least("budget_nodes", self.budget_nodes, 1)
-        object.__setattr__(self, "seed", natural("seed", self.seed, _SEEDS))
-        if self.seed >= 1 << 128:
-            raise OptionError("seed", self.seed, _SEEDS)
         for name, value, default in (("event", self.event, "auto"), ("budget_nodes", self.budget_nodes, None)):
             if self.tokenizations == "canonical" and value != default:
                 remedy = "only the sum over all spellings has it: set tokenizations='all'"

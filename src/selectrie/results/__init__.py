@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from selectrie.results.sampled_choice import SampledChoice
     from selectrie.results.samples import Samples
     from selectrie.results.selection import Selection, TokenPlan
-    from selectrie.results.spellings import ChoiceSpellings, SpellingEstimate, Spellings
+    from selectrie.results.spellings import ChoiceSpellings, Spellings
     from selectrie.results.table import ChoiceTable
     from selectrie.results.trie_view import TrieView, view_of
 
@@ -60,7 +60,6 @@ __all__ = [
     "Selection",
     "Signature",
     "SlotEvent",
-    "SpellingEstimate",
     "Spellings",
     "TextEvent",
     "TextScore",

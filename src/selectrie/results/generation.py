@@ -44,8 +44,8 @@ class Completion:
             (the grammar allows no further token) or "deadline".
         stop: The stop string found, or None.
         ended_by: The last token, if it has no text.
-        seed: Seed that reproduces this sequence alone; None if a server drew it without
-            one.
+        seed: Seed that reproduces this sequence alone, or that a server was sent; None
+            if a server drew it without one.
         close_steps: Steps whose draw the layout of calls could have changed
             (`Generation.tolerance`); None if the tolerance is not measured.
         n_drafted: Number of drafted tokens that were evaluated.
@@ -131,8 +131,8 @@ class Generation(Sequence[Completion]):
         prompt_tokens: Number of tokens of each prompt.
         n_drawn: Number of drawn tokens, including those of sequences that `best_of`
             left out.
-        sampling: The sampling options.
-        stopping: The stopping options.
+        sampling: The sampling options, as they were given.
+        stopping: The stopping options, as they were given.
         identity: The model.
         tolerance: Nats per row by which the layout of calls may change a
             log-probability; None if not measured.
@@ -141,8 +141,8 @@ class Generation(Sequence[Completion]):
         created: Seconds since 1970.
         version: Version of selectrie.
         notes: As in `Selection`.
-        sampled_by: What the server calls itself whose sampler drew the sequences; None
-            if they were drawn here.
+        sampled_by: The server that drew the sequences, and the options that it was
+            sent; all others were its own. None if they were drawn here.
     """
 
     completions: tuple[Completion, ...]

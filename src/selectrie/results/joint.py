@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError
 from selectrie.results.html import joint_html
-from selectrie.results.plain import fields_of, jsonable, listing, quoted
+from selectrie.results.plain import fields_of, jsonable, listing, no_truth, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, Signature
 
 _REPR_ROWS = 5
@@ -102,6 +102,10 @@ class JointSelection:
     signature: Signature
     notes: tuple[str, ...] = ()
     coverage_high: float | None = None
+
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: a selection is neither true nor false."""
+        raise no_truth(self, "`.value(name)`")
 
     @property
     def best(self) -> Assignment:

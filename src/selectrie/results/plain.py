@@ -85,6 +85,11 @@ def _converted(value: Any) -> object:
     return plain(value) if is_dataclass(value) else value
 
 
+def no_truth(record: object, what: str) -> TypeError:
+    """Return the error of a record in an `if`; `what` is what to read instead."""
+    return TypeError(f"a {type(record).__name__} is neither true nor false; read {what}")
+
+
 def quoted(text: str) -> str:
     """Return the `repr` of a text, which is clipped if it is long."""
     return repr(clip(text, 48))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.results.cells import tokens_table
-from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, quoted
+from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, plain, quoted
 from selectrie.results.spellings import Spellings
 from selectrie.version import __version__
 
@@ -141,7 +141,7 @@ class ChoiceScore:
 class Signature:
     """The model, the software and the options that a score depends on.
 
-    Scores with equal signatures are equal within the tolerance.
+    Scores with equal signatures are equal but for what the layout of calls moves.
 
     Attributes:
         model: Name of the model.
@@ -151,19 +151,20 @@ class Signature:
         build: Back end and version.
         processor: The processor.
         precision: "exact" or "fast".
-        tolerance: Nats per row by which the layout of calls may move a log-probability;
-            None if not measured. It is four or eight times the largest_move that the
-            self-check measured.
-        largest_move: Largest move of the compared rows, in nats.
-        rows_compared: Number of rows compared.
-        support: Share of all rows that move no further than largest_move, at 95 %
-            confidence.
+        tolerance: Nats for one row. Two texts are a near tie if their scores differ by
+            less than this times the root of the number of rows that both are read from.
+            None in "fast" precision.
+        moved: Root mean square of the moves of a row by the layout of calls, in nats.
+        rows_compared: Number of rows on which `moved` was measured; 0 if it is assumed
+            by the type of the weights.
         rule: The rule used.
         premise: Digests of the texts of the rule (pmi, calibrated).
         terminator: The terminator used, never "auto".
         following_bytes: Bytes of the following text in the paths.
         boundary: The boundary used.
         version: Version of selectrie.
+        time: The local time that the chat template was told, in ISO 8601; "" if the
+            prompt is no chat, or the template reads no time.
     """
 
     model: str
@@ -174,15 +175,15 @@ class Signature:
     processor: str
     precision: str
     tolerance: float | None
-    largest_move: float | None
+    moved: float | None
     rows_compared: int | None
-    support: float | None
     rule: str
     premise: str
     terminator: str
     following_bytes: int
     boundary: str
     version: str
+    time: str = ""
 
     @classmethod
     def of(
@@ -195,6 +196,7 @@ class Signature:
         boundary: str,
         premise: str = "",
         following_bytes: int = 0,
+        time: str = "",
     ) -> Signature:
         """Return the signature of a model's scores, computed by this version.
 
@@ -209,16 +211,20 @@ class Signature:
             processor=identity.processor,
             precision=identity.precision,
             tolerance=None if check is None else check.tolerance,
-            largest_move=None if check is None else check.moved,
+            moved=None if check is None else check.moved,
             rows_compared=None if check is None else check.n_rows,
-            support=None if check is None else check.support,
             rule=rule,
             premise=premise,
             terminator=terminator,
             following_bytes=following_bytes,
             boundary=boundary,
             version=__version__,
+            time=time,
         )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a dictionary ready for JSON; `time` is there if it is not ""."""
+        return {name: value for name, value in plain(self).items() if name != "time" or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +249,9 @@ class Certificate:
             take more rows than the request did, in `fast` precision, or if a served
             model or rows not read in full leave near ties.
         n_rescored: Number of choices that were scored again.
+        near_margin: Margin between the best two choices below which they are scored
+            again: another layout of calls might change their order. None where no
+            choice is scored again, as in `fast` precision.
         method: "exhaustive", "best_first", or "spellings" for sums over all spellings.
         reason: Why the first k are not proved: a doubt that no longer search could
             remove, else the event that ended the search. "" if they are proved.
@@ -257,6 +266,7 @@ class Certificate:
     n_rescored: int
     method: str
     reason: str = ""
+    near_margin: float | None = None
 
     @classmethod
     def exhaustive(cls, nodes_evaluated: int, nodes_inner: int) -> Certificate:

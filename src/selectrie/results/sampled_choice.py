@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectrie.core.types import Cost
+from selectrie.results.plain import no_truth
 from selectrie.results.selection import Selection
 
 
@@ -29,6 +30,10 @@ class SampledChoice:
     temperature: float
     seed: int
     close: bool | None = None
+
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: a selection is neither true nor false."""
+        raise no_truth(self, "its `.text`")
 
     @property
     def text(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from selectrie.core.types import Cost
 from selectrie.results.cells import cell, label, row, table
 from selectrie.results.html import selection_html
-from selectrie.results.plain import between, fields_of, jsonable, listing, number, plain, quoted
+from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, number, plain, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
 from selectrie.results.spellings import ChoiceSpellings
 from selectrie.results.table import ChoiceTable
@@ -90,6 +90,10 @@ class Selection:
     values: tuple[object, ...] | None = None
     spellings: ChoiceSpellings | None = None
     coverage_high: float | None = None
+
+    def __bool__(self) -> bool:
+        """Raise `TypeError`: a selection is neither true nor false."""
+        raise no_truth(self, "its `.value`, or `.text`")
 
     @property
     def value(self) -> object:

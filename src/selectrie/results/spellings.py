@@ -8,29 +8,6 @@ from selectrie.results.plain import fields_of
 
 
 @dataclass(frozen=True, slots=True)
-class SpellingEstimate:
-    """An estimate of a text's probability from spellings drawn at random.
-
-    It proves nothing, and the bounds do not use it. What the bounds leave open is
-    sampled without bias, and what they have found is added. An estimate outside the
-    bounds is moved to the nearer one. The standard error is too small if a probable
-    spelling was never drawn. On peaked rows the estimate may then be wrong by a factor
-    of hundreds.
-
-    Attributes:
-        logp: Natural log of the estimated probability, conditional as the bounds are.
-        relative_error: Standard error of the probability, divided by the estimate.
-        n_draws: Number of spellings drawn.
-        n_rows: Number of rows that were read for them alone.
-    """
-
-    logp: float
-    relative_error: float
-    n_draws: int
-    n_rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Spellings:
     """The probability of a text, summed over all token sequences that spell it.
 
@@ -48,9 +25,6 @@ class Spellings:
         log_heal_low, log_heal_high: Bounds on the log-probability of the healed bytes
             over all their spellings; 0 if nothing was healed.
         n_rows: Number of rows that were read for the bounds.
-        estimate: An estimate by sampling, if the bounds stay further apart; else None.
-            None also if some spellings do not fit the context, or if a served model
-            does not tell a probability that was drawn.
     """
 
     event: str
@@ -62,13 +36,12 @@ class Spellings:
     log_heal_low: float
     log_heal_high: float
     n_rows: int
-    estimate: SpellingEstimate | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON; infinities and NaN become None."""
         return {
             **fields_of(self, "event", "logp_low", "logp_high", "canonical_share", "proved", "reason"),
-            **fields_of(self, "log_heal_low", "log_heal_high", "n_rows", "estimate"),
+            **fields_of(self, "log_heal_low", "log_heal_high", "n_rows"),
         }
 
 

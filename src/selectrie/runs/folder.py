@@ -28,7 +28,7 @@ from selectrie.version import __version__
 
 RUN, LOG = "run.json", "log.jsonl"
 
-_OF_THE_MACHINE = ("processor", "build", "tolerance", "largest_move", "rows_compared", "support")
+_OF_THE_MACHINE = ("processor", "build", "tolerance", "moved", "rows_compared")
 """Parts of a signature that move a log-probability only within the tolerance."""
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from selectrie.engine.engine import Engine
+from selectrie.engine.precision_check import assumed
 from selectrie.results import Signature
 
-_OF_A_REQUEST = ("rule", "premise", "terminator", "following_bytes")
+_OF_A_REQUEST = ("rule", "premise", "terminator", "following_bytes", "time")
 """Fields of a signature that a single request has, and a run has not."""
 
 
@@ -16,8 +17,10 @@ def signature_of(llm: Engine) -> dict[str, object]:
 
     `rows_per_call` is included because it decides how the work of a recurrent model is
     divided into calls, which changes the last bits. Threads and the size of the context
-    do not.
+    do not. The self-check is the one that is assumed, since a process that goes on with
+    a run may know another.
     """
-    signature = Signature.of(llm.identity, llm.self_check, rule="joint", terminator="none", boundary="harness")
+    check = None if llm.self_check is None else assumed(llm.identity, llm.limits)
+    signature = Signature.of(llm.identity, check, rule="joint", terminator="none", boundary="harness")
     own = {name: value for name, value in asdict(signature).items() if name not in _OF_A_REQUEST}
     return {**own, "rows_per_call": llm.limits.rows_per_call}

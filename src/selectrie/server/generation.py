@@ -10,6 +10,7 @@ from itertools import chain
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import opened
 from selectrie.engine.engine import Engine
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.generate import Prompts
 from selectrie.engine.requests.stream import Stream
 from selectrie.engine.scheduler.task_group import tell_admission
@@ -43,6 +44,7 @@ async def generate(
 ) -> Generation:
     """Return the generation that a request asks for."""
     _check_tokens(engine.vocabulary, request)
+    prompting = at_one_time(engine.vocabulary, prompting, prompts)  # for both tries
     with _naming(request):
         try:
             return await engine.agenerate(prompts, prompting=prompting, **request.arguments())

@@ -108,6 +108,8 @@ def asked_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
 
 def _data_of_params(params: DecisionParams) -> dict[str, object]:
     data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
+    if params.time is None:
+        del data["time"]
     if isinstance(params.template, Template):
         path = Path(params.template.name)
         data["template"] = {"file": absolute(path) if _is_file(path) else None, "digest": digest_of(params.template)}

@@ -15,11 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
 from selectrie.decide.params import LAYOUTS, DecisionParams
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
 from selectrie.engine.engine import Engine
+from selectrie.engine.requests.chat_time import time_args
 from selectrie.engine.row_estimate import RowEstimate, row_estimate
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.runs.files import writing
@@ -102,6 +104,8 @@ class TablePlan:
         states: Makes the states of rows.
         out: The file of the results.
         layout: What comes first in the prompts, once that is known (`laid_out`).
+        time: The time that the chat template is told, from then on; None if it reads
+            none.
     """
 
     table: Table
@@ -110,6 +114,7 @@ class TablePlan:
     states: RowStates
     out: Path
     layout: str = "auto"
+    time: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -118,8 +123,8 @@ class TablePlan:
 
     @property
     def params(self) -> DecisionParams:
-        """Return the options of the decision, with the layout of the plan."""
-        return replace(self.asked.params, layout=self.layout)
+        """Return the options of the decision, with layout and time of the plan."""
+        return replace(self.asked.params, layout=self.layout, time=self.time)
 
     def configuration(self) -> dict[str, object]:
         """Return what the run is made from again, ready for JSON."""
@@ -167,24 +172,27 @@ def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
 
 
 def laid_out(llm: Engine, plan: TablePlan) -> tuple[TablePlan, RowEstimate | None]:
-    """Return the plan with a layout, and the estimate of the model's rows.
+    """Return the plan with layout and time, and the estimate of the model's rows.
 
     With layout "auto" it is the one that takes fewer rows by the estimate, or that with
-    which the run began.
+    which the run began. The time is that of the options, that at which the run began,
+    or the present one.
 
     Raises:
         RequestError: If the questions cannot be asked about any state.
     """
-    asked = plan.asked
-    llm.decision_prompts("0", asked.questions, params=asked.params)
+    asked, begun = plan.asked, resumable_or_none(plan.folder, FOLDER)
+    before = {} if begun is None else begun["signature"]
+    time = time_args(llm.vocabulary, asked.params.time or before.get("time")).get(TIME_ARGUMENT)
+    params = replace(asked.params, time=time)
+    llm.decision_prompts("0", asked.questions, params=params)
     first = (state for unit in plan.units() for state in plan.states_of(unit) if not isinstance(state, RequestError))
-    found = row_estimate(llm, first, plan.scan.n_rows, asked.questions, asked.params)
+    found = row_estimate(llm, first, plan.scan.n_rows, asked.questions, params)
     layout = asked.params.layout
     if layout == "auto":
-        begun = resumable_or_none(plan.folder, FOLDER)
-        before = None if begun is None else begun["signature"].get("layout")
-        layout = before if before in LAYOUTS else asked.params.first if found is None else found.layout
-    return replace(plan, layout=layout), found
+        kept = before.get("layout")
+        layout = kept if kept in LAYOUTS else asked.params.first if found is None else found.layout
+    return replace(plan, layout=layout, time=time), found
 
 
 def run_table(
@@ -246,6 +254,8 @@ def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, 
     found = plan.scan
     units = {"n_units": found.n_units, "n_rows": found.n_rows, "digest": found.digest}
     signature = {**signature_of(llm), "templates": plan.asked.templates(), "layout": plan.layout}
+    if plan.time is not None:
+        signature["time"] = plan.time
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from selectrie.core.types import IntArray
-from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary, to_bytes
 from selectrie.errors import PromptError, ProtocolError
 from selectrie.tokenization.chat_turns import Turns, turns_of
 from selectrie.tokenization.encoding import encode_after, encode_text
@@ -104,6 +104,7 @@ class GrowingPrompt:
             parse_special: Whether control tokens are recognised in literals.
         """
         self._vocabulary, self._parse_special = vocabulary, parse_special
+        self._time = str((template_args or {}).get(TIME_ARGUMENT, ""))
         start = () if vocabulary.bos is None else (vocabulary.bos,)
         tokens = np.array(start, dtype=np.int32)
         ends = [vocabulary.texts[token] for token in vocabulary.eog.tolist()]
@@ -273,7 +274,8 @@ class GrowingPrompt:
         """Return the page, less white space that its last control token swallows."""
         at, rest = self._at, self._swallowed(self._at.rest)
         text = self._vocabulary.normalized(rest)
-        return PromptText(at.tokens, text, at.continues, at.is_normalized or text != rest)
+        time = self._time if at.turns.all else ""
+        return PromptText(at.tokens, text, at.continues, at.is_normalized or text != rest, time)
 
     def _swallowed(self, rest: bytes) -> bytes:
         """Return `rest`, less white space that the last control token swallows."""

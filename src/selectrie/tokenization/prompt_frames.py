@@ -16,7 +16,7 @@ from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.tokenization.encoding import encode_prompt
-from selectrie.tokenization.prompts import rendered_chat, template_spans, with_bos
+from selectrie.tokenization.prompts import rendered_chat, template_spans, time_of, with_bos
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import settled_positions
 
@@ -41,6 +41,7 @@ class PromptFrame:
         continues: As in `PromptText`.
         renders: Returns whether a chat about this text is rendered as the frame has it;
             None for a page.
+        time: As in `PromptText`.
     """
 
     vocabulary: Vocabulary
@@ -51,13 +52,14 @@ class PromptFrame:
     rest: bytes
     continues: bool
     renders: Callable[[str], bool] | None
+    time: str = ""
 
     def read(self, text: str) -> PromptText | None:
         """Return the prompt about a text; None if the frame does not hold for it."""
         if self.renders is not None and not self.renders(text):
             return None
         own = self.vocabulary.encode(self.before + to_bytes(text, "prompt") + self.behind)
-        return PromptText(np.concatenate([self.head, own, self.tail]), self.rest, self.continues)
+        return PromptText(np.concatenate([self.head, own, self.tail]), self.rest, self.continues, time=self.time)
 
 
 def page_frame(vocabulary: Vocabulary, before: str, behind: str, read: Read) -> PromptFrame | None:
@@ -143,6 +145,7 @@ def chat_frame(
         rest=rest,
         continues=True,
         renders=renders,
+        time=time_of(prompting),
     )
     return frame if _agrees(frame, read) else None
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from selectrie.core.tracked_text import TEMPLATE, VALUE, TrackedText, spans_of, texts_in, tracked, trimmed_to
 from selectrie.core.types import IntArray
-from selectrie.core.vocabulary import ChatTemplate, Vocabulary, to_bytes
+from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, to_bytes
 from selectrie.errors import (
     MAX_QUOTED,
     IncompatibleOptionsError,
@@ -218,7 +218,7 @@ def _refuse_chat_options(prompting: PromptParams) -> None:
     for name, value in (
         ("system", prompting.system),
         ("assistant_prefix", prompting.assistant_prefix),
-        ("template_args", dict(prompting.template_args)),
+        ("template_args", {name: one for name, one in prompting.template_args.items() if name != TIME_ARGUMENT}),
     ):
         if value:
             raise IncompatibleOptionsError(
@@ -292,8 +292,13 @@ def _read_chat(
     rendered = rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
     spans = template_spans(vocabulary, rendered)
     spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
-    read = _read_spans(vocabulary, spans, check_length)
+    read = replace(_read_spans(vocabulary, spans, check_length), time=time_of(prompting))
     return replace(read, prefix=with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
+
+
+def time_of(prompting: PromptParams) -> str:
+    """Return the time that options tell the chat template, or ""."""
+    return str(prompting.template_args.get(TIME_ARGUMENT, ""))
 
 
 def tracked_args(template_args: Mapping[str, Any]) -> dict[str, Any]:

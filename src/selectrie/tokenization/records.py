@@ -20,12 +20,14 @@ class PromptText:
             because a text or a chat template spelled that. A tokenizer that adds a
             space at the beginning of everything alone then adds none.
         is_normalized: Whether the text was changed as the tokenizer normalises it.
+        time: The time that the chat template was told, in ISO 8601, or "".
     """
 
     prefix: IntArray
     text: bytes
     continues: bool = False
     is_normalized: bool = False
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from selectrie.core.tracked_text import MIXED
 from selectrie.traces.payloads import PayloadError
 from selectrie.traces.records import NO_SET, Context, Ending, Header, Rendered, Step, WholeRow
 
-FORMAT = 2
+FORMAT = 3
 """Version of the format that this version writes and reads."""
 MAX_VOCABULARY = 1 << 22
 

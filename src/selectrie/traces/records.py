@@ -75,7 +75,8 @@ class Header:
 
     Attributes:
         format: Version of the format.
-        versions: JSON object: the versions of selectrie, numpy and Python.
+        versions: JSON object: the versions of selectrie, numpy and Python, and
+            `chat_time`, the time that the chat template was told, if it reads it.
         identity, limits, check: JSON objects: `ModelIdentity`, `Limits`, and
             `SelfCheck`, which is null if there was none.
         searches: JSON object: how searches ask, where that is not in `limits`

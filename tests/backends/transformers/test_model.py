@@ -392,7 +392,7 @@ def test_the_identity_names_what_computes():
         assert identity.build.startswith("transformers ")
         assert ", torch " in identity.build
         assert identity.n_parameters == tiny.num_parameters()
-        assert not identity.quantised
+        assert identity.weights == "f32"
         assert model._source.options.precision is Precision.EXACT
 
 

@@ -19,6 +19,7 @@ from selectrie.decoding.scoring import (
     finalists,
     log_priors,
     mean_joint,
+    near_margins,
     path_scores,
     posterior,
     row_needs,
@@ -441,18 +442,50 @@ def test_rows_that_a_path_is_read_from():
 
 
 def test_tolerance_follows_the_rule():
-    """Tolerance a row; both sides for pmi; divided like the score for means."""
+    """The root of the rows; both sides for pmi; divided like the score for means; the sum of rows where it bounds each."""
     trie = TokenTrie.from_sequences([(2,), (3, 4)])
     lengths = Lengths.of(["a", "bcde"], trie)
-    for rule, expected in {"joint": [0.1, 0.2], "pmi": [0.2, 0.4], "char_mean": [0.1, 0.05]}.items():
-        assert tolerance_of(rule, 0.1, trie, "none", lengths=lengths) == pytest.approx(expected)
+    for rule, expected in {"joint": [1, 2], "pmi": [2, 4], "char_mean": [1, 0.5]}.items():
+        assert tolerance_of(rule, 0.1, trie, "none", lengths=lengths, adds_up=True) == pytest.approx(
+            0.1 * np.array(expected)
+        )
+    for rule, expected in {"joint": [1, 2], "pmi": [2, 4], "char_mean": [1, 2 / 16]}.items():
+        assert tolerance_of(rule, 0.1, trie, "none", lengths=lengths) == pytest.approx(0.1 * np.sqrt(expected))
     skipped = tolerance_of("joint", 0.1, trie, "none", lengths=lengths, first_scored=np.array([0, 1]))
     assert skipped == pytest.approx([0.1, 0.1])
 
 
+@pytest.mark.parametrize("terminator", ["none", "eog"])
+def test_sure_tokens_do_not_move(terminator):
+    """A row that gives its token the probability p counts (1 - p) squared; an unread one counts whole; stacked as alone."""
+    trie = TokenTrie.from_sequences([(2,), (3, 4), (3, 5)])
+    lengths, ends = Lengths.of(["a", "b", "c"], trie), trie.path_node[trie.path_of]
+    edges = np.full(len(trie), np.nan)
+    edges[[0, ends[0], trie.parent[ends[1]], ends[1]]] = [0.0, log(0.9), log(0.5), log(1.0)]
+    read = replace(evaluate(HashModel(2), trie, "eog"), edge_logp=edges, eog_logp=np.full(len(trie), log(0.75)))
+    rows = np.array([0.1**2, 0.5**2, 0.5**2 + 1.0]) + (0.25**2 if terminator == "eog" else 0.0)
+    found = tolerance_of("joint", 0.1, trie, terminator, lengths=lengths, evaluation=read)
+    assert found == pytest.approx(0.1 * np.sqrt(rows))
+    late = tolerance_of(
+        "joint", 0.1, trie, terminator, lengths=lengths, evaluation=read, first_scored=np.array([0, 1, 1])
+    )
+    assert late[1:] == pytest.approx(0.1 * np.sqrt(rows[1:] - 0.5**2))
+    both = replace(read, edge_logp=np.stack([edges, edges]), eog_logp=np.stack([read.eog_logp] * 2))
+    together = tolerance_of("joint", 0.1, trie, terminator, lengths=lengths, evaluation=both)
+    assert together.tobytes() == np.stack([found, found]).tobytes()
+
+
+def test_the_margin_of_near_ties_is_that_of_the_best_two():
+    """Of the winner and the best choice on another path: 3 and 4 make 5. A single path has none."""
+    scores, path_of = np.array([[-1.0, -1.0, -2.0, -9.0], [-9.0, -9.0, -1.0, np.nan]]), np.array([0, 0, 1, 2])
+    tolerances = np.array([[3.0, 3.0, 4.0, 9.0], [1.0, 1.0, 0.0, 9.0]])
+    assert near_margins(scores, tolerances, path_of).tolist() == [5.0, 1.0]
+    assert near_margins(np.zeros((1, 2)), np.ones((1, 2)), np.zeros(2, dtype=np.int32)).tolist() == [0.0]
+
+
 def test_finalists_are_the_choices_that_layout_could_reorder():
-    """Tolerance .1 each: 0 and -.15 touch, -1 does not; with k = 3 the pair -1, -1.1 is to be settled too."""
-    scores = np.array([-1.0, 0.0, -0.15, -1.1, np.nan, -np.inf])
+    """Tolerance .1 each, .1414 for two: 0 and -.14 are near, -1 is not; with k = 3 the pair -1, -1.1 is near too."""
+    scores = np.array([-1.0, 0.0, -0.14, -1.1, np.nan, -np.inf])
     tolerances, path_of = np.full(6, 0.1), np.arange(6)
     assert finalists(scores, tolerances, path_of).tolist() == [1, 2]
     assert finalists(scores, tolerances, path_of, k=3).tolist() == [1, 2, 0, 3]
@@ -476,10 +509,16 @@ def test_nothing_close_needs_no_settling():
 def test_finalists_equal_comparing_all_pairs(scores, width, k):
     """Candidates reach the k-th best; of those, every one that another candidate reaches."""
     values = np.array(scores, dtype=np.float64)
-    kth = sorted(scores, reverse=True)[min(k, len(scores)) - 1]
-    candidates = [i for i, s in enumerate(scores) if s + 2 * width >= kth]
-    expected = {i for i in candidates if any(j != i and abs(scores[i] - scores[j]) <= 2 * width for j in candidates)}
-    indices = finalists(values, np.full(len(scores), float(width)), np.arange(len(scores)), k)
+    widths = np.array([width + i % 3 for i in range(len(scores))], dtype=np.float64)
+
+    def near(i, j):
+        return scores[i] - scores[j] >= -np.sqrt(widths[i] ** 2 + widths[j] ** 2)
+
+    ranked = sorted(range(len(scores)), key=lambda i: -scores[i])
+    kth = ranked[min(k, len(scores)) - 1]
+    candidates = [i for i in range(len(scores)) if near(i, kth)]
+    expected = {i for i in candidates if any(j != i and near(i, j) and near(j, i) for j in candidates)}
+    indices = finalists(values, widths, np.arange(len(scores)), k)
     assert set(indices.tolist()) == expected
 
 

@@ -74,7 +74,10 @@ def test_decisions_are_those_of_each_row(data, n_choices, n_rows):
         np.array(rows),
         np.array(data.draw(st.lists(st.sampled_from([0.0, 0.3]), min_size=n_choices, max_size=n_choices))),
     )
-    decisions, clear = posteriors(scores, path_of), are_clear(scores, tolerances, path_of)
+    decisions, clear = (
+        posteriors(scores, path_of),
+        are_clear(scores, np.broadcast_to(tolerances, scores.shape), path_of),
+    )
     for i, row in enumerate(scores):
         expected = posterior(row, path_of)
         found = decisions[i]

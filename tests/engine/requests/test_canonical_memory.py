@@ -11,7 +11,7 @@ import selectrie
 from selectrie import Choice, DecisionParams
 from selectrie.core.types import ROOT, Limits, ModelKind
 from selectrie.engine.requests import selection
-from selectrie.engine.requests.canonical_memory import CHUNK, HeldBeginnings, evaluate_chunks, whole_chunks
+from selectrie.engine.requests.canonical_memory import CHUNK, KeptMemories, SettledJoints, call_ends, evaluate_chunks
 from selectrie.engine.requests.near_ties import _canonical_joints
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
@@ -30,15 +30,18 @@ def prepared_of(model, text, terminator="auto"):
     return selection.prepare(model, f"{BEGINNING}{text}\nAnswer:", [" yes", " no", " not yet"], request)
 
 
-def joints(model, prepared, beginnings):
+def joints(model, prepared, kept, *, remembers=False):
     """The canonical scores of all choices, and their cost."""
-    session = Session(SimpleNamespace(observer=None), model, None, beginnings=beginnings)
+    if kept is not None and not remembers:
+        kept.settled = SettledJoints()
+    session = Session(SimpleNamespace(observer=None), model, None, kept=kept)
     values, cost = _canonical_joints(session, prepared, prepared.encoded.context, np.arange(3, dtype=np.int32))
     return values.tobytes(), cost
 
 
+@pytest.mark.parametrize("n_memories", [1, 3])
 @pytest.mark.parametrize("name", ["embedded", "stories260K.gguf", "tiny-rwkv-7v0-834K.gguf"])
-def test_held_beginnings_change_no_bit_on_real_weights(name, embedded, weights):
+def test_kept_memories_change_no_bit_on_real_weights(name, n_memories, embedded, weights):
     """In any order, after shorter and longer texts; a recurrent-state model holds nothing, and has the same bits too."""
     path = embedded if name == "embedded" else weights(name)
     with selectrie.load(path, n_threads=1, n_ctx=2048) as llm:
@@ -48,24 +51,28 @@ def test_held_beginnings_change_no_bit_on_real_weights(name, embedded, weights):
         ]
         common = several[0].encoded.context[: CHUNK + 5]
         assert all(np.array_equal(one.encoded.context[: len(common)], common) for one in several)
-        held = HeldBeginnings([common])
-        found = llm._model_thread.call(lambda: [joints(model, one, held) for one in [*several, *several[::-1]]])
+        kept = KeptMemories(n_memories)
+        found = llm._model_thread.call(lambda: [joints(model, one, kept) for one in [*several, *several[::-1]]])
         alone = llm._model_thread.call(lambda: [joints(model, one, None) for one in several])
-        llm._model_thread.call(held.close)
+        llm._model_thread.call(kept.close)
     assert [bits for bits, _ in found] == [bits for bits, _ in [*alone, *alone[::-1]]]
     if model.limits.kind is ModelKind.ATTENTION:
-        assert [own.rows + CHUNK for _, own in found[: len(alone)]] == [one.rows for _, one in alone]
+        assert found[0][1].rows == alone[0][1].rows
+        saved = [one.rows - own.rows for (_, own), (_, one) in zip(found[1:], alone[1:], strict=False)]
+        assert min(saved) >= CHUNK  # what all contexts have in common
+        assert max(saved) > 4 * CHUNK  # the same context again
 
 
-def test_a_context_is_evaluated_in_whole_chunks():
-    """The last token is never among them, and what is there already is not evaluated again."""
+def test_a_context_is_evaluated_in_the_same_calls_whatever_is_there():
+    """In chunks, then in whole multiples of 8; the last token is never among them, and nothing is evaluated again."""
     model = HashModel(1, limits=WIDE)
     context = np.array([i % 4 + 1 for i in range(3 * CHUNK)], dtype=np.int32)
-    assert [len(whole_chunks(context[:n])) for n in (1, CHUNK, CHUNK + 1, 3 * CHUNK)] == [0, 0, CHUNK, 2 * CHUNK]
-    node, cost = evaluate_chunks(model, context[:CHUNK])
+    ends = {1: [], 8: [], 9: [8], CHUNK: [24], CHUNK + 1: [32], CHUNK + 12: [32, 40], 3 * CHUNK: [32, 64, 88]}
+    assert {n: call_ends(context[:n]) for n in ends} == ends
+    node, cost = evaluate_chunks(model, context[: CHUNK + 1])
     assert (cost.rows, model.contexts[node]) == (CHUNK, tuple(context[:CHUNK]))
-    longer, cost = evaluate_chunks(model, whole_chunks(context))
-    assert (cost.rows, len(model.contexts[longer])) == (CHUNK, 2 * CHUNK)
+    longer, cost = evaluate_chunks(model, context)
+    assert (cost.rows, len(model.contexts[longer])) == (2 * CHUNK - 8, 3 * CHUNK - 8)
     model.release(np.array([node, longer], dtype=np.int32))
     assert evaluate_chunks(model, context[:0])[0] == ROOT
 
@@ -74,16 +81,40 @@ def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():
     """The scores are then those of before."""
     model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
     one = prepared_of(model, "x")
-    held = HeldBeginnings([one.encoded.context])
-    expected = joints(model, one, held)[0]
-    ((solo, _),) = held._held.values()
-    solo.fail_next(DecodeError("no"))
+    kept = KeptMemories()
+    expected = joints(model, one, kept)[0]
+    (memory,) = kept._kept
+    memory.opened.fail_next(DecodeError("no"))
     with pytest.raises(DecodeError):
-        joints(model, one, held)
-    assert not held._held
-    assert joints(model, one, held)[0] == expected
-    held.close()
+        joints(model, one, kept)
+    assert not kept._kept
+    assert joints(model, one, kept)[0] == expected
+    kept.close()
     assert joints(model, one, None)[0] == expected
+
+
+def test_what_was_settled_is_not_evaluated_again():
+    """The same near ties cost no row, whatever other choices stand beside them; another context and terminator do."""
+    model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
+    kept = KeptMemories()
+    first, cost = joints(model, prepared_of(model, "x"), kept, remembers=True)
+    assert cost.rows > 0
+    again, cost = joints(model, prepared_of(model, "x"), kept, remembers=True)
+    assert (again, cost.rows) == (first, 0)
+    for other in (prepared_of(model, "y"), prepared_of(model, "x", "eog")):
+        assert joints(model, other, kept, remembers=True)[1].rows > 0
+
+
+def test_the_scores_that_were_used_last_are_remembered(monkeypatch):
+    """Beyond the limit, those that were not used for longest go; those of one request always fit."""
+    monkeypatch.setattr("selectrie.engine.requests.canonical_memory._MAX_SETTLED", 2)
+    settled = SettledJoints()
+    settled.put({b"a": (1.0, 1.0), b"b": (2.0, 2.0)})
+    assert settled[b"a"] == (1.0, 1.0)
+    settled.put({b"c": (3.0, 3.0)})
+    assert [key in settled for key in (b"a", b"b", b"c")] == [True, False, True]
+    settled.put(dict.fromkeys((b"x", b"y", b"z"), (0.0, 0.0)))
+    assert all(key in settled for key in (b"x", b"y", b"z"))
 
 
 def test_near_ties_of_a_table_evaluate_what_rows_share_once():

@@ -23,6 +23,7 @@ from selectrie.engine.requests.loglikelihood import Sequences, _Pace, loglikelih
 from selectrie.errors import CapacityError, ClosedError, OptionError, TokenRangeError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE, hashed_logits
+from tests.support.measured import measured
 
 SIZE = len(HashModel(0).vocabulary.pieces)
 one_sequence = st.lists(st.integers(0, 3), min_size=1, max_size=7).flatmap(
@@ -77,9 +78,9 @@ def test_every_distinct_prefix_is_evaluated_once(given_sequences):
         (8, 400, 240, [], 16),
         (8, 400, 250, [251, 252, 253, 252], 256),  # no capacity_at in it for 16: the second one is begun,
         (8, 400, 250, [251, 252, 240, 241], 3),  # and left where the next row stands on 240 cells or fewer
-        (1, 400, 190, [191] * 66, 66),  # where calls are not padded, 64 rows at least
-        (1, 400, 200, [10] * 100, 64),
-        (8, 9000, 200, [10] * 100, 64),  # and where rows are dear
+        (1, 400, 190, [], 66),  # where calls are not padded, to its last cell
+        (1, 9000, 190, [191] * 66, 66),  # where rows are dear, 64 rows at least
+        (8, 9000, 200, [10] * 100, 64),
     ],
 )
 def test_calls_fill_memory_up_to_a_block(batch_multiple, idle_rows, carried, after, rows):
@@ -94,14 +95,13 @@ def test_calls_fill_memory_up_to_a_block(batch_multiple, idle_rows, carried, aft
 def like_llama(batch_multiple, idle_rows, rows_per_call=512):
     """Limits of a llama.cpp model that pads calls to this multiple."""
     sizes = BatchSizes(batch_multiple)
-    cost = call_cost(batch_multiple, idle_rows)
+    cost = call_cost(idle_rows)
     return replace(WIDE, rows_per_call=rows_per_call, max_idle_rows=idle_rows, batch_sizes=sizes, call_cost=cost)
 
 
 def former_rows(batch_multiple, idle_rows, max_rows, carried, at):
     """Rows of the call that begins with node `at`, when the numbers of llama.cpp were written into the formula."""
-    is_cheap = batch_multiple > 1 and idle_rows < 8192
-    min_rows, shortest = (16, 1) if is_cheap else (64, 64)
+    min_rows, shortest = (16, 1) if idle_rows < 8192 else (64, 64)
     if at == len(carried):
         return max_rows
     end = -(-(int(carried[at]) + min_rows) // 256) * 256
@@ -191,7 +191,7 @@ def test_real_weights_agree_with_one_at_a_time(name, weights):
             again = scorer.loglikelihoods(Sequences.of(pairs))
         with llm.loglikelihood_scorer(64) as fresh:
             anew = fresh.loglikelihoods(Sequences.of(pairs))
-        tolerance = llm.tolerance
+    tolerance = measured(weights(f"{name}.gguf")).tolerance
     moved = np.abs(found.logp - [one.logp[0] for one in single])
     assert (moved <= 2 * tolerance * found.n_scored + 1e-6).all()
     assert found.is_greedy.tolist() == [bool(one.is_greedy[0]) for one in single]

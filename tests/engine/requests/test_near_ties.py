@@ -24,8 +24,8 @@ SOME_ARE_CLOSE = SelfCheck(batch_multiple=1, moved=0.01, tolerance=0.04, n_rows=
 class OtherLayout(HashModel):
     """A `HashModel` whose rows are moved, by up to 0.02 nats, in every new context."""
 
-    def new_context(self, *args):
-        context = super().new_context(*args)
+    def new_context(self, *args, **how):
+        context = super().new_context(*args, **how)
         own = context._row_of
 
         def row_of(path):

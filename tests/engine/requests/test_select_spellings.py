@@ -17,7 +17,7 @@ from selectrie.core.types import SelfCheck
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
 from selectrie.engine.path_runtime import PathRuntime
-from selectrie.engine.precision_check import MARGIN, MIN_MOVE
+from selectrie.engine.precision_check import MIN_MOVE, STANDARD_ERRORS
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, RequestError
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import FakeModel, HashModel, PathsOf, TableModel, make_vocabulary, naive_spelled
@@ -130,7 +130,7 @@ def test_impossible_tokens_leave_the_tolerance_a_number():
     with np.errstate(divide="ignore"):
         row = np.log(np.array([0.1, 0.1, 0.2, 0.6, 0.0], dtype=np.float32))
     with Engine(FakeModel(lambda _: row, vocabulary=vocabulary, limits=WIDE, name="impossible")) as engine:
-        assert (engine.self_check.moved, engine.tolerance) == (0.0, MARGIN * MIN_MOVE)
+        assert (engine.self_check.moved, engine.tolerance) == (0.0, STANDARD_ERRORS * MIN_MOVE)
         for rival, margin in (("a", math.log(3)), ("c", math.inf), ("aa", math.log(15))):
             for tokenizations in ("canonical", "all"):
                 found = engine.select([0], [rival, "b"], tokenizations=tokenizations)

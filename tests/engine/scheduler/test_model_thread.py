@@ -29,6 +29,7 @@ from selectrie.errors import CancelledError, ClosedError, OptionError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support.measured import assert_same_logp
+from tests.support.settling import forget_settled
 
 PROMPT = "Once upon a time there was a little girl who"
 LONG_S = 20
@@ -195,6 +196,8 @@ def interrupt_the_thread(target: int) -> None:
 
 
 def near_tie(engine: Engine) -> Selection:
+    """A near tie that is settled anew: nothing is remembered of an earlier one."""
+    forget_settled(engine)
     choices = [" a big dog", " the red box"]
     alone = engine.select(PROMPT, choices).choices.logp
     tied = engine.select(PROMPT, choices, prior=np.exp(alone.min() - alone).tolist())
@@ -202,10 +205,7 @@ def near_tie(engine: Engine) -> Selection:
     return tied
 
 
-LONG_CALLS: dict[str, Callable[[Engine], object]] = {
-    "its self-check": lambda engine: engine.tolerance,
-    "settling": near_tie,
-}
+LONG_CALLS: dict[str, Callable[[Engine], object]] = {"settling": near_tie}
 
 
 @pytest.mark.parametrize("work", LONG_CALLS)
@@ -213,8 +213,6 @@ LONG_CALLS: dict[str, Callable[[Engine], object]] = {
 def test_ctrl_c_stops_work_on_solo_models(any_model, monkeypatch, work, at):
     """Told in its second decode, or between that and the third, whose start forgets it: the third is not finished."""
     with Engine(open_model(any_model, LlamaOptions(n_threads=1, n_ctx=256))) as engine:
-        if work == "settling":
-            assert engine.tolerance
         target, flag = threading.get_ident(), engine._model._context.stop
         stopped: list[bool] = []
 
@@ -380,10 +378,8 @@ def test_running_calls_are_looked_after_as_often_as_it_helps(monkeypatch, can_in
 
 @pytest.mark.parametrize("work", LONG_CALLS)
 def test_closing_does_not_wait_for_work_on_solo_models(any_model, monkeypatch, work):
-    """A self-check or a settling under way ends in the decode in which the engine is closed; its caller hears of it."""
+    """A settling under way ends in the decode in which the engine is closed; its caller hears of it."""
     engine = Engine(open_model(any_model, LlamaOptions(n_threads=1, n_ctx=256)))
-    if work == "settling":
-        assert engine.tolerance
     flag, started = engine._model._context.stop, threading.Event()
 
     def second() -> None:
@@ -485,7 +481,6 @@ def test_asking_the_engine_from_its_own_thread_is_refused(engine):
 
 LAST_USES = {
     "none": lambda engine: None,
-    "its self-check": lambda engine: engine.tolerance,
     "an answer": lambda engine: ask(engine, (PROMPT, [" a", " the dog"])),
     "a text's score": lambda engine: engine.score(PROMPT, " a"),
     "settling": near_tie,
@@ -494,9 +489,8 @@ LAST_USES = {
 
 
 @pytest.mark.parametrize("last", LAST_USES)
-def test_a_forgotten_engine_ends_its_thread(tiny_model, monkeypatch, last):
+def test_a_forgotten_engine_ends_its_thread(tiny_model, last):
     """No `close`, no `with`: whatever it did last, when the last reference goes, so do the thread and the weights."""
-    monkeypatch.setattr("selectrie.engine.precision_check.MAX_ROWS", 80)
     engine = Engine(open_model(tiny_model("f32"), LlamaOptions(n_ctx=64, n_threads=1)))
     LAST_USES[last](engine)
     thread, known = engine._model_thread._thread, weakref.ref(engine)
@@ -585,7 +579,6 @@ def test_a_forked_child_is_refused_and_leaves_its_parent_alone(any_model):
 CTRL_C = """
 import os, signal, sys, threading, selectrie
 engine = selectrie.load(sys.argv[1], n_threads=1, n_ctx=512)
-engine.tolerance
 prompt = "Once upon a time there was a dog. " * 40
 once = []
 def progress(done, total):

@@ -7,16 +7,18 @@ origin was lost, mixed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from jinja2 import TemplateError
 
 from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
+from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.errors import PromptError
 
 MAX_TIME_FORMAT = 1_000
@@ -26,6 +28,26 @@ Each of its characters may become 256.
 """
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """Keys under which a message may have its reasoning. The first one present counts."""
+_DIRECTIVE = re.compile(r"%([-_0^#]*[0-9]*)[EO]?(.)", re.DOTALL)
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_C_LOCALE: Mapping[str, Callable[[datetime], str]] = {
+    "a": lambda time: _DAYS[time.weekday()][:3],
+    "A": lambda time: _DAYS[time.weekday()],
+    "b": lambda time: _MONTHS[time.month - 1][:3],
+    "B": lambda time: _MONTHS[time.month - 1],
+    "c": lambda time: f"{_C_LOCALE['a'](time)} {_C_LOCALE['b'](time)} {time.day:2} {time:%H:%M:%S} {time.year:04}",
+    "h": lambda time: _MONTHS[time.month - 1][:3],
+    "p": lambda time: "AM" if time.hour < 12 else "PM",
+    "P": lambda time: "am" if time.hour < 12 else "pm",
+    "r": lambda time: f"{time:%I:%M:%S} {_C_LOCALE['p'](time)}",
+    "x": lambda time: f"{time:%m/%d/%y}",
+    "X": lambda time: f"{time:%H:%M:%S}",
+}
+"""What the directives of `strftime` that depend on the locale write in the C locale."""
 MAX_SHOWN_LENGTH = 300
 """Maximum number of characters of a template's own error that a message shows."""
 
@@ -105,12 +127,13 @@ class _Renderer:
     def rendered(self, messages: list[dict[str, object]], template_args: Mapping[str, object]) -> str:
         args = dict(template_args)
         adds_prompt = bool(args.pop("add_generation_prompt", True))
+        time = args.pop(TIME_ARGUMENT, None)
         own = {
             **self._own_tokens,
             "messages": messages,
             "add_generation_prompt": adds_prompt,
             "raise_exception": _raise_exception,
-            "strftime_now": self._strftime_now,
+            TIME_ARGUMENT: partial(self._strftime_now, _time_of(time)),
         }
         taken = next((name for name in args if name in own), None)
         if taken is not None:
@@ -131,10 +154,10 @@ class _Renderer:
         """Return the special tokens; their text counts as the template's."""
         return {name: _as_template(value) if self.tracks else value for name, value in self.special_tokens.items()}
 
-    def _strftime_now(self, form: str) -> str:
+    def _strftime_now(self, time: datetime, form: str) -> str:
         if len(form) > MAX_TIME_FORMAT:
             raise LimitError(f"it formats the time with more than {MAX_TIME_FORMAT} characters")
-        text = datetime.now().strftime(form)  # noqa: DTZ005 - the user's own time is meant
+        text = time.strftime(_in_c_locale(form, time))
         return derived(text, [form]) if self.tracks else text
 
     @cached_property
@@ -144,6 +167,29 @@ class _Renderer:
         environment = ChatEnvironment(usual_environment(), tracks=self.tracks)
         environment.meter = Meter.of([])
         return environment, environment.compiled(self.source)
+
+
+def _time_of(given: object) -> datetime:
+    """Return the time that an argument gives, or the present time for None."""
+    if given is None:
+        return datetime.now()  # noqa: DTZ005 - the user's own time is meant
+    try:
+        return datetime.fromisoformat(str.__str__(given))
+    except (ValueError, TypeError):
+        raise ValueError(f"{TIME_ARGUMENT}={given!r}: expected a local time in ISO 8601") from None
+
+
+def _in_c_locale(form: str, time: datetime) -> str:
+    """Return a time format without directives that depend on the process's locale."""
+
+    def plain(match: re.Match[str]) -> str:
+        flags, letter = match.groups()
+        if letter not in _C_LOCALE:
+            return f"%{flags}{letter}"
+        text = _C_LOCALE[letter](time)
+        return text.upper() if "^" in flags else text
+
+    return _DIRECTIVE.sub(plain, form)
 
 
 def _aliased(message: Mapping[str, object]) -> Mapping[str, object]:

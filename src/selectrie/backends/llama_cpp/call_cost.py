@@ -10,9 +10,8 @@ CELLS_PER_READ = 256
 MIN_ROWS, MIN_COSTLY_ROWS = 16, 64
 """Rows below which the fixed cost of a call matters.
 
-The first is for reading the weights, which a call does once. The second is for
-llama.cpp's flash attention in `fast` precision, which takes ten times as long for a row
-of a call below 64 rows (`GGML_FA_TILE_Q` of ggml-cpu).
+The first is for reading the weights, which a call does once. The second is for models
+whose rows cost much more than their cells.
 """
 
 COSTLY_ROW = 8192
@@ -26,14 +25,8 @@ calls of 128: more rows would only make the other tasks wait.
 """
 
 
-def call_cost(batch_multiple: int, max_idle_rows: int) -> CallCost:
-    """Return the `CallCost` of a model.
-
-    Args:
-        batch_multiple: The number of rows to a multiple of which the model pads a call;
-            1 in `fast` precision.
-        max_idle_rows: `Limits.max_idle_rows` of the model.
-    """
-    if batch_multiple > 1 and max_idle_rows < COSTLY_ROW:
+def call_cost(max_idle_rows: int) -> CallCost:
+    """Return the `CallCost` of a model with this `Limits.max_idle_rows`."""
+    if max_idle_rows < COSTLY_ROW:
         return CallCost(CELLS_PER_READ, MIN_ROWS, min_short_rows=1, prefill_rows=PREFILL_ROWS)
     return CallCost(CELLS_PER_READ, MIN_COSTLY_ROWS, min_short_rows=MIN_COSTLY_ROWS, prefill_rows=PREFILL_ROWS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from selectrie.backends.llama_cpp.gguf_header import Header, read_header
+from selectrie.backends.llama_cpp.metadata import cell_item_bytes
 from selectrie.backends.llama_cpp.size import rows_of_call, sequences_for, sized, usual_nodes
 from selectrie.backends.llama_cpp.weights import LlamaOptions
-from selectrie.core.types import Precision
 
 
 def memory_needed(path: Path, options: LlamaOptions) -> int:
@@ -20,8 +20,8 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     - keys and values of every cell;
     - states of every sequence (recurrent and hybrid models);
     - two buffers for the logits of a whole call, llama.cpp's output and its graph's;
-    - the other parts of the graph that grow with a call: one layer's attention scores
-      (in `exact` precision), the attention mask, one layer's activations.
+    - the other parts of the graph that grow with a call: one layer's attention scores,
+      the attention mask, one layer's activations.
 
     Part of it lies on a GPU if layers do. Buffers are reserved when a model is opened
     and are filled with use.
@@ -41,7 +41,7 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     state = _state_bytes(header)
     sequences = sequences_for(state, rows)
     cells = sized(header, nodes, rows, sequences).cells
-    call = rows * (8 * n_vocabulary + 4 * _activations(header) + cells * _score_bytes(header, options))
+    call = rows * (8 * n_vocabulary + 4 * _activations(header) + cells * _score_bytes(header))
     return header.n_bytes + cells * _cell_bytes(header, options) + sequences * state + call
 
 
@@ -58,20 +58,18 @@ def _cell_bytes(header: Header, options: LlamaOptions) -> int:
     heads = _of(header, "attention.head_count")
     width = _of(header, "embedding_length") // max(1, heads)
     both = (_of(header, "attention.key_length") or width) + (_of(header, "attention.value_length") or width)
-    item = 4 if options.precision is Precision.EXACT else 2
+    item = cell_item_bytes(header, options.precision)
     return _of(header, "block_count") * (_of(header, "attention.head_count_kv") or heads) * both * item
 
 
-def _score_bytes(header: Header, options: LlamaOptions) -> int:
+def _score_bytes(header: Header) -> int:
     """Return the bytes that one row needs for each cell.
 
-    They hold one attention score per head, unless flash attention sums the scores up
-    (`fast`), and the mask in the same precision. A sliding window needs the mask twice.
+    They hold one attention score per head, and the mask. A sliding window needs the
+    mask twice. Flash attention, which a GPU may use, needs less.
     """
     masks = 2 if _of(header, "attention.sliding_window") else 1
-    if options.precision is Precision.EXACT:
-        return 4 * (_of(header, "attention.head_count") + masks)
-    return 2 * masks
+    return 4 * (_of(header, "attention.head_count") + masks)
 
 
 def _activations(header: Header) -> int:

@@ -20,6 +20,7 @@ from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.call_cost import call_cost
 from selectrie.backends.llama_cpp.context import Context, Decoded, Size
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor
+from selectrie.backends.llama_cpp.metadata import weights_type
 from selectrie.backends.llama_cpp.sequences import Sequences
 from selectrie.backends.llama_cpp.sequences_attention import AttentionSequences
 from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
@@ -48,8 +49,6 @@ Calls whose number of rows is a multiple of this use the same kernels: measured 
 x86-64 for f32, f16, q8_0, q4_0 and q4_K_M. Other machines switch elsewhere; see
 `LlamaModel.set_batch_multiple`.
 """
-_FLOAT_FILE_TYPES = (0, 1, 32)
-"""f32, f16 and bf16 in `general.file_type` (llama_ftype in llama.h)."""
 
 
 def open_model(source: str | os.PathLike[str] | llama_cpp.Llama, options: LlamaOptions | None = None) -> LlamaModel:
@@ -128,7 +127,7 @@ class LlamaModel:
             kind=self._kind,
             max_idle_rows=idle_rows,
             batch_sizes=BatchSizes(self._batch_multiple),
-            call_cost=call_cost(self._batch_multiple, idle_rows),
+            call_cost=call_cost(idle_rows),
             larger_context="load with a larger n_ctx",
         )
 
@@ -144,7 +143,7 @@ class LlamaModel:
                 processor=processor(),
                 precision=self._options.precision.value,
                 n_parameters=self._weights.n_parameters,
-                quantised=self._weights.metadata_int("general.file_type") not in _FLOAT_FILE_TYPES,
+                weights=weights_type(self._weights),
             )
         return self._identity
 

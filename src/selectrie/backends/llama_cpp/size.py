@@ -6,14 +6,13 @@ There is a budget for the logits of a call and one for the states of sequences.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
 
 import llama_cpp
 
 from selectrie.backends.llama_cpp.context import Size, create
 from selectrie.backends.llama_cpp.library import log
+from selectrie.backends.llama_cpp.metadata import Metadata, cell_item_bytes
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
-from selectrie.core.types import Precision
 
 MAX_SEQUENCES = 256
 """`LLAMA_MAX_SEQ` (llama-cparams.h)."""
@@ -23,16 +22,6 @@ _MIN_STATES = 8
 _USUAL_TOKENS = 8192
 _CELL_BLOCK = 256
 """llama.cpp rounds a context up to a multiple of this many cells."""
-
-
-class Metadata(Protocol):
-    """Access to the integers of a model's metadata, in a file or in loaded weights."""
-
-    def metadata_int(self, key: str) -> int | None:
-        """Return the integer of `key`; None if it is missing.
-
-        `{arch}` in the key is replaced by the architecture.
-        """
 
 
 def fit(weights: Weights, options: LlamaOptions) -> Size:
@@ -137,7 +126,7 @@ def _cells_that_fit(weights: Weights, options: LlamaOptions, rows: int) -> int:
     width = llama_cpp.llama_model_n_embd(model) // max(1, heads)
     key = weights.metadata_int("{arch}.attention.key_length") or width
     value = weights.metadata_int("{arch}.attention.value_length") or width
-    item = 4 if options.precision is Precision.EXACT else 2
+    item = cell_item_bytes(weights, options.precision)
     cell = llama_cpp.llama_model_n_layer(model) * llama_cpp.llama_model_n_head_kv(model) * (key + value) * item
     return int(free // 2 // max(1, cell + 2 * rows * heads * 4))
 

@@ -39,7 +39,6 @@ class Found:
         n_tokens: Number of tokens of the vocabulary, or None.
         n_slots: Number of requests that it works on at once, or None.
         tolerance: Nats by which the server itself says that its values may move.
-        is_deterministic: Whether SGLang draws the same text again for a seed.
     """
 
     def __init__(self, kind: Kind, name: str, entry: Answer) -> None:
@@ -51,7 +50,6 @@ class Found:
         if self.n_context is None and meta is not None and kind is Kind.LLAMA_SERVER:
             self.n_context = _count(meta, "n_ctx")
         self.n_slots: int | None = None
-        self.is_deterministic = False
         self.tolerance = 0.0
 
 
@@ -106,8 +104,6 @@ async def _complete(transport: Transport, found: Found) -> None:
     elif found.kind is Kind.SGLANG:
         answer = await transport.get("/get_server_info", max_bytes=8 << 20, may_lack=True)
         version = None if answer is None else answer.get("version")
-        stated = None if answer is None else answer.get("enable_deterministic_inference")
-        found.is_deterministic = stated is not None and stated.value is True
     elif found.kind is Kind.LLAMA_SERVER:
         props = await transport.get("/props", max_bytes=8 << 20, may_lack=True)
         if props is not None:

@@ -51,14 +51,10 @@ class EchoDialect:
         model: The model.
         vocabulary: The vocabulary, by which tokens become texts.
         takes_ids: Whether prompts may be token ids. Otherwise they are texts.
-
-    Attributes:
-        is_llama_cpp: Whether it is llama_cpp.server, as far as `encode` was answered.
     """
 
     def __init__(self, transport: Transport, model: ServedModel, vocabulary: Vocabulary, *, takes_ids: bool) -> None:
         self._transport, self._model, self._vocabulary, self._takes_ids = transport, model, vocabulary, takes_ids
-        self.is_llama_cpp = False
         self.limits = PathLimits(
             named_ids=min(_NAMED, model.n_tokens),
             top_ids=0,
@@ -180,7 +176,6 @@ class EchoDialect:
         if answer is None:
             answer = await self._transport.try_post("/tokenize", {"prompt": text, "add_special_tokens": False})
             return None if answer is None else answer["tokens"].whole_numbers()
-        self.is_llama_cpp = True
         tokens, bos = answer["tokens"].whole_numbers(), self._vocabulary.bos
         return tokens[1:] if bos is not None and tokens[:1] == [bos] else tokens
 

@@ -46,19 +46,15 @@ class LlamaServerDialect:
         model: The model.
         n_slots: Number of requests that it works on at once.
         pieces: Bytes of each token.
-
-    Attributes:
-        places: Limits how many requests it works on at once.
-        is_whole: Whether the bytes of each token are whole characters.
     """
 
     def __init__(self, transport: Transport, model: ServedModel, *, n_slots: int, pieces: Sequence[bytes]) -> None:
         self._transport, self._model = transport, model
-        self.is_whole = list(map(_is_text, pieces))
+        self._is_whole = list(map(_is_text, pieces))
         self._letter = next((token for token, piece in enumerate(pieces) if len(piece) == 1 and piece.isalpha()), None)
         # Its softmax sums float32 numbers one after another.
         self._rounding = max(1e-6, model.n_tokens * 2.0**-24)
-        self.places = asyncio.Semaphore(max(1, min(n_slots, transport.server.concurrency)))
+        self._places = asyncio.Semaphore(max(1, min(n_slots, transport.server.concurrency)))
         self.limits = PathLimits(
             named_ids=model.n_tokens,
             top_ids=model.n_tokens,
@@ -70,7 +66,7 @@ class LlamaServerDialect:
     async def rows(self, queries: Sequence[RowQuery]) -> list[PartialRow]:
         order = sorted(range(len(queries)), key=lambda index: tuple(queries[index].path.tolist()))
         found: dict[int, PartialRow] = {}
-        async with self.places:
+        async with self._places:
             for index in order:
                 found[index] = await self._row(queries[index])
         return [found[index] for index in range(len(queries))]
@@ -78,10 +74,10 @@ class LlamaServerDialect:
     async def _row(self, query: RowQuery) -> PartialRow:
         n_tokens, path, named = self._model.n_tokens, query.path.tolist(), query.named.tolist()
         sizes = sorted({*(size for size in _STEPS if max(query.top, 1) <= size < n_tokens), n_tokens})
-        drawn = next((token for token in reversed(named) if self.is_whole[token]), self._letter)
+        drawn = next((token for token in reversed(named) if self._is_whole[token]), self._letter)
         answer, listed, values = await self._asked(path, sizes[0], drawn)
         missing = [token for token in named if token not in listed and token not in values]
-        if len(missing) <= _DRAWN_ALONE and all(self.is_whole[token] for token in missing):
+        if len(missing) <= _DRAWN_ALONE and all(self._is_whole[token] for token in missing):
             for token in missing:
                 values |= (await self._asked(path, 1, token))[2]
         for size in sizes[1:]:
@@ -120,7 +116,7 @@ class LlamaServerDialect:
 
     async def read_again(self, path: Sequence[int], named: Sequence[int]) -> Mapping[int, float]:  # noqa: ARG002 - all
         """Read a path token by token; `rows` reads a new one in one batch."""
-        async with self.places:
+        async with self._places:
             for n in range(1, len(path)):
                 await self._asked(path[:n], 1, self._letter, is_cached=n > 1)
             _, values, _ = await self._asked(path, self._model.n_tokens, self._letter)

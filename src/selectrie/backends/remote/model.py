@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from selectrie.backends.remote.dialect import Dialect
-from selectrie.backends.remote.sampling import Sampler
+from selectrie.backends.remote.sampler import draw
 from selectrie.backends.remote.transport import Transport
-from selectrie.core.completion import Completed, CompletionRequest, SamplerSettings
+from selectrie.core.completion import ServedText
 from selectrie.core.path_model import Cancellation, PartialRow, PathLimits, RowQuery, check_queries
-from selectrie.core.types import ModelIdentity
+from selectrie.core.types import IntArray, ModelIdentity
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import CancelledError
 
@@ -17,11 +19,11 @@ from selectrie.errors import CancelledError
 class RemoteModel:
     """A model that a server evaluates (`PathModel`), and draws with as well.
 
-    It satisfies `core.completion.SupportsCompletion`.
+    It satisfies `core.completion.SupportsCompletion`. `prompt_of` returns tokens as the
+    server takes a prompt of text.
 
     Attributes:
         dialect: How the server is asked for rows.
-        sampler: How it is asked for text.
         transport: The connection, which `close` closes.
     """
 
@@ -29,13 +31,15 @@ class RemoteModel:
         self,
         transport: Transport,
         dialect: Dialect,
-        sampler: Sampler,
         *,
         vocabulary: Vocabulary,
         identity: ModelIdentity,
         tolerance: float,
+        prompt_of: Callable[[Sequence[int]], list[int] | str] = list,
     ) -> None:
-        self.transport, self.dialect, self.sampler = transport, dialect, sampler
+        self.transport, self.dialect, self._prompt_of = transport, dialect, prompt_of
+        # Requests that wait for one another do not wait within their timeout.
+        self._places = asyncio.Semaphore(max(1, dialect.limits.requests_in_flight))
         self._vocabulary, self._identity, self._tolerance = vocabulary, identity, tolerance
 
     @property
@@ -65,22 +69,20 @@ class RemoteModel:
     def sampler_name(self) -> str:
         return self._identity.build
 
-    @property
-    def sampler_address(self) -> str:
-        return self.transport.server.url
+    def complete(
+        self,
+        prompt: IntArray,
+        fields: Mapping[str, Any],
+        done: Callable[[ServedText | BaseException], None],
+        cancellation: Cancellation,
+    ) -> None:
+        ids = prompt.tolist()
 
-    @property
-    def repeats_seeds(self) -> bool:
-        return self.sampler.repeats_seeds
+        async def drawn() -> ServedText:
+            async with self._places:
+                return await draw(self.transport, self._identity.name, ids, self._prompt_of(ids), fields)
 
-    def check_sampler(self, settings: SamplerSettings, seed: int | None) -> None:
-        self.sampler.check(settings, seed)
-
-    def complete(self, request: CompletionRequest, cancellation: Cancellation) -> Completed:
-        self.transport.require_open()
-        if cancellation.is_cancelled:
-            raise CancelledError
-        return self.transport.run(lambda: self.sampler.complete(request), cancellation)
+        self.transport.start(drawn, done, cancellation)
 
     def close(self) -> None:
         self.transport.close()

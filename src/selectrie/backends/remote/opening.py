@@ -9,20 +9,15 @@ import httpx2
 import numpy as np
 
 from selectrie.backends.remote.completions import OWN_ROUNDING, VLLM_ROUNDING, CompletionsDialect
-from selectrie.backends.remote.completions_sampler import OwnSampler, VllmSampler
 from selectrie.backends.remote.detection import Found, Kind, find_out
 from selectrie.backends.remote.dialect import Dialect, ServedModel
 from selectrie.backends.remote.echo import EchoDialect
-from selectrie.backends.remote.echo_sampler import EchoSampler
-from selectrie.backends.remote.llama_sampler import LlamaSampler
 from selectrie.backends.remote.llama_server import LlamaServerDialect
 from selectrie.backends.remote.model import RemoteModel
 from selectrie.backends.remote.partial import together
 from selectrie.backends.remote.remote_tokenizer import RemoteTokenizer
 from selectrie.backends.remote.same_texts import compare_texts, fixed_texts
-from selectrie.backends.remote.sampling import Sampler
 from selectrie.backends.remote.sglang import SglangDialect
-from selectrie.backends.remote.sglang_sampler import SglangSampler
 from selectrie.backends.remote.transport import Server, Transport
 from selectrie.backends.remote.verify import measured_tolerance, paths_of
 from selectrie.backends.remote.vocabulary_wire import read_vocabulary
@@ -66,7 +61,7 @@ def open_server(
     try:
         found = transport.run(lambda: find_out(transport, model))
         vocabulary = _vocabulary(transport, found, read_tokenizer)
-        dialect, sampler = _dialect(transport, found, vocabulary)
+        dialect = _dialect(transport, found, vocabulary)
         _compare_tokenizers(transport, found, dialect, vocabulary)
         paths = paths_of(vocabulary, dialect.limits.path_tokens)
         tolerance = transport.run(lambda: measured_tolerance(server.url, dialect, vocabulary, paths))
@@ -83,7 +78,12 @@ def open_server(
         precision="remote",
     )
     return RemoteModel(
-        transport, dialect, sampler, vocabulary=vocabulary, identity=identity, tolerance=max(tolerance, found.tolerance)
+        transport,
+        dialect,
+        vocabulary=vocabulary,
+        identity=identity,
+        tolerance=max(tolerance, found.tolerance),
+        prompt_of=dialect.prompt_of if isinstance(dialect, EchoDialect) else list,
     )
 
 
@@ -116,21 +116,16 @@ def _vocabulary(
     return given
 
 
-def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> tuple[Dialect, Sampler]:
-    """Return how the server is asked for rows, and for text."""
+def _dialect(transport: Transport, found: Found, vocabulary: Vocabulary) -> Dialect:
+    """Return how the server is asked for rows."""
     model = ServedModel(found.name, found.server, vocabulary.n_tokens, found.n_context)
     if found.kind is Kind.SGLANG:
-        sampler = SglangSampler(transport, model, is_deterministic=found.is_deterministic)
-        return SglangDialect(transport, model), sampler
+        return SglangDialect(transport, model)
     if found.kind is Kind.LLAMA_SERVER:
-        llama = LlamaServerDialect(transport, model, n_slots=found.n_slots or 1, pieces=vocabulary.pieces)
-        return llama, LlamaSampler(transport, model, places=llama.places, is_whole=llama.is_whole)
+        return LlamaServerDialect(transport, model, n_slots=found.n_slots or 1, pieces=vocabulary.pieces)
     if found.kind is Kind.ECHO:
-        echo = EchoDialect(transport, model, vocabulary, takes_ids=_takes_ids(transport, found, vocabulary))
-        return echo, EchoSampler(transport, model, echo)
-    if found.kind is Kind.OWN:
-        return CompletionsDialect(transport, model, OWN_ROUNDING), OwnSampler(transport, model)
-    return CompletionsDialect(transport, model, VLLM_ROUNDING), VllmSampler(transport, model)
+        return EchoDialect(transport, model, vocabulary, takes_ids=_takes_ids(transport, found, vocabulary))
+    return CompletionsDialect(transport, model, OWN_ROUNDING if found.kind is Kind.OWN else VLLM_ROUNDING)
 
 
 def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bool:

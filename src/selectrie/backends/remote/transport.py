@@ -116,24 +116,56 @@ class Transport:
             CancelledError: If the call was cancelled.
             ForkedError: In a forked child process, which has no thread for it.
         """
-        self.require_open()
         if threading.current_thread() is self._thread:
             raise ProtocolError("the thread that sends requests may not wait for one")
+        future = self._begin(work, cancellation)
+        try:
+            return self._result(future, cancellation)
+        except BaseException:
+            future.cancel()  # the thread that waits was interrupted
+            raise
+
+    def start(
+        self,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        done: Callable[[T | BaseException], None],
+        cancellation: Cancellation,
+    ) -> None:
+        """Run a coroutine on the loop; `done` gets its result, or an error as of `run`.
+
+        Raises `ClosedError` or `ForkedError` if it cannot begin; `done` is not called
+        then. Otherwise it is called once, in any thread, and must not raise.
+        """
+
+        def end(future: concurrent.futures.Future[T]) -> None:
+            result: T | BaseException
+            try:
+                result = self._result(future, cancellation)
+            except BaseException as error:  # noqa: BLE001 - it goes to the caller
+                result = error
+            done(result)
+
+        self._begin(work, cancellation).add_done_callback(end)
+
+    def _begin(
+        self, work: Callable[[], Coroutine[Any, Any, T]], cancellation: Cancellation | None
+    ) -> concurrent.futures.Future[T]:
+        self.require_open()
         with self._lock:
             if self._is_closed:
                 raise ClosedError(f"the connection to {self.server.url}")
             future = asyncio.run_coroutine_threadsafe(work(), self._loop)
         if cancellation is not None:
             cancellation.when_cancelled(lambda: _cancel(future))
+        return future
+
+    def _result(self, future: concurrent.futures.Future[T], cancellation: Cancellation | None) -> T:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
             if cancellation is not None and cancellation.is_cancelled:
                 raise CancelledError from None
             raise ClosedError(f"the connection to {self.server.url}") from None
-        except BaseException:
-            future.cancel()  # the thread that waits was interrupted
-            raise
 
     def require_open(self) -> None:
         """Raise `ClosedError` after `close`, and `ForkedError` in a forked child."""

@@ -237,7 +237,7 @@ class TransformersModel(ModuleModel):
             processor=processor_name(prepared.device),
             precision=options.precision.value,
             n_parameters=prepared.n_parameters,
-            quantised=prepared.is_quantised,
+            weights=prepared.weights,
         )
 
     def set_batch_multiple(self, value: int) -> None:

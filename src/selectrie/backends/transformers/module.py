@@ -132,6 +132,13 @@ class PreparedModule:
         """Return whether the weights are kept in a quantised form."""
         return getattr(self.module, "hf_quantizer", None) is not None
 
+    @property
+    def weights(self) -> str:
+        """Return the `ModelIdentity.weights` of the module."""
+        if self.is_quantised:
+            return "quantised"
+        return "f32" if self.dtype in {torch.float32, torch.float64} else "f16"
+
     def configs(self) -> list[Any]:
         """Return every config object in the module, each once."""
         found = {id(m.config): m.config for m in self.module.modules() if hasattr(m, "config")}

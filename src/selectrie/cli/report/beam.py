@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.cli.report.summaries import cost_sentence, signature_words, unnamed_model
+from selectrie.cli.report.summaries import cost_sentence, unnamed_model
 from selectrie.cli.report.terminal import facts_table
 from selectrie.cli.report.tree import GREEDY_MARK, WINNER_MARK, tree_lines
 from selectrie.core.plain_text import count, quoted, quoted_bytes
@@ -56,7 +56,7 @@ def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple
     if dropped:
         facts.append(("paths", dropped))
     signature = result.signature
-    words = f"{signature.rule} · {signature.terminator} · {signature_words(signature)}"
+    words = f"{signature.rule} · {signature.terminator} · {signature.precision}"
     facts += [("cost", cost_sentence(result.cost)), ("scored by", words)]
     if result.healed:
         gap = f", within {result.heal_gap:.2g}" if result.heal_gap else ""

@@ -42,7 +42,7 @@ def selection_facts(selection: Selection) -> list[tuple[str, str]]:
         ("greedy", _greedy(selection)),
         ("proof", _proof(selection.certificate, selection.signature)),
         ("cost", cost_sentence(selection.cost)),
-        ("scored by", f"{selection.rule} · {selection.terminator} · {signature_words(selection.signature)}"),
+        ("scored by", f"{selection.rule} · {selection.terminator} · {selection.signature.precision}"),
         *_healed(selection.healed, selection.log_heal, selection.heal_gap),
     ]
 
@@ -97,7 +97,7 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
         ),
         *([] if score.spellings is None else _spellings_facts(score.spellings)),
         ("cost", cost_sentence(score.cost)),
-        ("precision", signature_words(score.signature)),
+        ("precision", score.signature.precision),
         *(("! note", note) for note in score.notes),
         *_healed(score.healed, score.log_heal, score.heal_gap),
     ]
@@ -114,9 +114,6 @@ def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
     facts = [("spellings", f"{bounds}; canonical tokens have {100 * low:.3g} to {100 * high:.3g} % of it")]
     if not one.proved:
         facts.append(("! bounds", f"they are further apart than a factor of 2: {one.reason}"))
-    if one.estimate is not None:
-        error = f"relative standard error {one.estimate.relative_error:.2g}, {count(one.estimate.n_draws, 'draw')}"
-        facts.append(("estimate", f"logp {one.estimate.logp:.4f} nats ({error}); nothing proves it"))
     return facts
 
 
@@ -159,18 +156,6 @@ def cost_sentence(cost: Cost) -> str:
     extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
     work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
     return f"{work}; one by one {thousands(cost.rows_naive)}{times}; {cost.decode_s:.3f} s"
-
-
-def signature_words(signature: Signature) -> str:
-    """Return a signature in words.
-
-    They give the precision, how far the layout of work can move a number, and how that
-    was measured.
-    """
-    if signature.tolerance is None:
-        return f"{signature.precision} (tolerance not measured)"
-    compared = f" by {count(signature.rows_compared, 'row')}" if signature.rows_compared else ""
-    return f"{signature.precision} (± {signature.tolerance:.2g} nats a row{compared})"
 
 
 def _winner(selection: Selection) -> str:
@@ -266,8 +251,9 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
         words = f"proved with {nodes}{gap}"
     else:
         words = f"none with {nodes}"
-    if certificate.n_rescored:
-        words += f"; {count(certificate.n_rescored, 'near tie')} settled"
+    if certificate.near_margin:
+        settled = f": {count(certificate.n_rescored, 'choice')} scored again" if certificate.n_rescored else ""
+        words += f"; a near tie is closer than {certificate.near_margin:.2g} nats{settled}"
     if certificate.method == "exhaustive" and not certificate.proved:
         words += f", but not proved: {certificate.reason}"
     elif not certificate.rescored:

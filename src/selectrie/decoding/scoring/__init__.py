@@ -30,7 +30,7 @@ from selectrie.decoding.scoring.rules import (
 )
 from selectrie.decoding.scoring.terminators import auto_terminator, check_choices, levels, longest_prefix_owner
 from selectrie.decoding.scoring.together import Posteriors, are_clear, coverages, posteriors, stacked
-from selectrie.decoding.scoring.tolerance import finalists, rows_alone, rows_of_paths, tolerance_of
+from selectrie.decoding.scoring.tolerance import finalists, near_margins, rows_alone, rows_of_paths, tolerance_of
 
 __all__ = [
     "RESOLVED",
@@ -61,6 +61,7 @@ __all__ = [
     "log_priors",
     "longest_prefix_owner",
     "mean_joint",
+    "near_margins",
     "not_continued",
     "objective_of",
     "path_scores",

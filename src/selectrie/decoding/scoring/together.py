@@ -14,6 +14,7 @@ from selectrie.core import numerics
 from selectrie.core.types import BoolArray, FloatArray, IntArray
 from selectrie.decoding.scoring.evaluation import TrieEvaluation
 from selectrie.decoding.scoring.posterior import Posterior
+from selectrie.decoding.scoring.tolerance import is_near
 
 
 def stacked(evaluations: Sequence[TrieEvaluation]) -> TrieEvaluation | None:
@@ -105,12 +106,14 @@ def are_clear(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> 
 
     Args:
         scores: float64[B, C], without NaN.
-        tolerances: float64[C].
+        tolerances: float64[B, C].
         path_of: int32[C], the path of each choice.
     """
     rows, winner = np.arange(len(scores)), np.argmax(scores, axis=1)
-    lowest = (scores[rows, winner] - tolerances[winner])[:, None]
-    near = (scores + tolerances >= lowest) & (scores > -np.inf) & (path_of != path_of[winner][:, None])
+    with np.errstate(invalid="ignore"):  # -inf - -inf
+        ahead = scores - scores[rows, winner][:, None]
+    near = is_near(ahead, tolerances, tolerances[rows, winner][:, None]) & (scores > -np.inf)
+    near &= path_of != path_of[winner][:, None]
     return np.asarray(~near.any(axis=1))
 
 

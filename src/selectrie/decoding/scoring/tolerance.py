@@ -1,11 +1,13 @@
-"""Computes how far the layout of calls can move a score, and finds near ties."""
+"""Computes how far the layout of calls may move a score, and finds near ties."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from selectrie.core import numerics
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, NO_PATH, BoolArray, FloatArray, IntArray
+from selectrie.core.types import NO_NODE, NO_PATH, ROOT, BoolArray, FloatArray, IntArray
+from selectrie.decoding.scoring.evaluation import TrieEvaluation
 from selectrie.decoding.scoring.posterior import best_of_paths
 from selectrie.decoding.scoring.rules import DIFFERENCES, Lengths
 from selectrie.decoding.scoring.terminators import levels, longest_prefix_owner
@@ -47,22 +49,63 @@ def tolerance_of(
     *,
     lengths: Lengths,
     first_scored: IntArray | None = None,
+    evaluation: TrieEvaluation | None = None,
+    adds_up: bool = False,
 ) -> FloatArray:
-    """Return by how many nats the layout of calls can move each score, float64[C].
+    """Return by how many nats each score may differ in another layout, float64[..., C].
 
-    It is `tolerance` times the number of rows that the log-probability is read from. It
-    is doubled for rules that subtract a second evaluation, and for means it is divided
-    like the score.
+    Rows move independently of each other, so the tolerance of a sum of n rows is that
+    of one row times the root of n. Two scores are near if they differ by less than the
+    root of the sum of their squared tolerances (`is_near`). A rule that subtracts a
+    second evaluation reads twice the rows. A mean is divided like the score.
 
     Args:
         rule: The rule's name.
-        tolerance: Nats a row, as measured by the self-check.
+        tolerance: Nats a row (`SelfCheck.tolerance`).
+        first_scored: int32[C], the first token of each choice that counts.
+        evaluation: What was read. A row that gives its token the probability p moves
+            by 1 - p of the tolerance, so each row then counts as (1 - p) squared.
+        adds_up: Whether `tolerance` bounds the difference of every row, so that rows
+            add up. This is so for models that others serve.
     """
     rows = rows_of_paths(trie, terminator)[trie.path_of]
     if first_scored is not None:
         rows = rows - np.minimum(first_scored, trie.depth[trie.path_node[trie.path_of]])
-    sides = 2.0 if rule in DIFFERENCES else 1.0
-    return np.asarray(tolerance * sides * rows / lengths.for_rule(rule), dtype=np.float64)
+    n_both = rows.astype(np.float64) * (2.0 if rule in DIFFERENCES else 1.0)
+    if adds_up:
+        return np.asarray(tolerance * n_both / lengths.for_rule(rule), dtype=np.float64)
+    if evaluation is not None:
+        n_both = n_both - _sure_rows(trie, terminator, evaluation, first_scored)
+    return np.asarray(tolerance * np.sqrt(np.maximum(n_both, 0.0)) / lengths.for_rule(rule), dtype=np.float64)
+
+
+def _sure_rows(
+    trie: TokenTrie, terminator: str, evaluation: TrieEvaluation, first_scored: IntArray | None
+) -> FloatArray:
+    """Return the part of each choice's rows that does not move, float64[..., C].
+
+    A row that gives its token the probability p counts 1 - (1 - p) squared; one that
+    was not read counts 0, as do those that tell whether a choice is continued.
+    """
+    sure = _sure(evaluation.edge_logp)
+    sure[..., ROOT] = 0.0
+    ends, above = trie.path_node, trie.accumulate(sure)
+    result = above[..., ends]
+    if terminator == "eog":
+        result = result + _sure(evaluation.eog_logp[..., ends])
+    result = result[..., trie.path_of]
+    if first_scored is None or not first_scored.any():
+        return np.asarray(result)
+    node = ends[trie.path_of].copy()
+    while (below := trie.depth[node] > first_scored).any():
+        node[below] = trie.parent[node[below]]
+    return np.asarray(result - above[..., node])
+
+
+def _sure(logp: FloatArray) -> FloatArray:
+    """Return 1 - (1 - p) squared, by log p; 0 for NaN."""
+    p = numerics.exp(np.where(np.isnan(logp), -np.inf, logp))
+    return np.asarray(1.0 - (1.0 - p) ** 2)
 
 
 def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
@@ -82,9 +125,8 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
 def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
     """Return the choices whose order among the first k depends on the layout of calls.
 
-    They come best first, one for each path. A choice is a candidate if its score is
-    within the sum of both tolerances of the k-th best. It is a finalist if another
-    candidate is that close to it.
+    They come best first, one for each path. A choice is a candidate if it is above or
+    near the k-th best. It is a finalist if another candidate is near to it.
 
     Args:
         scores, tolerances: float64[C]; NaN and -inf never qualify.
@@ -99,20 +141,54 @@ def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: 
     if len(order) < 2:
         return np.empty(0, dtype=np.int32)
     kth = order[min(k, len(order)) - 1]
-    candidates = order[scores[order] + tolerances[order] >= scores[kth] - tolerances[kth]]
-    close = _has_close_neighbour(scores[candidates], tolerances[candidates])
+    candidates = order[is_near(scores[order] - scores[kth], tolerances[order], tolerances[kth])]
+    close = _has_near_neighbour(scores[candidates], tolerances[candidates])
     result: IntArray = candidates[close].astype(np.int32)
     return result
 
 
-def _has_close_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
-    """Return bool[n]: whether the interval score +- tolerance touches another one.
+def is_near(ahead: FloatArray, tolerances: FloatArray | np.float64, others: FloatArray | np.float64) -> BoolArray:
+    """Return whether scores are ahead of others, or near them.
 
-    It is computed with one sort.
+    Args:
+        ahead: By how much each score is ahead; negative where it is behind.
+        tolerances, others: Tolerances of the scores and of the others.
     """
-    close = np.zeros(len(scores), dtype=np.bool_)
-    order = np.argsort(scores - tolerances, kind="stable")
-    low, high = (scores - tolerances)[order], (scores + tolerances)[order]
-    close[order[1:]] = np.maximum.accumulate(high)[:-1] >= low[1:]
-    close[order[:-1]] |= low[1:] <= high[:-1]
-    return close
+    return np.asarray(ahead >= -np.hypot(tolerances, others))
+
+
+def near_margins(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) -> FloatArray:
+    """Return below which margin the best two choices are near, float64[B].
+
+    It is 0 if there is only one path with a score.
+
+    Args:
+        scores, tolerances: float64[B, C]; NaN and -inf never qualify.
+        path_of: int32[C], the path of each choice.
+    """
+    rows, known = np.arange(len(scores)), np.where(np.isnan(scores), -np.inf, scores)
+    winner = np.argmax(known, axis=1)
+    others = np.where(path_of == path_of[winner][:, None], -np.inf, known)
+    second = np.argmax(others, axis=1)
+    margins = np.hypot(tolerances[rows, winner], tolerances[rows, second])
+    return np.where(np.isneginf(others[rows, second]), 0.0, margins)
+
+
+def _has_near_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
+    """Return bool[n]: whether another score is near. `scores` fall, and are finite.
+
+    Each step compares all scores with those so many places below, until none that many
+    places apart can be near.
+    """
+    near = np.zeros(len(scores), dtype=np.bool_)
+    widest = float(np.hypot(tolerances.max(initial=0.0), tolerances.max(initial=0.0)))
+    for n in range(1, len(scores)):
+        behind = scores[n:] - scores[:-n]
+        if not (behind >= -widest).any():
+            break
+        is_close = is_near(behind, tolerances[n:], tolerances[:-n])
+        near[n:] |= is_close
+        near[:-n] |= is_close
+        if near.all():
+            break
+    return near

@@ -109,10 +109,6 @@ class Lattice:
         _, first, stop = self._states[state]
         return slice(first, stop)
 
-    def position(self, state: int) -> int:
-        """Return how many bytes are spelled in a state."""
-        return self._states[state][0]
-
     def step(self, state: int) -> Step:
         """Return the step from a state."""
         if state not in self._steps:

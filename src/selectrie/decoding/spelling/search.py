@@ -12,8 +12,7 @@ from selectrie.core.rows import Rows
 from selectrie.core.types import ROOT, BoolArray, Capacity, FloatArray, IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.held_nodes import HeldNodes
-from selectrie.decoding.spelling.draws import Draws, SampledMass, guessed_rest
-from selectrie.decoding.spelling.goals import Bounds, Goal, total_gap
+from selectrie.decoding.spelling.goals import Bounds, Goal
 from selectrie.decoding.spelling.lattice import ByteEvent, Lattice
 from selectrie.decoding.spelling.open_prefixes import OpenPrefixes
 from selectrie.decoding.spelling.tree import SpellingTree
@@ -47,12 +46,6 @@ class SpellingSpec:
         max_depth: Maximum number of tokens of a prefix whose row is read.
         tolerance: Nats by which the layout of calls may move a log-probability that is
             read from a row. The bounds that `goal` sees allow for it.
-        n_draws: Number of spellings of the first event to draw if the bounds of all
-            events together stay further apart than `max_gap`; 0 for none. Their rows do
-            not count towards the budget.
-        draw_rows: Number of rows that draws may read, as `Draws.max_rows`.
-        max_gap: Nats.
-        seed: Seed of the draws, from 0 to 2**128 - 1.
     """
 
     vocabulary: Vocabulary
@@ -62,10 +55,6 @@ class SpellingSpec:
     budget_nodes: int | None = None
     max_depth: int = 1 << 30
     tolerance: float = 0.0
-    n_draws: int = 0
-    draw_rows: int | None = None
-    max_gap: float = np.inf
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,9 +68,8 @@ class SpellingOutcome:
             and what is left open are all that keeps the bounds apart.
         canonical_low, canonical_high: float64[E], the log-probability of the canonical
             spelling, with the bounds of its rounding; NaN where none was given.
-        sampled: The estimate by draws, None if there is none.
         is_enough: Whether the goal wanted no more rows.
-        n_evaluated: Number of rows read, without those of the draws.
+        n_evaluated: Number of rows read.
         n_repeated: Number of nodes that were evaluated again.
     """
 
@@ -90,7 +78,6 @@ class SpellingOutcome:
     is_told: BoolArray
     canonical_low: FloatArray
     canonical_high: FloatArray
-    sampled: SampledMass | None
     is_enough: bool
     n_evaluated: int
     n_repeated: int
@@ -135,7 +122,6 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         self._is_told: BoolArray = np.ones(shape[1], dtype=np.bool_)
         self._round = list(range(len(self._tree)))
         self._n_searched = 0
-        self._draws: Draws | None = None
 
     def bounds(self) -> tuple[FloatArray, FloatArray]:
         """Return the bounds on each event's log-probability so far, float64[E] each."""
@@ -172,7 +158,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
     def _read(self, nodes: list[int], rows: Rows) -> None:
         for i, node in enumerate(nodes):
             self._tree.read(node, rows, i)
-        if self._draws is None and all(self._tree.evaluated[node] for node in self._round):
+        if all(self._tree.evaluated[node] for node in self._round):
             self._take_in()
 
     def _take_in(self) -> None:
@@ -196,16 +182,7 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         self._high = np.minimum(self._high, np.logaddexp(self._found_high, log_open))
 
     def _next_round(self) -> list[int]:
-        """Return the nodes to read next; none when the task has finished."""
-        if self._draws is None:
-            nodes = self._expand()
-            if nodes:
-                return nodes
-            self._draws = self._begin_draws()
-        return [] if self._draws is None else self._draws.advance()
-
-    def _expand(self) -> list[int]:
-        """Return new nodes for the most urgent open prefixes."""
+        """Return new nodes for the most urgent open prefixes; none to finish."""
         spec = self._spec
         weights = spec.goal.weights(self._bounds())
         budget = len(self._open) if spec.budget_nodes is None else spec.budget_nodes - self._n_searched
@@ -225,48 +202,17 @@ class SpellingSearch(TaskBase[list[int], SpellingOutcome]):
         columns = zip(taken.parent.tolist(), taken.token.tolist(), taken.logp.tolist(), strict=True)
         return [self._tree.child(*one) for one in columns]
 
-    def _begin_draws(self) -> Draws | None:
-        """Return the draws of spellings, None if there are to be none."""
-        spec, event = self._spec, self._lattice.index_of[0]
-        is_cut = bool((self._open.depth > self._max_depth).any())
-        if not spec.n_draws or is_cut or total_gap(*self.bounds()) <= spec.max_gap:
-            return None
-        return Draws(
-            self._tree,
-            self._lattice,
-            event,
-            self._open,
-            log_rest=self._guessed_rest(),
-            n_draws=spec.n_draws,
-            max_rows=spec.draw_rows,
-            seed=spec.seed,
-        )
-
-    def _guessed_rest(self) -> FloatArray:
-        """Return the guess for the draws, from the canonical spelling of event 0."""
-        tree, lengths = self._tree, self._spec.vocabulary.lengths
-        tokens = dict(self._spec.canonical)[0]
-        node = dict(self._canonical)[0]
-        last, logp = tree.read_values(node), []
-        while node != ROOT:
-            logp.append(tree.logp[node] - tree.logp[tree.parent[node]])
-            node = tree.parent[node]
-        logp = logp[::-1] if self._spec.events[0].ends else [*logp[::-1], last.named[int(tokens[-1])]]
-        return guessed_rest(lengths[tokens], np.array(logp))
-
     def _result(self) -> SpellingOutcome:
         bounds = self._bounds()
         canonical = np.full((2, len(self._spec.events)), np.nan)
         for event, node in self._canonical:
             canonical[:, event] = self._canonical_bounds(event, node)
-        found = float(self._found_low[0, self._lattice.index_of[0]])
         return SpellingOutcome(
             bounds,
             self._log_open[list(self._lattice.index_of)],
             self._is_told[list(self._lattice.index_of)],
             canonical[0],
             canonical[1],
-            None if self._draws is None else self._draws.result(found),
             self._spec.goal.weights(bounds) is None,
             self._n_searched,
             self._live.n_repeated,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from selectrie.core.path_model import Cancellation
-from selectrie.core.row_reader import Answer, RowReader
+from selectrie.core.row_reader import Answer, RowReader, RowStarter
 from selectrie.core.types import IntArray, Limits
 from selectrie.engine.path_driver.job_paths import JobPaths
 from selectrie.engine.scheduler.early_ends import end_early
@@ -51,11 +51,11 @@ class PathScheduler:
         max_active: int,
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
-        reader_of: Callable[[Job], RowReader] | None = None,
+        reader_of: Callable[[Job], RowStarter] | None = None,
     ) -> None:
         self._reader, self._limits, self._max_active = reader, limits, max_active
         self._wake, self._clock = wake, clock
-        self._reader_of = (lambda _: reader) if reader_of is None else reader_of
+        self._reader_of: Callable[[Job], RowStarter] = (lambda _: reader) if reader_of is None else reader_of
         self._waiting: list[Job] = []
         self._active: dict[Job, _Progress] = {}
         self._arrived: deque[tuple[Job, Answer | BaseException]] = deque()

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from selectrie.core.row_reader import RowReader
+from selectrie.core.row_reader import RowReader, RowStarter
 from selectrie.core.types import Limits
 from selectrie.engine.path_driver.path_scheduler import PathScheduler
 from selectrie.engine.scheduler.job import Job
@@ -29,7 +29,7 @@ class PathThread(JobThread[PathScheduler]):
         max_active: int,
         max_waiting: int | None = None,
         clock: Callable[[], float] = time.monotonic,
-        reader_of: Callable[[Job], RowReader] | None = None,
+        reader_of: Callable[[Job], RowStarter] | None = None,
     ) -> None:
         """Start the thread.
 

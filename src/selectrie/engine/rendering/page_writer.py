@@ -8,6 +8,7 @@ from itertools import groupby
 
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.engine.rendering.decide_slot import SlotResult
+from selectrie.engine.requests.chat_time import time_args
 from selectrie.errors import of_slot
 from selectrie.options import RenderParams
 from selectrie.results import Event, SlotEvent, TextEvent
@@ -56,9 +57,8 @@ class PageWriter:
     def __init__(self, vocabulary: Vocabulary, template: Template, rendering: RenderParams, tell: Tell | None) -> None:
         """Start an empty page; `tell` is called with each event, None reports none."""
         self._tell, self._reads_special = tell, rendering.parse_special
-        self.page = GrowingPrompt(
-            vocabulary, template_args=rendering.template_args, parse_special=rendering.parse_special
-        )
+        args = {**time_args(vocabulary), **rendering.template_args}
+        self.page = GrowingPrompt(vocabulary, template_args=args, parse_special=rendering.parse_special)
         self._written: list[str] = []
         self._unwritten: list[Write] = []
         self._early: list[Write] | None = [] if _may_have_roles(template) else None

@@ -1,14 +1,16 @@
 """Memories in which near ties are scored again, and the layout of contexts in them.
 
 A context is evaluated in whole chunks, one in each call, at the first cells of an empty
-memory; what is left of it comes after them. So the beginning of a context has the same
-bits, whatever follows it and whether it was evaluated before.
+memory, then in a call of as many whole multiples of 8 tokens as are left; the rest
+comes with each path. So the beginning of a context has the same bits, whatever follows
+it and whether it was evaluated before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -19,12 +21,16 @@ from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Scheduler
+from selectrie.errors import InternalError
 
 R = TypeVar("R")
 
 CHUNK = 32
 """Number of tokens in a chunk."""
-_ROOM = 256
+_MULTIPLE = 8
+"""The tokens of the last call of a context are a multiple of this number."""
+_MAX_SETTLED = 10_000
+_ROOM = 512
 """The nodes of a memory that is kept are rounded up to a multiple."""
 
 
@@ -51,10 +57,11 @@ class CanonicalMemory(Protocol):
 
 
 class ModelMemory:
-    """A `CanonicalMemory` that is an empty model.
+    """A `CanonicalMemory` that is a model.
 
     Args:
-        solo: The model (`Model.new_context`).
+        solo: The model (`Model.new_context`), which holds a beginning of the context or
+            nothing.
         observer: What watches its tasks, or None.
         subject: Their subject.
     """
@@ -69,7 +76,7 @@ class ModelMemory:
         if self._solo.limits.batch_sizes.is_fixed:
             cost = evaluate_apart(self._solo, context)
         elif in_chunks(self._solo):
-            self._held, cost = evaluate_chunks(self._solo, whole_chunks(context))
+            self._held, cost = evaluate_chunks(self._solo, context)
         if self._observer is not None:
             self._observer.context_cost(self._subject, context, cost)
         return cost
@@ -100,19 +107,29 @@ def in_chunks(model: Model) -> bool:
     return not (model.limits.batch_sizes.is_fixed or model.limits.kind.is_recurrent)
 
 
-def whole_chunks(context: IntArray) -> IntArray:
-    """Return the whole chunks of a context that end before its last token."""
-    return context[: max(0, len(context) - 1) // CHUNK * CHUNK]
+def call_ends(context: IntArray) -> list[int]:
+    """Return the lengths of a context after each call that evaluates it.
+
+    The calls end before its last token, whose row is read with the paths.
+    """
+    whole = (len(context) - 1) // CHUNK * CHUNK
+    rest = (len(context) - 1 - whole) // _MULTIPLE * _MULTIPLE
+    return [*range(CHUNK, whole + 1, CHUNK), *([whole + rest] if rest > 0 else [])]
 
 
-def evaluate_chunks(solo: Model, beginning: IntArray) -> tuple[int, Cost]:
-    """Evaluate the beginning of a context, as far as the memory does not have it.
+def evaluate_chunks(solo: Model, context: IntArray) -> tuple[int, Cost]:
+    """Evaluate what a memory lacks of a context, but for the last tokens.
 
     Returns:
         The last node, with a reference that the caller must release, and the cost.
     """
-    node, depth = solo.match_prefix(beginning)
-    return _evaluate_below(solo, node, beginning[depth:], min(CHUNK, solo.limits.rows_per_call))
+    ends = call_ends(context)
+    node, depth = solo.match_prefix(context[: ends[-1] if ends else 0])
+    cost = Cost()
+    for start, end in pairwise([depth, *(end for end in ends if end > depth)]):
+        node, more = _evaluate_below(solo, node, context[start:end], min(end - start, solo.limits.rows_per_call))
+        cost += more
+    return node, cost
 
 
 def evaluate_apart(solo: Model, context: IntArray) -> Cost:
@@ -163,62 +180,133 @@ def new_memory(model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]
         solo.close()
 
 
-class HeldBeginnings:
-    """Memories that keep the beginnings of contexts between two uses.
+class SettledJoints:
+    """Canonical scores of near ties by key, of which the last ones are remembered.
+
+    A value is a pair: the joint from the first token that counts, and the whole joint.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[bytes, tuple[float, float]] = {}
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._values
+
+    def __getitem__(self, key: bytes) -> tuple[float, float]:
+        value = self._values[key] = self._values.pop(key)
+        return value
+
+    def put(self, values: Mapping[bytes, tuple[float, float]]) -> None:
+        """Add values; those that were used least recently make room for them."""
+        self._values.update(values)
+        while len(self._values) > max(_MAX_SETTLED, len(values)):
+            del self._values[next(iter(self._values))]
+
+
+class KeptMemories:
+    """Memories that keep the contexts that were evaluated last, and what was scored.
 
     The scores in them have the bits that they have in a new memory. All methods are
     called on the model's thread.
 
+    Attributes:
+        settled: The scores.
+
     Args:
-        beginnings: Token paths with which many contexts begin, longest first.
+        n_memories: Maximum number of memories. A context takes the one that holds most
+            of it, a new one, or the one that was used least recently.
     """
 
-    def __init__(self, beginnings: Sequence[IntArray]) -> None:
-        whole = [one[: len(one) // CHUNK * CHUNK] for one in beginnings]
-        self._beginnings = tuple({one.tobytes(): one for one in whole if len(one)}.values())
-        self._held: dict[int, tuple[Model, int]] = {}
+    def __init__(self, n_memories: int = 1) -> None:
+        self._n_memories, self.settled = n_memories, SettledJoints()
+        self._kept: list[_Kept] = []  # used last, last
 
     @contextmanager
     def opened(self, model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]:
-        """Yield a memory that holds the longest beginning of a context, and no more.
-
-        It is an empty one if the context has none of them.
-        """
-        own = whole_chunks(context)
-        found = (i for i, one in enumerate(self._beginnings) if np.array_equal(own[: len(one)], one))
-        index = next(found, None) if in_chunks(model) else None
-        if index is None:
+        """Yield a memory that holds nothing but a beginning of the context."""
+        if not in_chunks(model):
             with new_memory(model, context, n_nodes) as solo:
                 yield solo
             return
-        solo = self._memory(model, index, n_nodes)
+        kept = self._taken(context)
         try:
-            yield solo
-            solo.trim(0)
+            kept.hold_beginning(model, context, n_nodes)
+            yield kept.opened
+            kept.hold(context)
         except BaseException:
-            self._drop(index)
+            kept.close()
             raise
+        self._kept.append(kept)
 
-    def _memory(self, model: Model, index: int, n_nodes: int) -> Model:
-        held = self._held.get(index)
-        if held is not None and held[1] >= n_nodes:
-            return held[0]
-        self._drop(index)
-        n_nodes += -n_nodes % _ROOM  # most later contexts fit as well
-        solo = model.new_context(n_nodes)
-        self._held[index] = solo, n_nodes
-        try:
-            evaluate_chunks(solo, self._beginnings[index])  # held until the memory is closed
-        except BaseException:
-            self._drop(index)
-            raise
-        return solo
-
-    def _drop(self, index: int) -> None:
-        if index in self._held:
-            self._held.pop(index)[0].close()
+    def _taken(self, context: IntArray) -> _Kept:
+        """Return the memory for a context, which is no longer among those kept."""
+        best = max(self._kept, key=lambda one: one.n_common(context), default=None)
+        if best is None or (not best.n_common(context) and len(self._kept) < self._n_memories):
+            return _Kept()
+        if not best.n_common(context):
+            best = self._kept[0]
+        self._kept.remove(best)
+        return best
 
     def close(self) -> None:
         """Free the memories."""
-        for index in tuple(self._held):
-            self._drop(index)
+        while self._kept:
+            self._kept.pop().close()
+
+
+class _Kept:
+    """A memory with the context that it holds."""
+
+    def __init__(self) -> None:
+        self._solo: Model | None = None
+        self._n_nodes = 0
+        self._node, self._context = ROOT, np.empty(0, dtype=np.int32)
+
+    @property
+    def opened(self) -> Model:
+        """Return the model, which `hold_beginning` has opened."""
+        if self._solo is None:
+            raise InternalError("the memory is closed")
+        return self._solo
+
+    def n_common(self, context: IntArray) -> int:
+        """Return how many tokens of a context are held and can stay.
+
+        Of another context only whole chunks can, since its last call was shorter.
+        """
+        n = min(len(context), len(self._context))
+        differs = np.flatnonzero(context[:n] != self._context[:n])
+        n = int(differs[0]) if len(differs) else n
+        ends = call_ends(context)
+        return n if n == len(self._context) and n in ends else min(n, ends[-1] if ends else 0) // CHUNK * CHUNK
+
+    def hold_beginning(self, model: Model, context: IntArray, n_nodes: int) -> None:
+        """Drop all but a beginning of the context; make the memory large enough."""
+        if self._solo is not None and n_nodes > self._n_nodes:
+            self.close()
+        if self._solo is None:
+            room = min(n_nodes + -n_nodes % _ROOM, max(n_nodes, model.limits.nodes))
+            self._solo, self._n_nodes = model.new_context(room, rows=2 * CHUNK), room
+        node, _ = self._solo.match_prefix(context[: self.n_common(context)])
+        self._replace(node)
+
+    def hold(self, context: IntArray) -> None:
+        """Drop all but the calls of a context that was evaluated."""
+        ends = call_ends(context)
+        node, depth = self.opened.match_prefix(context[: ends[-1] if ends else 0])
+        self._replace(node)
+        self._context = context[:depth].copy()
+
+    def _replace(self, node: int) -> None:
+        """Hold a node instead of the one before, and drop all others."""
+        solo = self.opened
+        solo.release(np.array([self._node] if self._node != ROOT else [], dtype=np.int32))
+        self._node = node
+        solo.trim(0)
+
+    def close(self) -> None:
+        """Free the memory, if it is open."""
+        solo, self._solo = self._solo, None
+        self._node, self._context = ROOT, np.empty(0, dtype=np.int32)
+        if solo is not None:
+            solo.close()

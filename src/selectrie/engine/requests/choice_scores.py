@@ -295,6 +295,7 @@ def signature(prepared: PreparedSelect, session: Session) -> Signature:
         terminator=prepared.terminator,
         following_bytes=prepared.encoded.following_bytes,
         boundary=prepared.encoded.boundary,
+        time=prepared.time,
     )
 
 

@@ -18,6 +18,7 @@ from selectrie.core.types import Cost
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
@@ -128,6 +129,7 @@ def prepare(model: ModelDescription, prompts: Prompts, request: GenerateRequest)
         check_draft(request.draft, model)
     model.vocabulary.check_tokens([*request.stopping.stop_tokens, *request.sampling.logit_bias, *request.options.named])
     several = _as_many(prompts)
+    request = replace(request, prompting=at_one_time(model.vocabulary, request.prompting, *several))
     specs, notes = [], dict[str, None]()
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):

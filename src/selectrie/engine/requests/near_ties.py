@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 
@@ -72,11 +73,15 @@ def rescore_near_ties(
         return scored, report
     k = len(prepared.texts) if prepared.search.stop == "all" else prepared.search.k
     contexts = (prepared.encoded.context, *prepared.premises)
-    finalists = scoring.finalists(scored.scores, prepared.tolerances(tolerance), prepared.trie.path_of, k)
+    tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
+    margin = scoring.near_margins(scored.scores[None], tolerances[None], prepared.trie.path_of)[0]
+    certificate = replace(report.certificate, near_margin=float(margin))
+    report = replace(report, certificate=certificate)
+    finalists = scoring.finalists(scored.scores, tolerances, prepared.trie.path_of, k)
     # Both evaluate every context once, and these rows below each of them.
     is_cheap = len(finalists) <= ALWAYS or _rows(prepared, finalists) <= report.certificate.nodes_evaluated
     if not len(finalists) or not is_cheap:
-        return scored, replace(report, certificate=replace(report.certificate, rescored=is_cheap))
+        return scored, replace(report, certificate=replace(certificate, rescored=is_cheap))
     try:
         joints = session.group.call(
             lambda: [_canonical_joints(session, prepared, context, finalists) for context in contexts]
@@ -90,7 +95,7 @@ def rescore_near_ties(
     report = replace(report, cost=sum((cost for _, cost in joints), report.cost))
     if len(values) < len(contexts):
         return scored, report
-    certificate = replace(report.certificate, rescored=True, n_rescored=len(finalists))
+    certificate = replace(certificate, rescored=True, n_rescored=len(finalists))
     return _rescored(evaluated, scored, finalists, values), replace(report, certificate=certificate)
 
 
@@ -164,14 +169,31 @@ def _canonical_joints(
     Returns:
         The joints of the choices and of their whole paths, float64[2, n], with the
         log-probability of the healed bytes subtracted, and the cost. The joints are
-        None if a choice's terminator needs more than `MAX_ROWS` rows.
+        None if a choice's terminator needs more than `MAX_ROWS` rows. What the session
+        remembers is not evaluated again.
     """
-    limits = session.model.limits
     owner = scoring.longest_prefix_owner(prepared.trie) if prepared.terminator == "unless-continued" else None
     subs = [_alone(prepared, int(path), owner) for path in prepared.trie.path_of[choices]]
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
-    n_nodes = len(context) + len(prepared.healing.nodes) + np.array([len(sub.token) for sub, _ in subs])
+    keys = [_key(prepared, context, int(choice), *sub) for choice, sub in zip(choices, subs, strict=True)]
+    known, cost = session.settled, Cost()
+    new = [i for i, key in enumerate(keys) if key not in known]
+    if new:
+        evaluated, cost = _evaluated_joints(session, prepared, context, [(int(choices[i]), *subs[i]) for i in new])
+        known.put({keys[i]: one for i, one in zip(new, evaluated, strict=True)})
+    return np.array([known[key] for key in keys]).T, cost
+
+
+def _evaluated_joints(
+    session: Session, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
+) -> tuple[list[tuple[float, float]], Cost]:
+    """Return the two joints of each path (`_canonical_joints`), and the cost.
+
+    `paths` has for each choice its index, and what `_alone` returns for its path.
+    """
+    limits = session.model.limits
+    n_nodes = len(context) + len(prepared.healing.nodes) + np.array([len(sub.token) for _, sub, _ in paths])
     if limits.batch_sizes.is_fixed:
         # The length of a memory must not depend on other paths, as programs for other
         # lengths sum in another order. Nor is it longer than the model's own memory,
@@ -180,27 +202,39 @@ def _canonical_joints(
         n_nodes = np.maximum(n_nodes, np.minimum(rounded, limits.nodes))
     else:
         n_nodes[:] = n_nodes.max()
-    result, cost = np.empty((2, len(choices))), Cost()
+    result, cost = np.empty((len(paths), 2)), Cost()
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
         with session.canonical_memory(context, int(n), prepared) as memory:
-            result[:, picked], more = _joints(memory, prepared, context, [(choices[i], *subs[i]) for i in picked])
+            result[picked], more = _joints(memory, prepared, context, [paths[i] for i in picked.tolist()])
             cost += more
-    return result, cost
+    return [(joint, whole) for joint, whole in result.tolist()], cost
+
+
+def _key(prepared: PreparedSelect, context: IntArray, choice: int, sub: TokenTrie, end: int) -> bytes:
+    """Return a key of all that the canonical joints of a choice depend on."""
+    healing, first = prepared.healing, int(prepared.encoded.first_scored[choice])
+    parts = [context, sub.token, sub.parent, np.array([end, first])]
+    if context is prepared.encoded.context and len(healing.nodes):
+        parts += [prepared.trie.token[healing.nodes], healing.parent_index, *(ids for _, ids in healing.observations)]
+    state = blake2b(prepared.terminator.encode(), digest_size=16)
+    for part in parts:
+        state.update(b"%d:" % part.nbytes)
+        state.update(np.ascontiguousarray(part).data)
+    return state.digest()
 
 
 def _joints(
     memory: CanonicalMemory, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
 ) -> tuple[FloatArray, Cost]:
-    """Return the joints of choices and whole paths on an own memory, float64[2, n].
+    """Return the joints of choices and whole paths on an own memory, float64[n, 2].
 
-    The cost comes second. `paths` has for each choice its index, and what `_alone`
-    returns for its path.
+    The cost comes second.
     """
     cost = memory.evaluate(context)
     healed, more = _log_heal(memory, prepared, context)
     cost += more
-    result = np.empty((2, len(paths)))
+    result = np.empty((len(paths), 2))
     for i, (choice, sub, end) in enumerate(paths):
         needs = scoring.row_needs(sub, prepared.terminator, (), prepared.needs.eog_ids)
         evaluation, more = memory.work(ScoreTask(context, sub, needs))
@@ -208,7 +242,7 @@ def _joints(
         first = np.full(len(sub.path_of), prepared.encoded.first_scored[choice], dtype=np.int32)
         scores = scoring.path_scores(sub, evaluation, prepared.terminator, healed)
         own = sub.end_path[end]
-        result[:, i] = scores.first_scored(sub, evaluation, first)[0][own], scores.logp[own]
+        result[i] = scores.first_scored(sub, evaluation, first)[0][own], scores.logp[own]
     memory.leave()
     return result, cost
 

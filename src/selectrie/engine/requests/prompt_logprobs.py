@@ -21,12 +21,13 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.trie.prompt_rows import PromptReads, PromptRowsTask
 from selectrie.decoding.trie.row_values import RowValues, path_keys
 from selectrie.decoding.trie.scored_nodes import ScoredNodes, leading_to
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, number, record, token_ids
 from selectrie.results import PromptLogprobs, Signature, TokenScore
-from selectrie.tokenization.prompts import Prompt, exact_tokens, prompt_notes
+from selectrie.tokenization.prompts import Prompt, exact_tokens, prompt_notes, time_of
 
 _NO_COST = Cost()
 
@@ -198,7 +199,12 @@ class PreparedPromptLogprobs:
         with session.group.together():
             readings = [group.begin(session, reads) for group in self.groups]
         signature = Signature.of(
-            session.model.identity, session.check, rule="joint", terminator="none", boundary="split"
+            session.model.identity,
+            session.check,
+            rule="joint",
+            terminator="none",
+            boundary="split",
+            time=time_of(self.request.prompting),
         )
         results: dict[int, PromptLogprobs] = {}
         for group, reading in zip(self.groups, readings, strict=True):
@@ -247,6 +253,7 @@ def prepare(
     at_least("top", request.top, 0, max_value=n_vocabulary, optional=False)
     vocabulary.check_tokens(request.named)
     several = _as_list(prompts)
+    request = replace(request, prompting=at_one_time(vocabulary, request.prompting, *several))
     tokens, notes = [], []
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):

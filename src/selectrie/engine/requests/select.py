@@ -7,7 +7,7 @@ near ties rescored and results made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.engine.requests import choice_scores, selection
 from selectrie.engine.requests.baselines import Baseline
 from selectrie.engine.requests.bounded_scores import MeanBaseline
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.near_ties import EvaluatedSelect
 from selectrie.engine.requests.select_together import Signatures, decided_together
@@ -158,6 +159,9 @@ def prepare(
     first invalid one.
     """
     several = len(requests) > 1
+    with suppress(TypeError, IndexError):  # such requests are refused below
+        prompts = [one[0] for one in requests]
+        options = replace(options, prompting=at_one_time(model.vocabulary, options.prompting, *prompts))
     prepared = [_prepare(model, i, one, options, several=several) for i, one in enumerate(requests)]
     for i, one in enumerate(prepared):
         if one.rule.name == "batch" and one.texts != prepared[0].texts:

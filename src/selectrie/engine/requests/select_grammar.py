@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -107,7 +108,10 @@ class PreparedGrammarSelect:
             nearest = min([outcome.bound_gap - ROUNDING, *(-np.diff(scores))])
             reason = "" if nearest > outcome.heal_gap or not outcome.heal_gap else heal_unknown(outcome.heal_gap)
         n_rows = max(len(path.tokens) for path in outcome.paths[: k + 1]) + 1
-        moves = np.inf if tolerance is None else 2 * tolerance * (n_rows if self.rule == "joint" else 2)
+        n_moving = n_rows if self.rule == "joint" else 1
+        moves = np.inf if tolerance is None else tolerance * math.sqrt(2 * n_moving)
+        if session.is_served and tolerance:
+            moves = 2 * tolerance * (n_rows if self.rule == "joint" else 2)
         is_certain = len(scores) < 2 or bool((-np.diff(scores)).min() > moves)
         if session.is_served and tolerance:
             is_certain &= outcome.bound_gap > gap_moves(tolerance, outcome.n_steps if self.rule == "joint" else 0)

@@ -78,24 +78,23 @@ def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatur
     together = score_together(requests, [one.evaluation for one in group.values()])
     if together is None:
         return {}
-    scored, decisions = together
+    scored, decisions, evaluation = together
     first = requests[0]
-    plain = next(iter(group.values())).report.certificate
-    rescored = replace(plain, rescored=True)
-    clear = [True] * len(group)
+    clear, margins = [True] * len(group), np.zeros(len(group))
     if session.tolerance is not None:
-        tolerances, scores = first.tolerances(session.tolerance), np.stack([one.scores for one in scored])
+        scores = np.stack([one.scores for one in scored])
+        tolerances = np.broadcast_to(first.tolerances(session.tolerance, evaluation), scores.shape)
         asks_one = first.search.k == 1 and first.search.stop != "all"
         is_clear = scoring.are_clear(scores, tolerances, first.trie.path_of)
         clear = is_clear.tolist() if asks_one else [False] * len(group)
+        margins = scoring.near_margins(scores, tolerances, first.trie.path_of)
     made = {}
     for row, (index, one) in enumerate(group.items()):
         if clear[row]:
             report = one.report
             if session.tolerance is not None:
-                if report.certificate is not plain:  # mostly one for all
-                    plain, rescored = report.certificate, replace(report.certificate, rescored=True)
-                report = SearchReport(rescored, report.cost, report.log_open)
+                certificate = replace(report.certificate, rescored=True, near_margin=float(margins[row]))
+                report = SearchReport(certificate, report.cost, report.log_open)
             made[index] = choice_scores.selection(
                 one.prepared, one.evaluation, scored[row], report, signatures.of(one.prepared), decision=decisions[row]
             )
@@ -116,8 +115,10 @@ def is_alike(one: PreparedSelect, other: PreparedSelect) -> bool:
 
 def score_together(
     requests: Sequence[PreparedSelect], evaluations: Sequence[scoring.TrieEvaluation]
-) -> tuple[list[ChoiceScores], scoring.Posteriors] | None:
+) -> tuple[list[ChoiceScores], scoring.Posteriors, scoring.TrieEvaluation] | None:
     """Return what `score` and `scoring.posterior` return for requests that are alike.
+
+    The third value is all evaluations as one.
 
     None if their scores cannot be computed together: for a callable rule, a baseline,
     rows that were not all evaluated, or scores that have bounds.
@@ -163,4 +164,4 @@ def score_together(
         )
         for row, (heal, gap) in enumerate(heals)
     ]
-    return scored, scoring.posteriors(scores, path_of, rounding)
+    return scored, scoring.posteriors(scores, path_of, rounding), evaluation

@@ -17,6 +17,7 @@ from selectrie.core.types import FloatArray, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
+from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptTooLongError
 from selectrie.options import (
     DEFAULT_PROMPTING,
@@ -97,6 +98,7 @@ class PreparedSelect:
         plan: What tasks that score the trie share.
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
+        time: The time that the chat template was told, or "".
     """
 
     texts: tuple[str, ...]
@@ -116,6 +118,7 @@ class PreparedSelect:
     plan: ScorePlan
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
+    time: str = ""
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -135,14 +138,22 @@ class PreparedSelect:
         parts = (premise, encoded.tokens, encoded.offsets, encoded.first_scored)
         return (*(part.tobytes() for part in parts), self.terminator.encode())
 
-    def tolerances(self, tolerance: float) -> FloatArray:
-        """Return the nats by which the layout may change each score, float64[C].
+    def tolerances(
+        self, tolerance: float, evaluation: scoring.TrieEvaluation | None = None, *, adds_up: bool = False
+    ) -> FloatArray:
+        """Return the tolerance of each score, float64[C]; see `scoring.tolerance_of`.
 
         `tolerance` is that of one row.
         """
-        first = self.encoded.first_scored
         return scoring.tolerance_of(
-            self.rule.name, tolerance, self.trie, self.terminator, lengths=self.lengths, first_scored=first
+            self.rule.name,
+            tolerance,
+            self.trie,
+            self.terminator,
+            lengths=self.lengths,
+            first_scored=self.encoded.first_scored,
+            evaluation=evaluation,
+            adds_up=adds_up,
         )
 
     def objective(self, baseline: FloatArray | None, tolerance: float) -> scoring.Objective | None:
@@ -187,6 +198,9 @@ def prepare(
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
+    prompting = at_one_time(model.vocabulary, request.prompting, prompt)
+    if prompting is not request.prompting:
+        request = replace(request, prompting=prompting)
     return SelectPlan(model, choices, request, premises=premises).after(prompt)
 
 
@@ -291,6 +305,7 @@ class SelectPlan:
             plan=ScorePlan(trie, needs),
             notes=_notes(encoded, request.prompting.boundary),
             values=self._values,
+            time=read.time,
         )
         _check_fits(prepared, self._limits)
         return replace(prepared, method=_method(prepared, self._limits))

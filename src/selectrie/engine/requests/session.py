@@ -12,7 +12,13 @@ from selectrie.core.path_model import REMOTE
 from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import KnownValues, ReadRows
-from selectrie.engine.requests.canonical_memory import CanonicalMemory, HeldBeginnings, ModelMemory, new_memory
+from selectrie.engine.requests.canonical_memory import (
+    CanonicalMemory,
+    KeptMemories,
+    ModelMemory,
+    SettledJoints,
+    new_memory,
+)
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import InternalError
 
@@ -43,8 +49,8 @@ class Session:
         model: The model.
         check: The self-check of the model; None if it was not made.
         read_rows: Values that were read from rows of the model before.
-        beginnings: Memories for near ties that keep what contexts begin with; None for
-            a new memory each time.
+        kept: Memories for near ties, and what was scored in them; None for a new memory
+            each time.
         baselines: Baselines that are kept from one request to the next; None for none.
         memories: What opens memories for near ties; None for the model itself.
         n_together: Number of rows that searches ask for at once at no further cost;
@@ -59,7 +65,7 @@ class Session:
     model: ModelDescription
     check: SelfCheck | None
     read_rows: ReadRows = field(default_factory=ReadRows)
-    beginnings: HeldBeginnings | None = None
+    kept: KeptMemories | None = None
     baselines: KeepsBaselines | None = None
     n_together: int | None = None
     max_named: int | None = None
@@ -98,16 +104,22 @@ class Session:
             with self.memories.opened(context, subject) as memory:
                 yield memory
             return
-        opened = new_memory if self.beginnings is None else self.beginnings.opened
+        opened = new_memory if self.kept is None else self.kept.opened
         with opened(self.local_model, context, n_nodes) as solo:
             yield ModelMemory(solo, self.group.observer, subject)
 
     @property
-    def tolerance(self) -> float | None:
-        """Return the nats per row by which the layout may change a log-probability.
+    def settled(self) -> SettledJoints:
+        """Return the scores of near ties that are remembered.
 
-        None if no self-check was made.
+        There are none where tasks are watched, since every value has to be seen.
         """
+        is_watched = self.group.observer is not None or self.memories is not None
+        return SettledJoints() if self.kept is None or is_watched else self.kept.settled
+
+    @property
+    def tolerance(self) -> float | None:
+        """Return the tolerance of a row (`SelfCheck`); None in `fast` precision."""
         return None if self.check is None else self.check.tolerance
 
     @property

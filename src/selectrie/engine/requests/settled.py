@@ -36,7 +36,7 @@ def settled(
     rows_known = scored.bounds is None or scored.bounds.rows_known
     if session.model.identity.precision != REMOTE and rows_known:
         return _rescored(session, evaluated, scored)
-    report, tolerances = evaluated.report, prepared.tolerances(session.tolerance or 0.0)
+    report, tolerances = evaluated.report, _tolerances(session, evaluated)
     decision = _decision(prepared, scored, report, tolerances)
     reason = _doubt(prepared, scored, tolerances, session.tolerance or 0.0)
     certificate = replace(report.certificate, rescored=not reason)
@@ -61,7 +61,7 @@ def _rescored(
             reason = heal_in_callable(scored.heal_gap)
             report = replace(report, certificate=replace(certificate, proved=False, reason=reason))
         return scored, report, None
-    tolerances, path_of = prepared.tolerances(session.tolerance or 0.0), prepared.trie.path_of
+    tolerances, path_of = _tolerances(session, evaluated), prepared.trie.path_of
     near = scoring.finalists(before.scores, tolerances, path_of, _n_first(prepared))
     tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # `rescored` speaks of these
     if certificate.proved and not scoring.is_certain(
@@ -69,6 +69,13 @@ def _rescored(
     ):
         certificate = replace(certificate, proved=False, reason=heal_unknown(scored.heal_gap))
     return scored, replace(report, certificate=certificate), _decision(prepared, scored, report, tolerances)
+
+
+def _tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
+    """Return the tolerance of each score, float64[C]."""
+    served = session.is_served
+    evaluation = None if served else evaluated.evaluation
+    return evaluated.prepared.tolerances(session.tolerance or 0.0, evaluation, adds_up=served)
 
 
 def _n_first(prepared: PreparedSelect) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.decoding.spelling.draws import SampledMass
 from selectrie.decoding.spelling.goals import CloseBounds, share
 from selectrie.decoding.spelling.lattice import ByteEvent
 from selectrie.decoding.spelling.search import SpellingOutcome, SpellingSearch, SpellingSpec
@@ -20,7 +19,7 @@ from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import budget_ended
 from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
 from selectrie.options import MAX_SPELLING_ROWS, SPELLING_ROWS, SpellingParams
-from selectrie.results import SpellingEstimate, Spellings, TextScore
+from selectrie.results import Spellings, TextScore
 from selectrie.tokenization.prompts import Prompt
 from selectrie.tokenization.records import EncodedChoices
 
@@ -28,12 +27,6 @@ MAX_RATIO = 1.01
 """Upper bound divided by the lower one at which the search stops."""
 PROVED_RATIO = 2.0
 """Largest such quotient at which the probability counts as proved."""
-N_DRAWS = 256
-"""Number of spellings that are drawn where it is larger."""
-DRAW_ROWS = 16
-"""Rows that these draws may read for each row of the canonical spelling."""
-_MAX_NATS = 700.0
-"""Nats whose exponential is a float."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,10 +85,6 @@ def prepare(
             goal=CloseBounds(MAX_RATIO),
             budget_nodes=params.budget_nodes or min(SPELLING_ROWS * n_canonical, MAX_SPELLING_ROWS),
             max_depth=model.limits.nodes - len(encoded.context),
-            n_draws=N_DRAWS,
-            draw_rows=DRAW_ROWS * n_canonical,
-            max_gap=math.log(PROVED_RATIO),
-            seed=params.seed,
         ),
     )
 
@@ -132,7 +121,6 @@ def _spellings(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
     low, high = conditional_bounds(outcome, 0, 1 if len(spec.events) > 1 else None)
     has_gap = high > -np.inf and not high - low <= math.log(PROVED_RATIO)
     heal = (0.0, 0.0) if len(spec.events) == 1 else (float(outcome.bounds.low[1]), float(outcome.bounds.high[1]))
-    estimate = None if outcome.sampled is None or not has_gap else _estimate(outcome.sampled, heal, (low, high))
     return Spellings(
         event="ends" if spec.events[0].ends else "begins",
         logp_low=low,
@@ -146,7 +134,6 @@ def _spellings(spec: SpellingSpec, outcome: SpellingOutcome) -> Spellings:
         log_heal_low=heal[0],
         log_heal_high=heal[1],
         n_rows=outcome.n_evaluated,
-        estimate=estimate,
     )
 
 
@@ -160,18 +147,6 @@ def conditional_bounds(outcome: SpellingOutcome, event: int, given: int | None) 
         return low, high
     given_low, given_high = float(outcome.bounds.low[given]), float(outcome.bounds.high[given])
     return low - given_high if low > -np.inf else low, min(0.0, high - given_low) if high > -np.inf else high
-
-
-def _estimate(sampled: SampledMass, heal: tuple[float, float], bounds: tuple[float, float]) -> SpellingEstimate:
-    """Return the estimate, conditional on the healed bytes and within the bounds.
-
-    Of the healed bytes it takes the middle of their bounds, and half the distance of
-    these as an error.
-    """
-    middle, half = (heal[0] + heal[1]) / 2, (heal[1] - heal[0]) / 2
-    logp = min(bounds[1], max(bounds[0], sampled.logp - middle))
-    error = sampled.relative_error + math.expm1(min(half, _MAX_NATS))
-    return SpellingEstimate(logp, error, sampled.n_draws, sampled.n_rows)
 
 
 def why_open(spec: SpellingSpec, outcome: SpellingOutcome, events: IntArray | None = None) -> str:

@@ -30,6 +30,7 @@ from selectrie.errors import (
     ClosedError,
     DecodeInterrupted,
     ForkedError,
+    ModelError,
     OptionError,
     QueueFullError,
 )
@@ -43,6 +44,9 @@ _INTERRUPT_AGAIN_S = 0.005
 
 A model forgets an interrupt that comes between two of its decodes.
 """
+
+_IDLE_S = 0.1
+"""Seconds without work after which a step of work for idle times is done."""
 
 _LEAVING_S = 0.2
 """Seconds between two checks of whether the memory of a closed model is still in use.
@@ -225,7 +229,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         self._arriving: set[int] = set()  # `id` of each job in the inbox, which keeps none alive
         self._running: _Call | SchedulerT | None = None
         self._uses: set[weakref.ref[_Use]] = set()
-        self.closed = False
+        self.closed = self._has_worked = False
         self.observer: Observer | None = None
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
@@ -454,7 +458,11 @@ class JobThread(ABC, Generic[SchedulerT]):
         Waits for work if there is none.
         """
         wait_s = self.scheduler.wait_s
-        for item in self._received(block=wait_s is None or wait_s > 0, timeout_s=wait_s):
+        if wait_s is None and self._has_worked:
+            wait_s = self._idle_wait_s()
+        received = self._received(block=wait_s is None or wait_s > 0, timeout_s=wait_s)
+        self._has_worked |= bool(received)
+        for item in received:
             if isinstance(item, tuple):
                 self._arriving.difference_update(map(id, item))
                 for job in item:
@@ -463,8 +471,17 @@ class JobThread(ABC, Generic[SchedulerT]):
                 self._run(item)
         if self.closed:
             return False
+        if not received and self.scheduler.idle:
+            self._work_idly()
         self._step()
         return True
+
+    def _idle_wait_s(self) -> float | None:
+        """Return the seconds after which an idle thread has work; None for none."""
+        return None
+
+    def _work_idly(self) -> None:
+        """Do a step of the work for idle times."""
 
     def _received(self, *, block: bool, timeout_s: float | None = None) -> list[_Call | tuple[Job, ...] | None]:
         """Return all items queued since the last call.
@@ -532,7 +549,13 @@ class ModelThread(JobThread[Scheduler]):
     """Runs the tasks of a model on a thread, which alone touches the model."""
 
     def __init__(
-        self, model: Model, *, max_waiting: int | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        model: Model,
+        *,
+        max_waiting: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        idle_work: Iterator[None] | None = None,
+        before_close: Callable[[], None] = lambda: None,
     ) -> None:
         """Start the thread.
 
@@ -540,9 +563,13 @@ class ModelThread(JobThread[Scheduler]):
             model: The model to run.
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
+            idle_work: Work on the model in small steps. One is done whenever the thread
+                has been idle for `_IDLE_S`, after its first work. A `ModelError` ends
+                it.
+            before_close: Called on the thread before the model is freed.
         """
         at_least("max_waiting", max_waiting, 1)
-        self._model = model
+        self._model, self._idle_work, self._before_close = model, idle_work, before_close
         # Work that cannot be interrupted ends by itself.
         again_s = _INTERRUPT_AGAIN_S if model.limits.can_interrupt else LOOK_AGAIN_S
         super().__init__(Scheduler(model, clock=clock), again_s=again_s, max_waiting=max_waiting, clock=clock)
@@ -551,5 +578,18 @@ class ModelThread(JobThread[Scheduler]):
         """Interrupt the decode that is running now, if any."""
         self._model.interrupt()
 
+    def _idle_wait_s(self) -> float | None:
+        return None if self._idle_work is None else _IDLE_S
+
+    def _work_idly(self) -> None:
+        if self._idle_work is None or not self._has_worked:
+            return
+        try:
+            next(self._idle_work)
+        except (StopIteration, ModelError):
+            self._idle_work = None
+
     def _free(self) -> None:
+        self._idle_work = None
+        self._before_close()
         self._model.close()

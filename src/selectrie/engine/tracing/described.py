@@ -16,7 +16,7 @@ _MAX_COUNT = 1 << 48
 _IDENTITY = {
     **dict.fromkeys(("name", "digest", "tokenizer_digest", "backend", "build", "processor", "precision"), str),
     "n_parameters": int,
-    "quantised": bool,
+    "weights": str,
 }
 _CHECK = {"batch_multiple": int, "moved": float, "tolerance": float, "n_rows": int}
 _LIMITS = {

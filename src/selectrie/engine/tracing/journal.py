@@ -28,10 +28,11 @@ class Journal:
 
     Args:
         add: Adds a record to the trace; any thread may call it.
+        chat_time: The time that the chat template is told in all requests.
     """
 
-    def __init__(self, add: Callable[[Record], None]) -> None:
-        self._add = add
+    def __init__(self, add: Callable[[Record], None], chat_time: str) -> None:
+        self._add, self._chat_time = add, chat_time
         self._seen: set[bytes] = set()
 
     def kept(self, vocabulary: Vocabulary) -> Vocabulary:
@@ -45,6 +46,7 @@ class Journal:
             spacing=spacing,
             normalize=None if normalize is None else self._normalizing(normalize),
             chat_template=None if chat is None else self._rendering(chat),
+            chat_time=self._chat_time,
             on_encoded=self._note_encoding,
         )
 

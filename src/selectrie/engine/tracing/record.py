@@ -15,7 +15,9 @@ import numpy as np
 
 from selectrie.core.model import Model
 from selectrie.core.types import Limits
+from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.engine.engine import Engine
+from selectrie.engine.requests.chat_time import time_args
 from selectrie.engine.scheduler.task_group import task_group
 from selectrie.engine.tracing.journal import Journal
 from selectrie.engine.tracing.recorded_model import ModelWithVocabulary
@@ -63,11 +65,12 @@ def record(
         raise OptionError("engine", engine, "an Engine, as `load` returns it")
     if engine._model_thread.observer is not None:
         raise OptionError("engine", engine, "an engine on a model, not on a trace, that is not being recorded")
-    first = list(_first_records(engine, full_rows=full_rows, vocabulary=vocabulary))
+    chat_time = time_args(engine.vocabulary).get(TIME_ARGUMENT, "")
+    first = list(_first_records(engine, chat_time, full_rows=full_rows, vocabulary=vocabulary))
     model = cast("Model", engine._model)  # that of a server is described alone, and only this is used of it
     writer = TraceWriter(Path(path), first)
     try:
-        journal = Journal(writer.add)
+        journal = Journal(writer.add, chat_time)
         engine._observe(
             ModelWithVocabulary(model, journal.kept(model.vocabulary)), Recorder(writer, full_rows=full_rows)
         )
@@ -93,14 +96,15 @@ class Recording:
         self._writer.add(Note(name, text))
 
 
-def _first_records(engine: Engine, *, full_rows: bool, vocabulary: bool) -> Iterator[Record]:
+def _first_records(engine: Engine, chat_time: str, *, full_rows: bool, vocabulary: bool) -> Iterator[Record]:
     own = engine.vocabulary
     with task_group(engine._model_thread) as group:
         session = engine._session(group)
     check, searches = session.check, {"n_together": session.n_together, "max_named": session.max_named}
+    versions = {"selectrie": __version__, "numpy": np.__version__, "python": platform.python_version()}
     yield Header(
         format=FORMAT,
-        versions=json.dumps({"selectrie": __version__, "numpy": np.__version__, "python": platform.python_version()}),
+        versions=json.dumps({**versions, **({"chat_time": chat_time} if chat_time else {})}),
         identity=json.dumps(asdict(engine.identity)),
         limits=json.dumps(_plain_limits(engine.limits)),
         check=json.dumps(None if check is None else asdict(check)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 
@@ -33,7 +34,7 @@ def replayed_vocabulary(trace: Trace, tokenizer: Vocabulary | None) -> Vocabular
         if tokenizer.digest != header.vocabulary_digest:
             expected = f"that of the model that was recorded, whose digest is {header.vocabulary_digest}"
             raise OptionError("tokenizer", tokenizer.digest, expected)
-        return tokenizer
+        return tokenizer.at_time(_chat_time(trace))
     if not header.has_vocabulary:
         expected = "the model's tokenizer, because the trace was recorded without its vocabulary"
         raise OptionError("tokenizer", None, expected)
@@ -45,7 +46,17 @@ def replayed_vocabulary(trace: Trace, tokenizer: Vocabulary | None) -> Vocabular
             raise PayloadError("its vocabulary has another digest")  # noqa: TRY301 - as above
     except (PayloadError, UnicodeError) as error:
         raise TraceFileError(str(trace.path), str(error)) from error
-    return made
+    return made.at_time(_chat_time(trace))
+
+
+def _chat_time(trace: Trace) -> str:
+    """Return the time that chat templates were told; "" for traces without it."""
+    try:
+        versions = json.loads(trace.header.versions)
+    except ValueError:
+        return ""
+    time = versions.get("chat_time") if isinstance(versions, dict) else None
+    return time if isinstance(time, str) else ""
 
 
 def _functions(trace: Trace) -> TextFunctions:

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from contextlib import closing
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +209,26 @@ def test_evaluation_measures_all_that_it_promises(common, test_data):
     assert targets.at_most == {f"embedded_{name}_over_floor": 1.10 for name in ("hellaswag", "arc_easy", "blimp")}
     assert len(targets.at_least) == 6
     assert {verdict["name"] for verdict in targets.verdicts(figures)} == {*targets.at_most, *targets.at_least}
+
+
+def test_real_says_that_there_are_no_models(common, monkeypatch, capsys):
+    """Without the folder nothing is measured, and no target is missed."""
+    monkeypatch.delenv("SELECTRIE_REAL_MODELS", raising=False)
+    monkeypatch.setattr(sys, "argv", ["real"])
+    assert importlib.import_module("benchmarks.real").main() == 0
+    assert "skipped: SELECTRIE_REAL_MODELS names no folder" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_real_measures_all_that_it_promises(common, monkeypatch, embedded, tmp_path):
+    """A quick look at the embedded model: every figure that has a target is there and is a number; nothing is checked."""
+    (tmp_path / "one-q4.gguf").symlink_to(embedded)
+    monkeypatch.setenv("SELECTRIE_REAL_MODELS", str(tmp_path))
+    found = quick_look("real")
+    goals = importlib.import_module("benchmarks.real").GOALS
+    assert found["targets"] == []
+    names = {name for name, value in found["figures"].items() if name.startswith("one_") and 0 < value < inf}
+    assert names == {f"one_{name}" for name in (*goals.at_most, *goals.at_least)}
 
 
 TRANSFORMERS_BENCHMARKS = ("hf_generate", "transformers_calls")

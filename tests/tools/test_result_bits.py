@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 import selectrie
-from result_bits import answered, differences, first_difference, work
+from result_bits import ASKED_OF_REAL, answered, differences, first_difference, real_models, summary, work
 from selectrie.testing import HashModel
 
 ASKED = ("a cat", [" cat", " cats", " car"], [" cat", " bat", " b"], " cat")
@@ -46,3 +46,30 @@ def test_numbers_are_written_by_their_bits(results):
         selection = llm.select(*ASKED[:2], terminator="eog")
     read = [float.fromhex(choice["logp"]) for choice in results["select.eog"]["choices"]]
     assert read == [choice.logp for choice in selection.choices]
+
+
+def test_the_summary_tells_numbers_from_answers(results):
+    """Of each kind: how many differ, by how many nats at most, and how many have another answer."""
+    other = copy.deepcopy(results)
+    choice = other["select.eog"]["choices"][1]
+    choice["logp"] = (float.fromhex(choice["logp"]) - 0.5).hex()
+    choice["probability"] = (0.0).hex()
+    other["select.none"]["cost"]["rows"] += 1
+    other["select.following"]["index"] += 1
+    assert summary(results, other) == ["select: 3 of 5 differ, by at most 0.5 nats; 1 with another answer"]
+    assert summary(results, {**results, "a model/beam.wide": "error: budget"}) == [
+        "beam: 1 of 1 differ, by at most 0 nats; 1 with another answer"
+    ]
+    assert summary(results, results) == []
+
+
+def test_real_models_are_found_or_said_to_be_missing(tmp_path, monkeypatch, capsys):
+    """All GGUF files of the folder, which are asked a part of what other models are asked."""
+    monkeypatch.setenv("SELECTRIE_REAL_MODELS", str(tmp_path))
+    assert real_models() == []
+    assert capsys.readouterr().err.startswith("# without real models: SELECTRIE_REAL_MODELS")
+    for name in ("b.gguf", "a.gguf", "c.txt"):
+        (tmp_path / name).touch()
+    assert [path.name for path in real_models()] == ["a.gguf", "b.gguf"]
+    with selectrie.Engine(HashModel(7)) as llm:
+        assert {name for name, _ in work(llm, *ASKED)} > set(ASKED_OF_REAL)

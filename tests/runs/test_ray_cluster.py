@@ -1,10 +1,13 @@
-"""Runs over a local Ray cluster: the same files, an actor killed half-way included. Skipped by name without Ray."""
+"""Runs and tables over one local Ray cluster, which takes longest to start: the same files, an actor killed half-way included.
+Skipped by name without Ray.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,9 @@ from selectrie.evaluation.runner import run
 from selectrie.evaluation.work_units import TaskItems, plan
 from selectrie.runs.actors import Cluster, _check_answers
 from selectrie.runs.model_signature import signature_of
+from selectrie.tables.table_actors import decided_on
+from selectrie.tables.table_run import plan_table, run_table
+from tests.support.decided_tables import ASKED, write_table
 
 ray = pytest.importorskip("ray")
 
@@ -59,6 +65,26 @@ def test_a_killed_actor_loses_nothing(cluster, tmp_path):
     assert len(actors) == 3
     for name in (ITEMS, SUMMARY):
         assert (tmp_path / "many" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+def test_a_killed_actor_loses_no_row_of_a_table(cluster, tmp_path):
+    """Two actors, one of which is killed after two units, rows with errors among them: the files of one machine."""
+    table, asked, actors = write_table(tmp_path / "t.csv", 40, 1), replace(ASKED, unit_rows=8), []
+    with load(n_threads=1) as llm:
+        run_table(llm, plan_table(table, asked, tmp_path / "alone.csv"))
+        plan = plan_table(table, asked, tmp_path / "many.csv")
+        work = decided_on(Cluster(n_actors=2, options={"n_threads": 1}), signature_of(llm), actors.append)
+
+        def killing(plan, units):
+            for n, done in enumerate(work(plan, units)):
+                if n == 1:
+                    ray.kill(actors[0])
+                yield done
+
+        done = run_table(llm, plan, work=killing)
+    assert (done.rows, done.errors) == (40, 6)
+    assert len(actors) == 3
+    assert (tmp_path / "many.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
 
 
 def test_an_actor_has_room_for_the_longest_sequence(cluster):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import llama_cpp
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ from gguf import GGMLQuantizationType, GGUFReader, dequantize
 
 import byte_bpe
 import code_lines
+import entered_modules
 import random_blocks
 from architectures import LOGIT_DEVIATION
 from make_model import QUANTISATIONS, make_model
+from selectrie.testing import HashModel
 
 AWKWARD = ("card arrival", " Paris 🤗 é 漢字\n\n  x=1;\t42 1234 don't", "<|im_end|>", "a\x00b", "  ")
 
@@ -146,3 +150,49 @@ def test_lines_of_code_are_neither_prose_nor_blank():
     """Strings that are values count on each of their lines; docstrings, comments and blank lines do not."""
     text = '"""Doc.\n\nMore."""\n\n# comment\nX = """a\nb"""\n\n\ndef f():  # said\n    "Doc."\n    return (\n        1\n    )\n'
     assert code_lines.code_lines(text) == 6
+
+
+def test_lines_beside_python_are_neither_comments_nor_blank():
+    """Each format's own comments do not count, and a comment of another format is code."""
+    texts = {
+        ".css": "/* said\nb { } */\n\na { x: 1 }\n// code\n",
+        ".html": "<!-- said\n<p> -->\n<p>\n</p>\n",
+        ".js": "// said\n/* said\n*/\nf();\n\ng();  // code\n",
+        ".lark": "// said\na: b\n\n  // said\nb: /# code/\n",
+        ".tmpl": "<<!-- <<x>> -->>\n<<! said\nmore >>\n\n<<x>>\n// code\n",
+        ".toml": "# said\na = 1\n\n  # said\nb = '# code'\n",
+    }
+    assert {suffix: code_lines.other_lines(text, suffix) for suffix, text in texts.items()} == dict.fromkeys(texts, 2)
+    assert texts.keys() == code_lines.COMMENTS.keys()
+
+
+def test_statements_are_counted_at_every_depth():
+    """A definition, its docstring and each statement in it count one each; lines do not matter."""
+    assert (
+        code_lines.statements('def f():\n    "Doc."\n    if x: return (\n        1\n    )\n\n\na = b = 1; c = 2\n') == 6
+    )
+
+
+def test_returns_are_changes_to_a_module_entered_before():
+    """The first call changes no module, and a call within a module none; functions are told apart by full names."""
+    names = {"a": str(entered_modules.HOME / "a.py"), "b": str(entered_modules.HOME / "room" / "b.py")}
+    walk = [("a", "f"), ("b", "g"), ("b", "C.g"), ("a", "f"), ("b", "g"), ("b", "h")]
+    calls = [(names[name], function) for name, function in walk]
+    assert entered_modules.counts(calls) == (2, 4, 3, 2)
+    assert entered_modules.modules(calls) == ["a", "room.b"]
+
+
+def test_only_functions_of_selectrie_are_recorded():
+    """Of two requests the second is recorded, without the calls of other packages."""
+    recorder = entered_modules.Recorder()
+    texts = []
+    vocabulary = HashModel(7).vocabulary
+
+    def ask(text):
+        texts.append(text)
+        vocabulary.piece(len(json.dumps(text)) % 2)
+
+    [(file, name)] = recorder.calls_of(ask)
+    assert entered_modules.modules([(file, name)]) == ["core.vocabulary"]
+    assert name.endswith("piece")
+    assert texts == list(entered_modules.TEXTS)
