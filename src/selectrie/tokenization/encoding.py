@@ -67,7 +67,7 @@ def least_tokens(vocabulary: Vocabulary, text: bytes, *, limit: int = 0) -> int:
 
 def _longest_token(vocabulary: Vocabulary) -> int:
     """Return the most bytes that a token spells, names of control tokens included."""
-    names = [len(vocabulary.texts[token].encode("utf-8", "surrogatepass")) for token in vocabulary.control]
+    names = [len(vocabulary.texts[token].encode("utf-8", "surrogatepass")) for token in vocabulary.control.tolist()]
     return max(1, int(vocabulary.lengths.max(initial=1)), *names)
 
 

@@ -100,6 +100,8 @@ class Log:
     def _receive(self, level: int, text: bytes, data: int | None) -> None:
         self._level = self._level if level == _CONTINUED else level
         if self._inside:
+            if not self._shown and self._level not in (_WARN, _ERROR):
+                return  # of each of the 6 000 control tokens of Gemma 3 there is a line
             line = text.decode("utf-8", "replace")
             self._lines.append((self._level, line))
             # Lines are not passed to the previous callback: a quiet `Llama` has
