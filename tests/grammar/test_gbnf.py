@@ -172,6 +172,16 @@ def test_mistakes_are_told_with_their_place(text, line, column, reason):
         assert str(caught.value).splitlines()[-1].endswith("^")
 
 
+@pytest.mark.parametrize("text", ['{"type": "object"}', "\n {", '{"$schema": 1}\n'])
+def test_json_is_recognised(text, tmp_path):
+    """A schema that was pasted as a grammar is called JSON, with the constructor that reads it; in a file too."""
+    with pytest.raises(GrammarError, match=r"this looks like JSON; Grammar\.from_json_schema reads a JSON Schema"):
+        Grammar.from_gbnf(text)
+    (tmp_path / "a.gbnf").write_text(text)
+    with pytest.raises(GrammarError, match=r"a\.gbnf: this looks like JSON"):
+        Grammar.from_file(tmp_path / "a.gbnf")
+
+
 def test_counts_may_multiply_to_the_limit():
     """1000 times 1000 copies are a million, and not more."""
     assert read_gbnf('root ::= ("a"{1000}){1000}').rules["root"] == Repeat(Repeat(Text(b"a"), 1000, 1000), 1000, 1000)

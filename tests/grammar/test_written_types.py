@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
-from dataclasses import dataclass, field
+import sys
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, make_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Optional, TypeVar, Union
 from uuid import UUID
@@ -142,11 +146,22 @@ class Part:
     made: int = attrs.field(init=False, default=3)
 
 
+class Link(pydantic.BaseModel):
+    url: pydantic.HttpUrl
+    key: pydantic.UUID4
+    price: pydantic.condecimal(max_digits=4, decimal_places=1, ge=0)
+    seen: deque[Colour]
+    tags: set[str]
+
+
 TYPES = [
     *(Event, EventModel, Pair, Box[Colour], Box[list[Pair]], NamedBox, Counted[bool], Counted, Box),
     *(Owner, Annotated[Union[Cat, Dog], pydantic.Field(discriminator="kind")], Checked, Constrained),  # noqa: UP007
     *(set[Colour], frozenset[Literal["a", 2]], Annotated[set[Colour], annotated_types.Len(1, 2)], dict[Colour, int]),
     *(list[date], dict[str, Union[time, Pair]], Annotated[int, annotated_types.Interval(gt=0, lt=4)]),  # noqa: UP007
+    *(pydantic.HttpUrl, pydantic.WebsocketUrl, pydantic.UUID1, pydantic.UUID4, IPv4Address, IPv6Address, pydantic.SecretStr),
+    *(pydantic.condecimal(max_digits=5, decimal_places=2), pydantic.condecimal(gt=0, decimal_places=1), set[str], frozenset[int]),
+    *(pydantic.conset(str, min_length=1), deque[Box[Colour]], Link, list[Link]),
 ]  # fmt: skip
 
 
@@ -282,9 +297,9 @@ def test_generic_classes_stand_with_their_arguments():
         (Annotated[int, annotated_types.Ge(float("inf"))], "has metadata that is not supported, 'Ge"),
         (Annotated[int, annotated_types.MultipleOf(2), annotated_types.MultipleOf(3)], "has metadata that is not supported, 'MultipleOf"),
         (Annotated[str, pydantic.Field(alias="x")], "has metadata that is not supported"),
-        (Annotated[Decimal, pydantic.Field(decimal_places=2)], "has metadata that is not supported"),
+        (Annotated[Decimal, pydantic.Field(max_digits=2)], "a Decimal with max_digits needs decimal_places"),
         (Annotated[int, object()], "has metadata that is not supported, '<object"),
-        (pydantic.create_model("Money", price=(Annotated[Decimal, pydantic.Field(decimal_places=2)], ...)), "Decimal with decimal_places"),
+        (pydantic.create_model("Money", price=(pydantic.condecimal(max_digits=2, decimal_places=3), ...)), "needs decimal_places, and no more"),
         (Annotated[str, pydantic.StringConstraints(pattern=ANY_CASE)], r"\^abc\$' has the flags re.IGNORECASE, .* as in \[Aa\]"),
         (pydantic.create_model("Word", word=(Annotated[str, pydantic.Field(pattern=ANY_CASE)], ...)), "has the flags re.IGNORECASE"),
         (Annotated[str, pydantic.StringConstraints(pattern=re.compile(b"a"))], "is a pattern of bytes"),
@@ -305,6 +320,68 @@ def test_bounds_greater_than_any_double_are_exact_or_refused():
         Grammar.from_type(Annotated[int, annotated_types.Le(10**400)])
     with pytest.raises(GrammarError, match=r"minItems at #: 1000.* more than a grammar can spell out"):
         Grammar.from_type(Annotated[list[int], annotated_types.MinLen(10**400)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "read", "refused"),
+    [
+        (
+            pydantic.HttpUrl,
+            ["http://a", "https://www.a-b.com:80/x/y?z=%20#e"],
+            ["mailto:x", "ftp://a", "http://", "http://1", "HTTP://a"],
+        ),
+        (pydantic.UUID4, ["12345678-1234-4234-8234-123456789abc"], ["12345678-1234-1234-8234-123456789abc", "x"]),
+        (pydantic.condecimal(max_digits=5, decimal_places=2), [0, -1.5, 999.99], [1000, 1.999, -1000]),
+        (pydantic.condecimal(decimal_places=0, lt=3), [2, -5], [3, 1.5]),
+        (pydantic.conset(str, min_length=1), [["a"], ["a", "a"]], [[]]),
+    ],
+    ids=["url", "uuid", "decimal", "places", "set"],
+)
+def test_types_of_pydantic_by_hand(kind, read, refused):
+    """As a type, in a list, in a data class and in a model."""
+    holder = pydantic.create_model("Holder", value=(kind, ...))
+    for grammar, wraps in (
+        (Grammar.from_type(kind), lambda value: value),
+        (Grammar.from_type(list[kind]), lambda value: [value]),
+        (Grammar.from_type(make_dataclass("Held", [("value", kind)])), lambda value: {"value": value}),
+        (Grammar.from_type(holder), lambda value: {"value": value}),
+    ):
+        assert [value for value in (*read, *refused) if grammar.accepts(json.dumps(wraps(value)))] == read
+
+
+@pytest.mark.parametrize("kind", [complex, Hashable, Callable, range, slice])
+def test_types_of_which_pydantic_says_too_little_are_refused(kind):
+    """It has no schema of them, or one that says no more than that they are texts."""
+    with pytest.raises(GrammarError, match="is not supported"):
+        Grammar.from_type(list[kind])
+
+
+def test_without_pydantic_its_help_is_not_asked_for(monkeypatch):
+    """It is never imported, so a type of the standard library that only it describes is refused."""
+    monkeypatch.delitem(sys.modules, "pydantic")
+    with pytest.raises(GrammarError, match="the type IPv4Address is not supported"):
+        Grammar.from_type(IPv4Address)
+    assert "pydantic" not in sys.modules
+
+
+@pytest.mark.parametrize("values", [(1, "1"), (True, "true"), (None, "null", "x")])
+def test_equal_texts_of_a_type_are_an_error(values):
+    """As plain text they could not be told apart; as JSON, in a list, they can."""
+    kind, members = Literal.__getitem__(values), {f"M{i}": value for i, value in enumerate(values)}
+    for one in (kind, Enum("Twice", members)):
+        with pytest.raises(GrammarError, match=f"has several values with the text '{values[1]}'; keep one of them"):
+            Grammar.from_type(one)
+    assert [Grammar.from_type(list[kind]).accepts(json.dumps([value])).verdict for value in values] == ["yes"] * len(
+        values
+    )
+
+
+def test_a_grammar_without_rules_says_why_it_is_not_gbnf():
+    """A model with few values is; one that llguidance reads names the method."""
+    few = pydantic.create_model("Few", a=(bool, ...))
+    assert list(Grammar.from_gbnf(Grammar.from_type(few).to_gbnf()).expand()) == ['{"a": true}', '{"a": false}']
+    with pytest.raises(GrammarError, match="to_gbnf is not available for Link, because llguidance reads it"):
+        Grammar.from_type(Link).to_gbnf()
 
 
 def test_a_class_is_a_named_tuple_only_where_it_is_a_tuple():
@@ -337,6 +414,12 @@ def test_a_set_of_bools_is_listed():
     assert Grammar.from_type(frozenset[bool]).listed(4) == texts
     model = pydantic.create_model("Seen", seen=(set[bool], ...))
     assert Grammar.from_type(model).listed(4) == tuple(f'{{"seen": {text}}}' for text in texts)
+
+
+def test_a_set_that_needs_two_members_is_refused():
+    """A grammar does not know what it wrote, and one member twice is one."""
+    with pytest.raises(GrammarError, match="uniqueItems at #: a grammar can express only unique items of an enum"):
+        Grammar.from_type(pydantic.conset(str, min_length=2))
 
 
 def test_a_trimmed_string_has_no_white_space_at_its_ends():

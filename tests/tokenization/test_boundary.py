@@ -279,11 +279,18 @@ def test_a_choice_that_changes_the_whole_prompt_moves_all_of_it():
     assert len(paths(encoded)[1]) == 1
 
 
-def test_nothing_left_as_context_is_refused():
-    """Without BOS, a choice that changes the first token leaves nothing to predict from; the message says what to do."""
+def test_nothing_left_as_context_is_split():
+    """Without BOS, a choice that changes the first token leaves nothing to predict from, so the prompt's tokens stay."""
+    prompt = PromptText(NOTHING, b"ca")
+    healed, split = (encode_choices(TINY, prompt, [b"t"], boundary=one) for one in ("heal", "split"))
+    assert (healed.boundary, healed.healed, len(healed.context)) == ("split", b"", 1)
+    assert paths(healed) == paths(split)
+
+
+def test_lm_evals_rule_with_nothing_left_as_context_is_refused():
+    """Its boundary is fixed; the message says what to do."""
     with pytest.raises(PromptError, match="boundary='split'"):
-        encode_choices(TINY, PromptText(NOTHING, b"ca"), [b"t"])
-    assert len(encode_choices(TINY, PromptText(NOTHING, b"ca"), [b"t"], boundary="split").context) == 1
+        encode_choices(TINY, PromptText(NOTHING, b"ca"), [b"t"], boundary="harness")
 
 
 def test_an_unknown_boundary_is_refused():

@@ -163,6 +163,7 @@ class Grammar:
 
         `Enum` and `Literal` are plain text; data classes and other types are JSON.
         """
+        from selectrie.grammar.readers.model_schemas import with_open_sets
         from selectrie.grammar.readers.types import rules_of_type
 
         source = rules_of_type(type)
@@ -170,7 +171,7 @@ class Grammar:
         return (
             cls(source, name=name)
             if isinstance(source, RuleSet | TextList)
-            else cls.from_json_schema(source, name=name)
+            else cls.from_json_schema(with_open_sets(source), name=name)
         )
 
     @classmethod
@@ -263,7 +264,10 @@ class Grammar:
 
         The root is the first rule.
         """
-        return "".join(f"{name} ::= {right}\n" for name, right in self.rules.items())
+        from selectrie.grammar.rules.unparse import printed_rules
+
+        rules = printed_rules(self._rule_set("to_gbnf"))
+        return "".join(f"{name} ::= {right}\n" for name, right in rules.items())
 
     @cached_property
     def digest(self) -> str:

@@ -35,8 +35,9 @@ def encode_choices(
     not those of the text, paths include all of it.
 
     Equal choices are encoded once. After a long prompt only its tail is encoded again
-    (see `Tail`). Raises `PromptError` if no token is left as context, and `OptionError`
-    for an unknown boundary.
+    (see `Tail`). If no token of the prompt would be left as context, "heal" becomes
+    "split". Raises `PromptError` if "harness" leaves none, and `OptionError` for an
+    unknown boundary.
     """
     if boundary not in ("heal", "split", "harness"):
         raise OptionError("boundary", boundary, "one of 'heal', 'split', 'harness'")
@@ -77,6 +78,8 @@ def _encode(
     shared = shared_prefix(tokens, offsets, own)
     n_kept = int(shared.min(initial=len(own)))
     context = np.concatenate([tail.before, own[:n_kept]])
+    if not len(context) and boundary == "heal" and len(own):
+        return _encode(vocabulary, prompt, distinct, following, "split")
     if not len(context):
         raise PromptError(
             "no token of the prompt stays the same before every choice, so there is nothing to predict the first one "

@@ -109,6 +109,12 @@ def test_what_a_template_says_itself_is_shown_in_part():
     assert len(str(raised.value)) < 500
 
 
+def test_a_template_that_cannot_be_read_is_broken():
+    """It refuses no messages; the error has the line."""
+    with pytest.raises(PromptError, match="chat template is broken, in line 2: unexpected '}'"):
+        rendered("Hi\n{{ }")
+
+
 def test_a_time_format_is_short():
     """Each of its characters may become many."""
     assert rendered("{{ strftime_now('%%') }}") == "%"

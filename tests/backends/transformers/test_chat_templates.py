@@ -172,7 +172,7 @@ def test_errors_of_templates_are_errors_about_the_prompt():
     """The template's own refusal, its syntax and its cost."""
     for source, said in (
         ("{{ raise_exception('no roles') }}", "refuses these messages: no roles"),
-        ("{% for %}", "refuses these messages"),
+        ("{% for %}", "chat template is broken, in line 1"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "more than"),
     ):
         with pytest.raises(PromptError, match=said):

@@ -53,6 +53,7 @@ from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Context, Ending
 from tests.support.deciding import BYTES, LIMITS, PLAIN, QUESTIONS, STATE
 from tests.support.real_data import real_file
+from tests.support.settling import forget_settled
 from tests.support.traced import ANY_TEXT, ASKED, CATS, GREEDY, TIED, engine_of, hash_model, same_answer
 from tests.traces.test_reader import changed, recorded, written
 
@@ -358,8 +359,8 @@ class FailsLate(HashModel):
 
     fails_at = 0
 
-    def new_context(self, *args):
-        context, plain = super().new_context(*args), type(self).extend
+    def new_context(self, *args, **how):
+        context, plain = super().new_context(*args, **how), type(self).extend
         calls = count()
 
         def extend(*ask):
@@ -383,6 +384,7 @@ def test_near_ties_that_the_model_failed_to_score_keep_their_scores(fails_at, tm
         for model.fails_at in (fails_at, -1, fails_at):
             answers.append(ask(engine))
             engine.trim()
+            forget_settled(engine)
     assert [answer.certificate.n_rescored for answer in answers] == [0, len(CATS), 0]
     with selectrie.load(tmp_path / "run.trace") as replayed:
         assert all(same_answer(ask(replayed), answer) for answer in answers)

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, TemplateSyntaxError
 
 from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
@@ -92,6 +92,11 @@ class JinjaTemplate:
             raise PromptError(
                 f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text "
                 "with parse_special, or as token ids"
+            ) from error
+        except TemplateSyntaxError as error:
+            raise PromptError(
+                f"the model's chat template is broken, in line {error.lineno}: {_shown(error)}; give another one, or "
+                "render the chat yourself"
             ) from error
         except (TemplateError, ValueError, TypeError) as error:
             # ValueError comes from the template's own `raise_exception`; TypeError,

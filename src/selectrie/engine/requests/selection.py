@@ -41,7 +41,7 @@ JOINT = ScoringRule()
 
 SPLIT_NOTE = (
     "boundary 'split' was used instead of 'heal': the tokenizer's encoding of a choice changes tokens of the prompt "
-    "whose bytes are not those of the text"
+    "whose bytes are not those of the text, or before which there is no other token"
 )
 
 

@@ -60,6 +60,9 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
     source = Source(text)
     if "\0" in text:
         raise source.refused(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
+    if text.lstrip().startswith("{"):
+        reason = "this looks like JSON; Grammar.from_json_schema reads a JSON Schema (in a file, by the ending .json)"
+        raise source.refused(text.index("{"), reason)
     definitions: list[tuple[Token, Expression]] = parsed(parser_of("gbnf.lark", Scanner, _Builder), source, _expected)
     rules: dict[str, Expression] = {}
     spans: dict[str, Span] = {}

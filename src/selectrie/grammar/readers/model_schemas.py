@@ -8,6 +8,7 @@ generator is found through the model's own methods.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from itertools import combinations
@@ -29,6 +30,12 @@ _LISTS = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
 """Keywords of JSON Schema that hold schemas by name, one schema, or a list of them."""
 _ANY_STRING = frozenset({"path", "binary", "password"})
 """Formats by which pydantic names types that accept any string."""
+_UUID_FORMAT = re.compile("uuid([1-8])")
+_UUID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-V[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+_LABEL = "[a-z0-9]+(?:-[a-z0-9]+)*"
+_URL_PART = "(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-F]{2})*"
+_AFTER_SCHEME = rf"(?:{_LABEL}\.)*[a-z][a-z0-9]*(?::[0-9]{{1,4}})?(?:/{_URL_PART})?(?:#{_URL_PART})?"
+"""Host, port and path of a URL that every reader takes; the host is a name."""
 
 
 def closed(schema: Any, *, is_part: bool = False) -> Any:
@@ -48,6 +55,10 @@ def closed(schema: Any, *, is_part: bool = False) -> Any:
     if "oneOf" in made and "discriminator" in made and "anyOf" not in made:
         made["anyOf"] = made.pop("oneOf")
     if made.get("format") in _ANY_STRING:
+        del made["format"]
+    version = _UUID_FORMAT.fullmatch(str(made.get("format")))
+    if version is not None:
+        made = {**made, "pattern": _UUID_PATTERN.replace("V", version[1])}
         del made["format"]
     if "properties" in made and not is_part:
         made["additionalProperties"] = False
@@ -72,6 +83,18 @@ def with_listed_sets(schema: Any, definitions: Mapping[str, Any]) -> Any:
     return _with_parts(schema, lambda one, _: with_listed_sets(one, definitions))
 
 
+def with_open_sets(schema: Any) -> Any:
+    """Let the members of set types be repeated, as they are read as one member.
+
+    Sets that need more than one member stay as they are.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("uniqueItems") is True and schema.get("minItems", 0) <= 1:
+        schema = {key: value for key, value in schema.items() if key != "uniqueItems"}
+    return _with_parts(schema, lambda one, _: with_open_sets(one))
+
+
 def _with_parts(schema: Mapping[str, Any], change: Callable[[Any, str], Any]) -> dict[str, Any]:
     """Replace each direct subschema by `change(subschema, keyword)`."""
     made: dict[str, Any] = {}
@@ -91,8 +114,9 @@ def generator(says: Any) -> dict[str, Any]:
     """Return the `schema_generator` argument for pydantic.
 
     With it, the schema of dates and decimals allows only what pydantic can parse,
-    instead of a format or any string. Patterns with flags, which pydantic would drop,
-    raise an error. Returns {} for a class that only resembles a pydantic model.
+    instead of a format or any string, and that of URLs has their schemes. Patterns with
+    flags, which pydantic would drop, raise an error. Returns {} for a class that only
+    resembles a pydantic model.
     """
     parameter = inspect.signature(says).parameters.get("schema_generator")
     if parameter is None:
@@ -111,7 +135,14 @@ def generator(says: Any) -> dict[str, Any]:
         pattern_text(schema.get("pattern"))
         return base.str_schema(self, schema)
 
-    more = {"decimal_schema": decimal_schema, "str_schema": str_schema}
+    def url_schema(self: Any, schema: Any) -> Any:
+        made, schemes = base.url_schema(self, schema), schema.get("allowed_schemes")
+        if not schemes:
+            return made
+        pattern = f"^(?:{'|'.join(map(re.escape, schemes))})://{_AFTER_SCHEME}$"
+        return {**{key: value for key, value in made.items() if key != "format"}, "pattern": pattern}
+
+    more = {"decimal_schema": decimal_schema, "str_schema": str_schema, "url_schema": url_schema}
     return {"schema_generator": type("Written", (base,), methods | more)}
 
 
@@ -120,8 +151,15 @@ def _decimal(json_schema: dict[str, Any], schema: Mapping[str, Any]) -> dict[str
 
     pydantic also allows any string, of which it reads only few.
     """
-    digits = [name for name in ("max_digits", "decimal_places") if schema.get(name) is not None]
-    if digits:
-        raise GrammarError(f"a Decimal with {digits[0]} is not supported; use bounds, or a float")
     number: dict[str, Any] = next((part for part in json_schema.get("anyOf", []) if part.get("type") == "number"), {})
-    return {**(schema_of_written(Decimal) or {}), **number}
+    made = {**(schema_of_written(Decimal) or {}), **number}
+    digits, places = schema.get("max_digits"), schema.get("decimal_places")
+    if digits is not None and (places is None or places > digits):
+        raise GrammarError("a Decimal with max_digits needs decimal_places, and no more of them; give both, or bounds")
+    if places is not None:
+        step = Decimal(1).scaleb(-places)
+        made["multipleOf"] = float(step) if places else 1
+        if digits is not None:
+            largest = float(10 ** (digits - places) - step)
+            made |= {"minimum": max(made["minimum"], -largest), "maximum": min(made["maximum"], largest)}
+    return made

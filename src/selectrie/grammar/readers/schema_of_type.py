@@ -1,6 +1,7 @@
 """Derives JSON Schemas (2020-12) from Python type annotations.
 
-pydantic is never imported: a model makes its own schema.
+pydantic is never imported: a model makes its own schema. If a program has imported it,
+its `TypeAdapter` describes the types that only it knows.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _SIMPLE: dict[Any, str] = {
 _ARRAYS = frozenset({list, abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection})
 _SETS = frozenset({set, frozenset, abc.Set, abc.MutableSet})
 _MAPPINGS = frozenset({dict, abc.Mapping, abc.MutableMapping})
+_KNOWN = _ARRAYS | _SETS | _MAPPINGS | {tuple}
 _MARKS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
 
@@ -53,6 +55,7 @@ def schema_of_type(kind: Any) -> Mapping[str, Any]:
     - `Annotated`: constraints of annotated_types and pydantic; see `constraints_of`.
     - pydantic models and data classes: their JSON Schema, except that an object with
       named properties has no others, even if the model ignores or keeps them (`extra`).
+    - Other types that pydantic describes, such as `HttpUrl`, `UUID4` and `condecimal`.
 
     Classes may contain each other; each is a definition under `$defs`. Raises
     `GrammarError` for any other type, by name.
@@ -134,6 +137,7 @@ class _Builder:
         self._names: dict[Any, str] = {}
         self._waiting: deque[Any] = deque()
         self._done: dict[str, dict[str, Any]] = {}
+        self._n_adapted = 0
 
     def definitions(self) -> dict[str, dict[str, Any]]:
         """Return the definitions of all classes that were referred to."""
@@ -163,6 +167,10 @@ class _Builder:
 
     def _annotated(self, kind: Any, depth: int) -> dict[str, Any]:
         """Return the schema of a type with constraints."""
+        unread = [one for one in kind.__metadata__ if constraints_of(one) is None]
+        adapted = self._adapted(kind) if unread and all(map(_is_of_pydantic, unread)) else None
+        if adapted is not None:
+            return adapted
         schema = self.schema(kind.__origin__, depth + 1)
         for metadata in kind.__metadata__:
             constraints = constraints_of(metadata)
@@ -189,6 +197,9 @@ class _Builder:
         origin, arguments = get_origin(kind) or kind, get_args(kind)
         if not is_hashable(origin):
             raise _unknown(kind)
+        adapted = None if origin in _KNOWN else self._adapted(kind)
+        if adapted is not None:
+            return adapted
         if origin in _ARRAYS or origin in _SETS:
             item = self.schema(arguments[0], depth + 1) if arguments else {}
             return {"type": "array", "items": item, **({"uniqueItems": True} if origin in _SETS else {})}
@@ -204,6 +215,27 @@ class _Builder:
                 raise GrammarError(f"{shown(kind)} has keys other than str, which JSON objects need; use str")
             return {"type": "object", "additionalProperties": schema}
         raise _unknown(kind)
+
+    def _adapted(self, kind: Any) -> dict[str, Any] | None:
+        """Return pydantic's schema of a type that only it knows.
+
+        None without pydantic, if it does not know the type either, or if it says no
+        more than that values are texts.
+        """
+        pydantic = sys.modules.get("pydantic")
+        if pydantic is None:
+            return None
+        self._n_adapted += 1
+        name = f"pydantic:{self._n_adapted}"
+        try:
+            adapter = pydantic.TypeAdapter(kind)
+            whole = adapter.json_schema(ref_template=f"{REFERENCE}{name}.{{model}}", **generator(adapter.json_schema))
+        except (pydantic.PydanticUserError, AttributeError, NameError, TypeError):
+            return None
+        known = {keyword for keyword in whole if keyword not in ("title", "description")}
+        if not known or (known == {"type"} and whole["type"] == "string"):
+            return None
+        return self._without_definitions(name, whole)
 
     def _tuple(self, arguments: tuple[Any, ...], depth: int) -> dict[str, Any]:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
@@ -266,10 +298,20 @@ class _Builder:
         else:
             adapter = sys.modules["pydantic"].TypeAdapter(kind)
             whole = adapter.json_schema(ref_template=template, **generator(adapter.json_schema))
-        whole = dict(closed(whole))
-        for inner, schema in whole.pop("$defs", {}).items():
+        return self._without_definitions(name, whole)
+
+    def _without_definitions(self, name: str, whole: Any) -> dict[str, Any]:
+        """Return a schema of pydantic, closed; its definitions are kept by `name`."""
+        made = dict(closed(whole))
+        for inner, schema in made.pop("$defs", {}).items():
             self._done[f"{name}.{inner}"] = schema
-        return whole
+        return made
+
+
+def _is_of_pydantic(metadata: object) -> bool:
+    """Return whether metadata is pydantic's, and about the values of a type."""
+    is_name = getattr(metadata, "alias", None) is not None  # of a field, without effect on a type
+    return type(metadata).__module__.partition(".")[0] == "pydantic" and not is_name
 
 
 def _schema_of_simple(part: Any) -> dict[str, Any] | None:

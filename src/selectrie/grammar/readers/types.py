@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
@@ -100,7 +101,10 @@ def _plain(part: Any) -> Expression | None:
     if members is None:
         return None
     texts = [value if isinstance(value, str) else json_text(value, part) for value in members]
-    return alternatives(dict.fromkeys(Text(_encoded(text, f"a value of {shown(part)}")) for text in texts))
+    double = next((text for text, n in Counter(texts).items() if n > 1), None)
+    if double is not None:
+        raise GrammarError(f"{shown(part)} has several values with the text {clipped(double)}; keep one of them")
+    return alternatives([Text(_encoded(text, f"a value of {shown(part)}")) for text in texts])
 
 
 def _encoded(text: str, what: str) -> bytes:
