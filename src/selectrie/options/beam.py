@@ -43,8 +43,8 @@ class BeamSearchParams:
             `GRAMMAR_NODES`.
         expand: Called from the model's thread for every kept path with a `PathView` and
             the most probable tokens that may follow, as `TokenScore`s, best first.
-            Returns the ids to continue with, which the grammar must allow. None means
-            all of them.
+            Returns the ids to continue with, which the grammar must allow. With
+            `canonical_only` they may have to be the tokenizer's own. None means all.
         terminator: "none", "eog", or "auto", which is "eog" if a text of the grammar
             may continue to another one.
         incomplete: Always return the paths that `max_tokens` or the budget broke off.

@@ -97,8 +97,8 @@ class BeamResult(Sequence[Hypothesis]):
         hypotheses: Complete texts, at most `beam.n`.
         incomplete: Unfinished paths, if no text was finished or `beam.incomplete` asks
             for them.
-        greedy: The text of masked greedy decoding. None if it does not end, or if it
-            was given up because it could no longer be the winner.
+        greedy: The text of masked greedy decoding, over canonical paths if these alone
+            count; the same for every width. None if it does not end.
         agrees_with_greedy: Whether greedy decoding writes the winner; None if it was
             not followed far enough to know.
         certificate: Whether these texts are proved to be the best.

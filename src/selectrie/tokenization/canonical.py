@@ -288,7 +288,7 @@ class CanonicalPaths:
         true for tokens that end inside a character.
         """
         text = self._vocabulary.decode(tokens)
-        if len(tokens) < 2 or len(text) < len(self._prefix) or _is_cut(text):
+        if len(tokens) < 2 or len(text) < len(self._prefix) or is_cut(text):
             return True
         own = self.canonical_path(tokens)
         return not own or own[: len(tokens) - 1] == list(tokens[:-1])
@@ -299,10 +299,16 @@ class CanonicalPaths:
         Both paths follow the context. The result is empty if no canonical path spells
         the text, or if `tokens` contain a control token.
         """
-        text = self._vocabulary.decode(tokens)
-        if not text.startswith(self._prefix) or not all(self._vocabulary.pieces[token] for token in tokens):
+        if not all(self._vocabulary.pieces[token] for token in tokens):
             return []
-        return self._own(text) or []
+        return self.encoded(self._vocabulary.decode(tokens))
+
+    def encoded(self, text: bytes) -> list[int]:
+        """Return the canonical path of a text, empty if no canonical path spells it.
+
+        The text includes the bytes that every path spells first.
+        """
+        return (self._own(text) or []) if text.startswith(self._prefix) else []
 
     def _begins_own(self, tokens: list[int]) -> bool:
         """Return whether a path begins with the canonical encoding of its text.
@@ -360,7 +366,7 @@ class CanonicalPaths:
         return tokens[n:] if tokens[:n] == self._kept else None
 
 
-def _is_cut(text: bytes) -> bool:
+def is_cut(text: bytes) -> bool:
     """Return whether the text ends inside a UTF-8 character."""
     for n in range(1, min(4, len(text) + 1)):
         if text[-n] >= 0xC0:

@@ -23,7 +23,7 @@ from selectrie.engine.requests import beam_search
 from selectrie.errors import NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, StopParams
-from selectrie.testing import HashModel, TableModel, score_paths_alone
+from selectrie.testing import HashModel, TableModel, make_vocabulary, score_paths_alone
 
 PETS = Grammar.from_gbnf('root ::= "cat" | "bat" | "rat" | "cat" "s"')
 WORDS = Grammar.from_regex("(cat|bat|a)( (cat|bat|a))*")
@@ -200,14 +200,29 @@ def test_wrong_requests_are_refused_before_any_call(change, told):
     assert model.calls == 0
 
 
-def test_a_narrow_beam_falls_back_on_any_tokens():
-    """`b` is likelier than `bat`, the only own token of the text: a beam of one ends there, and the text is found still."""
+def test_a_path_that_no_text_has_takes_no_place():
+    """`b` is likelier than `bat`, the only own token of the text: a beam of one does not take it."""
     model = TableModel({("a",): {"b": 0.6, "bat": 0.1}, ("a", "b"): {"at": 0.9}})
     grammar = Grammar.from_gbnf('root ::= "bat"')
     result = found("a", grammar, model=model, width=1, prompting=SPLIT)
     assert [token.piece for token in result.best.tokens] == [b"bat"]
     assert result.logp == pytest.approx(np.log(0.1), abs=NEAR)
-    assert (result.certificate.about, result.certificate.proved) == ("strings", False)
+    assert (result.certificate.about, result.certificate.proved, result.n_refused) == ("strings", True, 0)
+
+
+LONG_WORD = make_vocabulary([b"b", b"c", b"b" * 8])
+ALONE = {("b",) * n: {"b": 0.9, "b" * 8: 0.02, "c": 0.01} for n in range(9)}
+"""A model that spells the text of eight b in eight tokens."""
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8])
+def test_greedy_decoding_comes_back_from_a_path_that_leads_nowhere(width):
+    """Seven b in tokens of one lead to no text: the token of eight is taken, whatever the width."""
+    grammar = Grammar.from_gbnf('root ::= "bbbbbbbb" | "c" [bc]{11}')  # more texts than are listed
+    model = TableModel(ALONE, vocabulary=LONG_WORD)
+    result = found([0], grammar, model=model, width=width, prompting=SPLIT, max_tokens=12)
+    assert [token.piece for token in result.greedy.tokens] == [b"b" * 8]
+    assert (result.text, result.agrees_with_greedy) == ("b" * 8, True)
 
 
 def test_an_exact_search_ends_without_a_budget():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton, allows, is_any
+from selectrie.core.automaton import Automaton, allowed_ids, allows, is_any
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
@@ -20,6 +20,10 @@ from selectrie.results import TokenScore
 
 _SHOWN = 4
 """How many tokens `expand` is shown for each path that is kept."""
+_MAX_AHEAD = 4
+"""How many tokens after a path are tried to see whether the path leads anywhere."""
+_MAX_TRIED = 64
+"""Maximum number of paths that are tried for that; of more, the answer is yes."""
 
 
 class BeamExpander:
@@ -27,11 +31,12 @@ class BeamExpander:
 
     Attributes:
         tree: All paths that were reached.
-        ends: Nodes whose paths are complete texts.
+        ends: Nodes whose paths are complete texts, canonical ones if these alone count.
         carries: Nodes whose paths may go on.
         n_dead_ends: How many paths could do neither.
-        refused_logp: The best sum of log-probabilities of a path that `spec.may_start`
-        refused.
+        n_refused: How many paths that the automaton accepts were not canonical.
+        refused_logp: The best sum of log-probabilities of a path that was refused
+            because of `spec.may_start`.
     """
 
     def __init__(self, automaton: Automaton, spec: BeamSpec) -> None:
@@ -39,23 +44,20 @@ class BeamExpander:
         self._longest = spec.beam.max_tokens
         self.tree = PathTree(automaton.start(), spec.healing)
         state = self.tree.state[ROOT]
-        self.ends: set[int] = {ROOT} if automaton.can_end(state) else set()
+        self.n_refused = 0
+        self.ends: set[int] = {ROOT} if automaton.can_end(state) and self._is_canonical(()) else set()
         self.carries: set[int] = {ROOT} if is_any(automaton.allowed(state)) else set()
         self._dead: set[tuple[int, int]] = set()
-        self._is_canonical: dict[int, bool] = {}
         self._joins: dict[tuple[int, int], bool] = {}
         self._doubtful: set[tuple[int, int]] = set()
+        self._starts: dict[tuple[int, ...], bool] = {}
         self.refused_logp = -np.inf
         self._chosen: dict[int, IntArray] = {}
+        self._n_left, self._is_certain = 0, True
 
     @property
     def n_dead_ends(self) -> int:
         return len(self._dead)
-
-    @property
-    def n_refused(self) -> int:
-        """Return how many finished paths were not canonical."""
-        return sum(not is_canonical for is_canonical in self._is_canonical.values())
 
     def stuck(self, node: int) -> None:
         """Record that the path cannot be extended.
@@ -69,7 +71,7 @@ class BeamExpander:
         """Return the node of a path extended by `token`, or NO_NODE.
 
         NO_NODE means that the path is a dead end, or that the tokenizer would not write
-        it.
+        it or any text that begins with it.
         """
         tree = self.tree
         node = tree.find(parent, token)
@@ -79,13 +81,18 @@ class BeamExpander:
             if (parent, token) in self._doubtful:
                 self.refused_logp = max(self.refused_logp, tree.logp[parent] + logp)
             return NO_NODE
-        state = self._automaton.advance(tree.state[parent], token)
+        path, state = (*tree.tokens(parent), token), self._automaton.advance(tree.state[parent], token)
         can_end = self._automaton.can_end(state)
+        if can_end and not self._is_canonical(path):
+            can_end = False
+            self.n_refused += 1
         _, counts = self._spec.healing.after(tree.n_healed[parent], token)
         is_longest = tree.n_text[parent] + counts >= self._longest
-        goes_on = not is_longest and is_any(self._automaton.allowed(state))
+        goes_on = not is_longest and self._goes_on(path, state)
         if not (can_end or goes_on or is_longest):
             self._dead.add((parent, token))
+            if not self._is_certain:
+                self.refused_logp = max(self.refused_logp, tree.logp[parent] + logp)
             return NO_NODE
         node = tree.add(parent, token, logp, state)
         if can_end:
@@ -116,16 +123,63 @@ class BeamExpander:
         Always true if the specification has no such check.
         """
         if (parent, token) not in self._joins:
-            self._joins[parent, token] = self._may_join(parent, token)
+            path = (*self.tree.tokens(parent), token)
+            may_join = self._may_join_last(path)
+            self._joins[parent, token] = may_join and self._may_start(path)
+            if may_join and not self._joins[parent, token]:
+                self._doubtful.add((parent, token))
         return self._joins[parent, token]
 
-    def _may_join(self, parent: int, token: int) -> bool:
-        may_be_adjacent, begins = self._spec.may_be_adjacent, self._spec.may_start
-        if may_be_adjacent is not None and parent != ROOT and not may_be_adjacent(self.tree.token[parent], token):
-            return False
-        if begins is None or begins((*self.tree.tokens(parent), token)):
+    def _may_join_last(self, path: tuple[int, ...]) -> bool:
+        """Return whether the last two tokens of a path may be neighbours."""
+        may_be_adjacent = self._spec.may_be_adjacent
+        return may_be_adjacent is None or len(path) < 2 or may_be_adjacent(*path[-2:])
+
+    def _may_start(self, path: tuple[int, ...]) -> bool:
+        if path not in self._starts:
+            self._starts[path] = self._spec.may_start is None or self._spec.may_start(path)
+        return self._starts[path]
+
+    def _is_canonical(self, path: tuple[int, ...]) -> bool:
+        """Return whether the path is the tokenizer's own encoding of its text.
+
+        Always true if the specification has no such check.
+        """
+        return self._spec.canonical is None or bool(self._spec.canonical(path))
+
+    def _goes_on(self, path: tuple[int, ...], state: int) -> bool:
+        """Return whether the tokenizer may write a text that begins with a path.
+
+        `_is_certain` then tells whether a negative answer holds for certain.
+        """
+        self._n_left, self._is_certain = _MAX_TRIED, True
+        return self._leads_on(path, state, 0 if self.joins_all else _MAX_AHEAD)
+
+    def _leads_on(self, path: tuple[int, ...], state: int, n_ahead: int) -> bool:
+        """Return whether the automaton and the tokenizer allow some `n_ahead` tokens.
+
+        Fewer are enough if a text ends there. The answer is yes if it would take more
+        than `_n_left` trials.
+        """
+        allowed = self._automaton.allowed(state)
+        if n_ahead == 0:
+            return is_any(allowed)
+        tokens = allowed_ids(allowed)
+        if len(tokens) > self._n_left:
             return True
-        self._doubtful.add((parent, token))
+        for token in tokens[np.argsort(-self._spec.vocabulary.lengths[tokens], kind="stable")].tolist():
+            self._n_left -= 1
+            longer = (*path, token)
+            if not self._may_join_last(longer):
+                continue
+            if not self._may_start(longer):
+                self._is_certain = False
+                continue
+            after = self._automaton.advance(state, token)
+            if self._automaton.can_end(after) and self._is_canonical(longer):
+                return True
+            if self._leads_on(longer, after, n_ahead - 1):
+                return True
         return False
 
     def needs_row(self, node: int) -> bool:
@@ -204,17 +258,6 @@ class BeamExpander:
                 raise OptionError("expand", number, f"a callable that returns tokens that may follow {view.data!r}")
             chosen.append(number)
         return np.unique(np.array(chosen, dtype=np.int32))
-
-    def is_canonical(self, node: int) -> bool:
-        """Return whether the path is the tokenizer's own encoding of its text.
-
-        Always true if the specification has no such check.
-        """
-        if self._spec.canonical is None:
-            return True
-        if node not in self._is_canonical:
-            self._is_canonical[node] = bool(self._spec.canonical(self.tree.tokens(node)))
-        return self._is_canonical[node]
 
     def key(self, node: int) -> Key:
         """Return the path's bytes, split at control tokens, and these tokens' ids."""

@@ -113,10 +113,10 @@ class BeamOutcome:
     Attributes:
         finished: The n best texts, best first.
         broken: The n best of the paths that were left unfinished, best first.
-        greedy: The text of masked greedy decoding. None if it does not end, or was
-            given up because it could no longer win.
+        greedy: The text of masked greedy decoding. None if it does not end.
         agrees_with_greedy: Whether greedy decoding writes the winner; None if no text
-            was finished, or if rows did not tell how greedy decoding goes on.
+            was finished, or if rows or the budget did not tell how greedy decoding goes
+            on.
         stopped: "done" (no remaining path could be among the n best), "length" (as far
             as `max_tokens` goes), "budget" or "deadline".
         lost: The best score that a dropped or remaining path could have reached, -inf
@@ -124,7 +124,8 @@ class BeamOutcome:
         unread: That of a path whose last token was not read; it is among these.
         n_merged: Paths that were the second or a further one of their text.
         n_dead_ends: Paths that could neither end nor go on.
-        n_refused: Finished paths that are not the tokenizer's encoding of their text.
+        n_refused: Paths that the automaton accepts and that are not the tokenizer's
+            encoding of their text.
         n_evaluated: Rows read.
         n_repeated: Nodes evaluated again.
         n_steps: Steps of the longest path.

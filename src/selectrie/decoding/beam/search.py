@@ -20,8 +20,9 @@ is dropped if its bound is not above the n-th best finished text, and the search
 when no path is left. If the paths of one text are added up, the search ends when all
 unfinished paths together could not change which texts are the first n.
 
-The path of masked greedy decoding is followed beside the beam and competes with its
-results.
+The path of masked greedy decoding is followed to its end beside the beam, whatever the
+width, and competes with its results. Where it leads nowhere, it goes on with the next
+best token of the last node that has one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ import numpy as np
 from selectrie.core.automaton import Automaton
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
-from selectrie.core.types import NO_NODE, ROOT, Capacity, IntArray
+from selectrie.core.types import NO_NODE, NO_TOKEN, ROOT, Capacity, IntArray
 from selectrie.decoding.beam.candidates import CandidateQueue, Follower
 from selectrie.decoding.beam.expansion import BeamExpander
 from selectrie.decoding.beam.hypotheses import FinishedHypotheses, add_up
@@ -53,6 +54,10 @@ _MAX_LOOKED_AT = 64
 
 Beyond it, a step gives up on extensions that keep being refused.
 """
+_MAX_GREEDY = 1024
+"""Maximum number of tokens after a path that greedy decoding tries in a row."""
+_MAX_OTHERS = 4
+"""Number of further tokens after a path that greedy decoding may come back to."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +100,11 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._groups = self._make_groups()
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._is_greedy_known = True
+        # (node, token, its log-probability), the next one last. NO_TOKEN is the end.
+        self._greedy_options: list[tuple[int, int, float]] = []
+        self._n_turns = 0
+        # A node that replaces another one, whose row is read again.
+        self._again: dict[int, int] = {}
         self._waiting: list[int] = [ROOT]
         self._rows: dict[int, tuple[Rows, int]] = {}
         self._broken: set[int] = set()
@@ -148,6 +158,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         return Reads.concatenated([self._row_reads(node) for node in nodes])
 
     def _row_reads(self, node: int) -> Reads:
+        node = self._again.get(node, node)
         eog = self._spec.vocabulary.eog
         masses = [eog] if node in self._grown.ends else []
         reads = Reads.of_row(eog, masses=masses) if masses and self._spec.reads_best else Reads.of_row(masses=masses)
@@ -189,7 +200,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             return
         self._waiting = [node for node in self._waiting if not self._tree.evaluated[node]]
         kept = rows.copy() if self._waiting and nodes else rows
-        self._rows.update((node, (kept, i)) for i, node in enumerate(nodes))
+        self._rows.update((self._again.get(node, node), (kept, i)) for i, node in enumerate(nodes))
         self._take_steps()
 
     def _heal(self, rows: Rows, node: int) -> None:
@@ -242,12 +253,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
                     self._finish(node, end, group)
 
     def _finish(self, node: int, end: float, group: _Group) -> None:
-        """Record the text of `node` for the group, if it may end and is canonical.
+        """Record the text of `node` for the group, if it may end there.
 
         `end` is the terminator's log-probability.
         """
         joint = self._joint(node) + end
-        if node not in self._grown.ends or joint == -np.inf or not self._grown.is_canonical(node):
+        if node not in self._grown.ends or joint == -np.inf:
             return
         key = self._grown.key(node)
         group.pool.add(node, joint, key)
@@ -325,26 +336,49 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             return
         rows, i = self._rows[node]
         end = rows.log_mass(i, self._spec.vocabulary.eog) if node in self._grown.ends else -np.inf
-        n_most = 1 if self._grown.joins_all else self._spec.vocabulary.n_tokens
-        followers = self._followers(node, (1, n_most), {})
-        best = next((f for f in followers if self._grown.joins(node, f[0])), None)
-        if best is None and self._unread_max(node) > end:
+        options: list[tuple[int, int, float]] = []
+        # The same number for every width.
+        n_most = self._n_most(1) if self._grown.joins_all else _MAX_GREEDY
+        for token, logp, _ in self._followers(node, (1, n_most), {}):
+            if logp < end or len(options) > _MAX_OTHERS:
+                break
+            if options or self._grown.reach(node, token, logp) != NO_NODE:
+                options.append((node, token, logp))
+        if not options and self._unread_max(node) > end:
             self._is_greedy_known = False
             return
-        if node in self._grown.ends and (best is None or end > best[1]):
-            self._greedy_end, self._greedy_end_logp = node, end if self._spec.terminator == "eog" else 0.0
-            return
-        child = NO_NODE if best is None else self._grown.reach(node, best[0], best[1])
-        if child == NO_NODE:
-            return
-        if self._spec.terminator == "none":
-            self._finish(child, 0.0, self._groups[0])
-        if self._grown.needs_row(child):
-            self._greedy = child
-        elif child in self._grown.ends:
-            self._greedy_end = child
+        if node in self._grown.ends:
+            options.append((node, NO_TOKEN, end))
+        self._n_turns += not options
+        self._greedy_options += reversed(options)
+        if self._n_turns <= self._beam.max_tokens:
+            self._take_greedy_option()
         else:
-            self._broken.add(child)
+            self._is_greedy_known = False
+
+    def _take_greedy_option(self) -> None:
+        """Extend the greedy path by the best token that was not tried yet, or end it.
+
+        That token follows the last node that has one, so a path that turns out to lead
+        nowhere is left.
+        """
+        while self._greedy_options:
+            node, token, logp = self._greedy_options.pop()
+            if token == NO_TOKEN:
+                self._greedy_end, self._greedy_end_logp = node, logp if self._spec.terminator == "eog" else 0.0
+                return
+            child = self._grown.reach(node, token, logp)
+            if child == NO_NODE:
+                continue
+            if self._spec.terminator == "none":
+                self._finish(child, 0.0, self._groups[0])
+            if self._grown.needs_row(child):
+                self._greedy = child
+            elif child in self._grown.ends:
+                self._greedy_end = child
+            else:
+                self._broken.add(child)
+            return
 
     def _settle(self, group: _Group) -> None:
         """End a group whose unfinished paths can no longer change the result."""
@@ -361,27 +395,36 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         The search stops if no path is kept or if the budget does not cover the rows.
         """
         nodes = {node for group in self._groups for node in group.beam}
-        if self._greedy != NO_NODE and (nodes or self._greedy_matters()):
+        is_settled = not nodes
+        if self._greedy != NO_NODE:
             nodes.add(self._greedy)
-        else:
-            self._greedy = NO_NODE
         if not nodes:
             self._stop()
             return
         ordered = self._tree.order(nodes)
         self._rows = {node: self._early[node] for node in ordered if node in self._early}
-        self._waiting = [node for node in ordered if node not in self._early]
-        if len(self._waiting) > self._n_left:
+        self._waiting = [self._to_read(node) for node in ordered if node not in self._early]
+        if len(self._waiting) <= self._n_left:
+            return
+        greedy = self._greedy
+        if is_settled and self._bound(self._tree.logp[greedy], self._tree.n_text[greedy]) <= self._finished.kth:
+            self._is_greedy_known = False
+            self._waiting = []
+            self._stop()
+        else:
             self._break_off("budget")
 
-    def _greedy_matters(self) -> bool:
-        """Return whether the greedy path could still win or spell the winner's text."""
-        node, best = self._greedy, self._finished.ranked()[:1]
-        if not best or self._bound(self._tree.logp[node], self._tree.n_text[node]) > self._finished.kth:
-            return True
-        key = self._grown.key(node)
-        own = best[0].key[: len(key)]
-        return own[:-1] == key[:-1] and len(own) == len(key) and _begins(own[-1], key[-1])
+    def _to_read(self, node: int) -> int:
+        """Return the node to evaluate for the row of `node`, which may be a second one.
+
+        Only greedy decoding comes back to a node.
+        """
+        tree = self._tree
+        if not tree.evaluated[node]:
+            return node
+        twin = tree.add_beside(tree.parent[node], tree.token[node], tree.edge[node])
+        self._again[twin] = node
+        return twin
 
     def _break_off(self, why: str) -> None:
         """Stop early for the reason `why`; paths that await rows stay unfinished."""
@@ -422,8 +465,3 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             log_heal=self._log_heal,
             heal_gap=self._healing.log_heal()[1],
         )
-
-
-def _begins(text: bytes | int, start: bytes | int) -> bool:
-    """Return whether both are bytes and `text` begins with `start`."""
-    return isinstance(text, bytes) and isinstance(start, bytes) and text.startswith(start)

@@ -25,6 +25,7 @@ from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.session import Session
 from selectrie.errors import OptionError, PromptTooLongError
 from selectrie.options import BeamSearchParams, SearchParams
+from selectrie.tokenization.canonical import is_cut
 from selectrie.tokenization.products import (
     ProductContext,
     TextAlternatives,
@@ -92,6 +93,8 @@ class ProductPaths:
             automaton accepts canonical paths only.
         canonical_path: Returns the canonical path for the text of a path. None if
             `canonical` is None.
+        may_start: Returns whether a canonical path may begin with these tokens
+            (`BeamSpec`). None if `canonical` is None.
     """
 
     context: ProductContext
@@ -99,6 +102,7 @@ class ProductPaths:
     longest: int
     canonical: Callable[[Sequence[int]], bool] | None = None
     canonical_path: Callable[[Sequence[int]], Sequence[int]] | None = None
+    may_start: Callable[[Sequence[int]], bool] | None = None
 
 
 def paths_of_product(vocabulary: Vocabulary, search_request: ProductSearchRequest) -> ProductPaths:
@@ -144,14 +148,23 @@ def _of_grammar(vocabulary: Vocabulary, parts: tuple[TextAlternatives, ...], con
         paths = context.paths_of(vocabulary, [context.text_of(vocabulary.decode(tokens))])
         return () if paths is None else paths[0]
 
+    def may_start(tokens: Sequence[int]) -> bool:
+        spelled = vocabulary.decode(tokens)
+        if len(spelled) < n_before or is_cut(spelled):
+            return True
+        paths = context.paths_of(vocabulary, [spelled[n_before:]])
+        return paths is None or paths[0][: len(tokens) - 1] == tuple(tokens[:-1])
+
+    n_before = len(context.healed) + len(context.space_prefix)
     longest = sum(len(part) if isinstance(part, bytes) else max(map(len, part)) for part in parts)
-    longest += len(context.healed) + len(context.space_prefix) + len(context.tail)
+    longest += n_before + len(context.tail)
     return ProductPaths(
         context,
         grammar.automaton(vocabulary, prefix=context.healed + context.space_prefix),
         longest,
         canonical=lambda tokens: tuple(own(tokens)) == tuple(tokens),
         canonical_path=own,
+        may_start=may_start,
     )
 
 
@@ -317,7 +330,7 @@ class ProductSearch:
         beam = BeamSearchParams(
             width=width, n=n_best, max_tokens=paths.longest, canonical_only=paths.canonical is not None
         )
-        spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical)
+        spec = BeamSpec(self._vocabulary, beam, self._terminator, canonical=paths.canonical, may_start=paths.may_start)
         handle = self._group.begin(BeamTask(paths.context.tokens, paths.automaton, spec), subject=spec)
         outcome = handle.result()
         for path in outcome.finished:

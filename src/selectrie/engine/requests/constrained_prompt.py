@@ -6,12 +6,14 @@ The module also has the parts that the results of all requests with a grammar sh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from selectrie.core.automaton import Automaton
+from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import ModelDescription
+from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.automaton.finished import FinishedPath
@@ -20,7 +22,7 @@ from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.healed_mass import MAX_GAP
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import heal_unknown
-from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError
+from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError, TextError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
@@ -30,7 +32,7 @@ from selectrie.tokenization.records import PromptText
 
 _SPACE = b" "
 _MAX_ENCODED = 1_000
-"""Maximum number of texts that are encoded to see if the tokenizer changes them."""
+"""Maximum number of texts that are encoded before a search."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +99,33 @@ class ConstrainedPrompt:
             may_be_adjacent=None if own is None else self.may_join,
             last=int(self.prompt[-1]) if self.healed else None,
         )
+
+    def canonical_automaton(self) -> Automaton:
+        """Return an automaton that accepts the canonical path of every text.
+
+        Of at most `_MAX_ENCODED` texts it accepts no other paths, and every path that
+        it allows leads to a text. Of more, or of texts that cannot be listed, it is
+        `automaton`, which accepts paths in any tokens.
+        """
+        texts = _listed(self.grammar)
+        if texts is None:
+            return self.automaton
+        before, vocabulary = self.healed + self.delimiter, self.vocabulary
+        data = dict.fromkeys(text.encode() for text in texts)
+        if self.shares_space:  # the empty text has no path
+            wholes = [one if one[:1] == _SPACE else _SPACE + one for one in data if one]
+        else:
+            wholes = [before + one for one in data]
+        paths: dict[tuple[int, ...], None] = {}
+        for whole in wholes:
+            with suppress(TextError):  # no tokens spell it
+                paths[tuple(self.canonicity.encoded(whole))] = None
+        if b"" not in wholes:
+            paths.pop((), None)  # of texts without a canonical path
+        is_named_only = vocabulary.lengths == 0  # no text of a list is spelled by such tokens
+        is_named_only[vocabulary.eog] = True
+        kept = [path for path in paths if not is_named_only[list(path)].any()]
+        return ChoiceAutomaton(TokenTrie.from_sequences(kept)) if kept else self.automaton
 
     @property
     def may_join(self) -> Callable[[int, int], bool]:

@@ -65,7 +65,7 @@ class PreparedSample:
         budget = GRAMMAR_NODES + self.n * search.max_tokens
         task = ExactSampleTask(
             constrained.prompt,
-            constrained.automaton,
+            constrained.canonical_automaton() if search.canonical_only else constrained.automaton,
             constrained.spec(search, budget=budget),
             n=self.n,
             seed=self.seed,
