@@ -54,6 +54,8 @@ _MAX_LOOKED_AT = 64
 
 Beyond it, a step gives up on extensions that keep being refused.
 """
+_MAX_GREEDY = 1024
+"""Maximum number of tokens after a path that greedy decoding tries in a row."""
 _MAX_OTHERS = 4
 """Number of further tokens after a path that greedy decoding may come back to."""
 
@@ -336,7 +338,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         end = rows.log_mass(i, self._spec.vocabulary.eog) if node in self._grown.ends else -np.inf
         options: list[tuple[int, int, float]] = []
         # The same number for every width.
-        n_most = self._n_most(1) if self._grown.joins_all else self._spec.vocabulary.n_tokens
+        n_most = self._n_most(1) if self._grown.joins_all else _MAX_GREEDY
         for token, logp, _ in self._followers(node, (1, n_most), {}):
             if logp < end or len(options) > _MAX_OTHERS:
                 break
