@@ -14,6 +14,7 @@ are scored again, and no score.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Generator, Iterator
 from functools import partial
 
@@ -42,6 +43,9 @@ Measured on CPUs with real text: 0.12 (AVX-512) and 0.15 (AVX2) for Gemma 3 270M
 and 0.06 for Qwen2.5-Coder-0.5B, both Q4_K_M; 0.0025 for f16 weights. f32 weights move
 by 1e-6 to 3e-5, whatever the text.
 """
+
+CONFIDENCE = 1.645
+"""Standard errors of sigma that are added to a measurement: 95 % are below."""
 
 MIN_MOVE = 5e-7
 """Nats: the rounding of float32 logits of size 8; smaller moves are noise."""
@@ -144,6 +148,7 @@ def measure(model: Model) -> Iterator[SelfCheck | None]:
     if moved is None:
         yield known
         return
+    moved *= 1.0 + CONFIDENCE / math.sqrt(2 * len(alone))  # the upper bound of a standard deviation
     yield _check(min(max(moved, LEAST_OF_ASSUMED * known.moved), MAX_MOVE), limits, len(alone))
 
 
