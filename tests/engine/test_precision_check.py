@@ -169,6 +169,21 @@ def test_the_check_is_made_once_the_engine_has_answered(monkeypatch):
     assert len(found) == 1
 
 
+def test_an_engine_survives_what_its_check_raises(monkeypatch):
+    """An error of `on_check` ends the work for idle times, and no request."""
+    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
+    called = threading.Event()
+
+    def fail(check):
+        called.set()
+        raise RuntimeError(check)
+
+    with Engine(Weighed(1), on_check=fail) as engine:
+        first = engine.select("a", [" b", " c"])
+        assert called.wait(60)
+        assert engine.select("a", [" b", " c"]).choices == first.choices
+
+
 def test_rows_that_have_to_be_fetched_are_checked_too():
     """The self-check of a model whose rows are elsewhere finds what that of a plain one finds."""
     assert self_check(FarModel(Weighed(1))) == self_check(Weighed(1))

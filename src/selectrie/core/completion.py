@@ -56,5 +56,8 @@ class SupportsCompletion(Protocol):
                 `ServerError` if the server failed after all retries or its answer
                 cannot be right, `CancelledError`, or `ClosedError`.
             cancellation: Ends the request.
+
+        Raises `ClosedError` or `ForkedError` if it cannot begin; `done` is not called
+        then.
         """
         ...

@@ -1,4 +1,4 @@
-"""What an engine runs on: a model that runs here, or one that is asked for its rows."""
+"""What an engine runs on, and the runtime of a model that runs here."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Runtime(ABC):
     Attributes:
         model: The model as requests see it.
         thread: The thread, which frees the model when it is closed.
-        check: What is known of how far a log-probability may move; None before it is
-            measured.
+        check: What is known of how far a log-probability may move; None in `fast`
+            precision.
         has_whole_rows: Whether the probability of every token can be read.
     """
 
@@ -40,10 +40,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def session(self, group: TaskGroup, model: ModelDescription) -> Session:
-        """Return the `Session` of a task group, after what has to be measured.
-
-        `model` describes the model to the request.
-        """
+        """Return the `Session` of a task group; `model` describes the model to it."""
 
     @abstractmethod
     def sequences_scorer(self, check: SelfCheck | None, nodes: int, *, keep: object) -> ScoresSequences:

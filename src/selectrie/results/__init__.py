@@ -80,7 +80,7 @@ _NAMES = {
     "sampled_choice": "SampledChoice",
     "samples": "Samples",
     "selection": "Selection TokenPlan",
-    "spellings": "ChoiceSpellings SpellingEstimate Spellings",
+    "spellings": "ChoiceSpellings Spellings",
     "table": "ChoiceTable",
     "trie_view": "TrieView view_of",
 }

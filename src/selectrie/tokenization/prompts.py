@@ -43,7 +43,7 @@ Prompt = str | Sequence[int] | Sequence[Message] | PromptText
 
 
 CheckLength = Callable[[bytes], None]
-"""Raises an error for a prompt that has at least this number of tokens."""
+"""Raises an error for a prompt whose text certainly has too many tokens."""
 
 
 def read_prompt(

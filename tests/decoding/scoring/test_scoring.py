@@ -489,6 +489,8 @@ def test_finalists_are_the_choices_that_layout_could_reorder():
     tolerances, path_of = np.full(6, 0.1), np.arange(6)
     assert finalists(scores, tolerances, path_of).tolist() == [1, 2]
     assert finalists(scores, tolerances, path_of, k=3).tolist() == [1, 2, 0, 3]
+    uneven = finalists(np.array([1.0, 0.9, 0.5]), np.array([1.0, 0.001, 0.001]), np.arange(3), k=2)
+    assert uneven.tolist() == [0, 1, 2]  # the third is near the first, though not near the second
 
 
 def test_nothing_close_needs_no_settling():
@@ -507,16 +509,17 @@ def test_nothing_close_needs_no_settling():
     k=st.integers(1, 4),
 )
 def test_finalists_equal_comparing_all_pairs(scores, width, k):
-    """Candidates reach the k-th best; of those, every one that another candidate reaches."""
+    """Candidates reach the k-th best by the widest of the first k; of those, every one that another candidate reaches."""
     values = np.array(scores, dtype=np.float64)
     widths = np.array([width + i % 3 for i in range(len(scores))], dtype=np.float64)
 
     def near(i, j):
         return scores[i] - scores[j] >= -np.sqrt(widths[i] ** 2 + widths[j] ** 2)
 
-    ranked = sorted(range(len(scores)), key=lambda i: -scores[i])
-    kth = ranked[min(k, len(scores)) - 1]
-    candidates = [i for i in range(len(scores)) if near(i, kth)]
+    first = sorted(range(len(scores)), key=lambda i: -scores[i])[:k]
+    widest = max(widths[i] for i in first)
+    reach = [np.sqrt(widths[i] ** 2 + widest**2) for i in range(len(scores))]
+    candidates = [i for i in range(len(scores)) if scores[i] - scores[first[-1]] >= -reach[i]]
     expected = {i for i in candidates if any(j != i and near(i, j) and near(j, i) for j in candidates)}
     indices = finalists(values, widths, np.arange(len(scores)), k)
     assert set(indices.tolist()) == expected

@@ -84,7 +84,7 @@ def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():
     kept = KeptMemories()
     expected = joints(model, one, kept)[0]
     (memory,) = kept._kept
-    memory.opened.fail_next(DecodeError("no"))
+    memory.model.fail_next(DecodeError("no"))
     with pytest.raises(DecodeError):
         joints(model, one, kept)
     assert not kept._kept
@@ -115,6 +115,17 @@ def test_the_scores_that_were_used_last_are_remembered(monkeypatch):
     assert [key in settled for key in (b"a", b"b", b"c")] == [True, False, True]
     settled.put(dict.fromkeys((b"x", b"y", b"z"), (0.0, 0.0)))
     assert all(key in settled for key in (b"x", b"y", b"z"))
+
+
+def test_a_request_keeps_what_it_found_when_its_new_scores_need_the_room(monkeypatch):
+    """One old score and new ones, with room for one: the answer has all of them."""
+    monkeypatch.setattr("selectrie.engine.requests.canonical_memory._MAX_SETTLED", 1)
+    model, kept = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary), KeptMemories()
+    one = prepared_of(model, "x")
+    session = Session(SimpleNamespace(observer=None), model, None, kept=kept)
+    _canonical_joints(session, one, one.encoded.context, np.array([1], dtype=np.int32))
+    values, cost = _canonical_joints(session, one, one.encoded.context, np.arange(3, dtype=np.int32))
+    assert (values.tobytes(), cost.rows > 0) == (joints(model, one, None)[0], True)
 
 
 def test_near_ties_of_a_table_evaluate_what_rows_share_once():

@@ -37,6 +37,10 @@ VERSIONS = (2, 3)
 TOKENS, _TYPES, _PREFIX = "tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml."
 NORMAL = 1
 """`LLAMA_TOKEN_TYPE_NORMAL`."""
+_MAX_TEXTS = 1 << 24
+"""Maximum number of texts of an array; vocabularies and merges have below a million."""
+_MAX_WINDOW_BYTES = 1 << 26
+"""Maximum number of bytes of an array in which lengths are looked for at once."""
 _USUAL_TEXT_BYTES = 32
 """A token and its length take fewer on average, and so does a merge."""
 _KEPT_ITEMS = 4096
@@ -270,10 +274,13 @@ def _text_places(data: mmap.mmap, at: int, n: int) -> NDArray[np.int64]:
     """Return the offsets of n texts, and of the end of the last one.
 
     Lengths below 256 are looked for everywhere at once. They are right if each one is
-    where the one before it says.
+    where the one before it says. A count that no vocabulary has is refused before
+    anything is copied.
     """
     size = _U64.size
-    window = np.frombuffer(data[at : at + n * _USUAL_TEXT_BYTES], dtype=np.uint8)
+    if n > min(_MAX_TEXTS, (len(data) - at) // size):
+        raise struct.error(f"{n} texts in {len(data) - at} bytes")
+    window = np.frombuffer(data[at : at + min(n * _USUAL_TEXT_BYTES, _MAX_WINDOW_BYTES)], dtype=np.uint8)
     is_length = np.zeros(len(window), dtype=np.bool_)
     for start in range(min(size, len(window) - size + 1)):
         whole = window[start : start + (len(window) - start) // size * size].view("<u8")

@@ -196,8 +196,8 @@ def _is_mergeable(name: bytes, spelled: frozenset[bytes]) -> bool:
     A merge joins two parts that are tokens or single characters. The 6 000 control
     tokens of Gemma 3 need not be tokenized then, which takes 6 µs each.
     """
-    if not name.isascii() or len(name) == 1 or name.startswith(b"<0x"):
-        return True
+    if not name.isascii() or len(name) == 1 or b" " in name or name.startswith(b"<0x"):
+        return True  # a space is another character in the vocabulary
     last = len(name) - 1
     return any((i == last or name[i:] in spelled) and (i == 1 or name[:i] in spelled) for i in range(1, len(name)))
 

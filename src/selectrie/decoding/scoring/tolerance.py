@@ -125,8 +125,9 @@ def rows_alone(trie: TokenTrie, terminator: str) -> IntArray:
 def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: int = 1) -> IntArray:
     """Return the choices whose order among the first k depends on the layout of calls.
 
-    They come best first, one for each path. A choice is a candidate if it is above or
-    near the k-th best. It is a finalist if another candidate is near to it.
+    They come best first, one for each path. A choice is a candidate if it is above the
+    k-th best, or would be near it if the k-th had the widest tolerance of the first k.
+    It is a finalist if another candidate is near to it.
 
     Args:
         scores, tolerances: float64[C]; NaN and -inf never qualify.
@@ -140,8 +141,9 @@ def finalists(scores: FloatArray, tolerances: FloatArray, path_of: IntArray, k: 
     order = usable[np.argsort(-scores[usable], kind="stable")]
     if len(order) < 2:
         return np.empty(0, dtype=np.int32)
-    kth = order[min(k, len(order)) - 1]
-    candidates = order[is_near(scores[order] - scores[kth], tolerances[order], tolerances[kth])]
+    first = order[:k]
+    behind = scores[order] - scores[first[-1]]
+    candidates = order[is_near(behind, tolerances[order], tolerances[first].max())]
     close = _has_near_neighbour(scores[candidates], tolerances[candidates])
     result: IntArray = candidates[close].astype(np.int32)
     return result
@@ -177,8 +179,8 @@ def near_margins(scores: FloatArray, tolerances: FloatArray, path_of: IntArray) 
 def _has_near_neighbour(scores: FloatArray, tolerances: FloatArray) -> BoolArray:
     """Return bool[n]: whether another score is near. `scores` fall, and are finite.
 
-    Each step compares all scores with those so many places below, until none that many
-    places apart can be near.
+    Step n compares each score with the one n places below. It stops when no pair n
+    places apart is within the widest tolerance.
     """
     near = np.zeros(len(scores), dtype=np.bool_)
     widest = float(np.hypot(tolerances.max(initial=0.0), tolerances.max(initial=0.0)))

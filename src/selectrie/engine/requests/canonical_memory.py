@@ -27,6 +27,8 @@ R = TypeVar("R")
 
 CHUNK = 32
 """Number of tokens in a chunk."""
+_CALL_ROWS = 2 * CHUNK
+"""Maximum number of rows in a call, whatever the size of the memory."""
 _MULTIPLE = 8
 """The tokens of the last call of a context are a multiple of this number."""
 _MAX_SETTLED = 10_000
@@ -170,10 +172,9 @@ def _cost(extension: Extension) -> Cost:
 
 
 @contextmanager
-def new_memory(model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]:
+def new_memory(model: Model, n_nodes: int) -> Iterator[Model]:
     """Yield an empty memory with room for some nodes, and close it afterwards."""
-    del context
-    solo = model.new_context(n_nodes)
+    solo = model.new_context(n_nodes, rows=_CALL_ROWS) if in_chunks(model) else model.new_context(n_nodes)
     try:
         yield solo
     finally:
@@ -198,7 +199,9 @@ class SettledJoints:
 
     def put(self, values: Mapping[bytes, tuple[float, float]]) -> None:
         """Add values; those that were used least recently make room for them."""
-        self._values.update(values)
+        for key, value in values.items():
+            self._values.pop(key, None)
+            self._values[key] = value
         while len(self._values) > max(_MAX_SETTLED, len(values)):
             del self._values[next(iter(self._values))]
 
@@ -219,19 +222,19 @@ class KeptMemories:
 
     def __init__(self, n_memories: int = 1) -> None:
         self._n_memories, self.settled = n_memories, SettledJoints()
-        self._kept: list[_Kept] = []  # used last, last
+        self._kept: list[_Kept] = []  # least recently used first
 
     @contextmanager
     def opened(self, model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]:
         """Yield a memory that holds nothing but a beginning of the context."""
         if not in_chunks(model):
-            with new_memory(model, context, n_nodes) as solo:
+            with new_memory(model, n_nodes) as solo:
                 yield solo
             return
         kept = self._taken(context)
         try:
             kept.hold_beginning(model, context, n_nodes)
-            yield kept.opened
+            yield kept.model
             kept.hold(context)
         except BaseException:
             kept.close()
@@ -263,7 +266,7 @@ class _Kept:
         self._node, self._context = ROOT, np.empty(0, dtype=np.int32)
 
     @property
-    def opened(self) -> Model:
+    def model(self) -> Model:
         """Return the model, which `hold_beginning` has opened."""
         if self._solo is None:
             raise InternalError("the memory is closed")
@@ -286,20 +289,20 @@ class _Kept:
             self.close()
         if self._solo is None:
             room = min(n_nodes + -n_nodes % _ROOM, max(n_nodes, model.limits.nodes))
-            self._solo, self._n_nodes = model.new_context(room, rows=2 * CHUNK), room
+            self._solo, self._n_nodes = model.new_context(room, rows=_CALL_ROWS), room
         node, _ = self._solo.match_prefix(context[: self.n_common(context)])
         self._replace(node)
 
     def hold(self, context: IntArray) -> None:
         """Drop all but the calls of a context that was evaluated."""
         ends = call_ends(context)
-        node, depth = self.opened.match_prefix(context[: ends[-1] if ends else 0])
+        node, depth = self.model.match_prefix(context[: ends[-1] if ends else 0])
         self._replace(node)
         self._context = context[:depth].copy()
 
     def _replace(self, node: int) -> None:
         """Hold a node instead of the one before, and drop all others."""
-        solo = self.opened
+        solo = self.model
         solo.release(np.array([self._node] if self._node != ROOT else [], dtype=np.int32))
         self._node = node
         solo.trim(0)

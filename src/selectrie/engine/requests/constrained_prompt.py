@@ -58,6 +58,7 @@ class ConstrainedPrompt:
         shares_space: Whether the space of `delimiter` is the first one of a text that
             begins with a space. What paths spell after it is then the rest of such a
             text.
+        time: The time that the chat template was told, in ISO 8601, or "".
     """
 
     vocabulary: Vocabulary

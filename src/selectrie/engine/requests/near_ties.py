@@ -71,7 +71,7 @@ def rescore_near_ties(
     prepared, report, tolerance = evaluated.prepared, evaluated.report, session.tolerance
     if tolerance is None or not _can_rescore(prepared):
         return scored, report
-    k = len(prepared.texts) if prepared.search.stop == "all" else prepared.search.k
+    k = prepared.n_first
     contexts = (prepared.encoded.context, *prepared.premises)
     tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
     margin = scoring.near_margins(scored.scores[None], tolerances[None], prepared.trie.path_of)[0]
@@ -177,12 +177,14 @@ def _canonical_joints(
     if max(int(np.count_nonzero(sub.inner)) for sub, _ in subs) > MAX_ROWS:
         return None, Cost()
     keys = [_key(prepared, context, int(choice), *sub) for choice, sub in zip(choices, subs, strict=True)]
-    known, cost = session.settled, Cost()
-    new = [i for i, key in enumerate(keys) if key not in known]
+    settled, cost = session.settled, Cost()
+    found = {key: settled[key] for key in keys if key in settled}
+    new = [i for i, key in enumerate(keys) if key not in found]
     if new:
         evaluated, cost = _evaluated_joints(session, prepared, context, [(int(choices[i]), *subs[i]) for i in new])
-        known.put({keys[i]: one for i, one in zip(new, evaluated, strict=True)})
-    return np.array([known[key] for key in keys]).T, cost
+        found |= {keys[i]: one for i, one in zip(new, evaluated, strict=True)}
+        settled.put(found)
+    return np.array([found[key] for key in keys]).T, cost
 
 
 def _evaluated_joints(

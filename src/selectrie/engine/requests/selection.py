@@ -138,6 +138,11 @@ class PreparedSelect:
         parts = (premise, encoded.tokens, encoded.offsets, encoded.first_scored)
         return (*(part.tobytes() for part in parts), self.terminator.encode())
 
+    @property
+    def n_first(self) -> int:
+        """Return the number of choices whose order is asked for."""
+        return len(self.texts) if self.search.stop == "all" else self.search.k
+
     def tolerances(
         self, tolerance: float, evaluation: scoring.TrieEvaluation | None = None, *, adds_up: bool = False
     ) -> FloatArray:

@@ -79,7 +79,10 @@ class Session:
 
     @property
     def local_model(self) -> Model:
-        """Return the model, which runs here: only its calls are made near ties with."""
+        """Return the model, which runs here; near ties are scored on contexts of it.
+
+        Raises `InternalError` for a served model.
+        """
         if self.is_served:
             raise InternalError("a model that others serve has no memory of its own")
         return cast("Model", self.model)
@@ -104,8 +107,9 @@ class Session:
             with self.memories.opened(context, subject) as memory:
                 yield memory
             return
-        opened = new_memory if self.kept is None else self.kept.opened
-        with opened(self.local_model, context, n_nodes) as solo:
+        model = self.local_model
+        opened = new_memory(model, n_nodes) if self.kept is None else self.kept.opened(model, context, n_nodes)
+        with opened as solo:
             yield ModelMemory(solo, self.group.observer, subject)
 
     @property

@@ -62,10 +62,10 @@ def _rescored(
             report = replace(report, certificate=replace(certificate, proved=False, reason=reason))
         return scored, report, None
     tolerances, path_of = _tolerances(session, evaluated), prepared.trie.path_of
-    near = scoring.finalists(before.scores, tolerances, path_of, _n_first(prepared))
+    near = scoring.finalists(before.scores, tolerances, path_of, prepared.n_first)
     tolerances = np.where(np.isin(path_of, path_of[near]), 0.0, tolerances)  # `rescored` speaks of these
     if certificate.proved and not scoring.is_certain(
-        scored.bounds.low, scored.bounds.high, path_of, tolerances, _n_first(prepared)
+        scored.bounds.low, scored.bounds.high, path_of, tolerances, prepared.n_first
     ):
         certificate = replace(certificate, proved=False, reason=heal_unknown(scored.heal_gap))
     return scored, replace(report, certificate=certificate), _decision(prepared, scored, report, tolerances)
@@ -76,11 +76,6 @@ def _tolerances(session: Session, evaluated: EvaluatedSelect) -> FloatArray:
     served = session.is_served
     evaluation = None if served else evaluated.evaluation
     return evaluated.prepared.tolerances(session.tolerance or 0.0, evaluation, adds_up=served)
-
-
-def _n_first(prepared: PreparedSelect) -> int:
-    """Return the number of choices whose order is asked for."""
-    return len(prepared.texts) if prepared.search.stop == "all" else prepared.search.k
 
 
 def _decision(
@@ -129,7 +124,7 @@ def _doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArra
     low, high, bounds = scored.scores, scored.score_upper, scored.bounds
     if bounds is not None:
         low, high = bounds.low, bounds.high
-    k, path_of = _n_first(prepared), prepared.trie.path_of
+    k, path_of = prepared.n_first, prepared.trie.path_of
     if not scoring.is_certain(low, high, path_of, np.zeros(len(low)), k):
         return bounds_touch() if bounds is None or not bounds.rows_known else heal_unknown(scored.heal_gap)
     if prepared.custom is not None and scored.heal_gap > 0:

@@ -5,6 +5,7 @@ Other threads queue work to it. It runs while there is work and sleeps otherwise
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -30,11 +31,12 @@ from selectrie.errors import (
     ClosedError,
     DecodeInterrupted,
     ForkedError,
-    ModelError,
     OptionError,
     QueueFullError,
 )
 from selectrie.options import at_least
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 SchedulerT = TypeVar("SchedulerT", bound="Schedules")
@@ -564,8 +566,7 @@ class ModelThread(JobThread[Scheduler]):
             max_waiting: Maximum number of tasks that wait to begin; None for no limit.
             clock: Returns the seconds that deadlines are compared with.
             idle_work: Work on the model in small steps. One is done whenever the thread
-                has been idle for `_IDLE_S`, after its first work. A `ModelError` ends
-                it.
+                has been idle for `_IDLE_S`, after its first work. An error ends it.
             before_close: Called on the thread before the model is freed.
         """
         at_least("max_waiting", max_waiting, 1)
@@ -586,10 +587,15 @@ class ModelThread(JobThread[Scheduler]):
             return
         try:
             next(self._idle_work)
-        except (StopIteration, ModelError):
+        except StopIteration:
+            self._idle_work = None
+        except Exception as error:  # noqa: BLE001 - the thread lives on, as in `_step`
+            logger.debug("work for idle times ended: %s", error)
             self._idle_work = None
 
     def _free(self) -> None:
-        self._idle_work = None
-        self._before_close()
-        self._model.close()
+        try:
+            self._idle_work = None
+            self._before_close()
+        finally:
+            self._model.close()

@@ -135,14 +135,19 @@ def generator(says: Any) -> dict[str, Any]:
         pattern_text(schema.get("pattern"))
         return base.str_schema(self, schema)
 
-    def url_schema(self: Any, schema: Any) -> Any:
-        made, schemes = base.url_schema(self, schema), schema.get("allowed_schemes")
+    def with_schemes(made: dict[str, Any], schema: Any) -> dict[str, Any]:
+        schemes = schema.get("allowed_schemes")
         if not schemes:
             return made
         pattern = f"^(?:{'|'.join(map(re.escape, schemes))})://{_AFTER_SCHEME}$"
         return {**{key: value for key, value in made.items() if key != "format"}, "pattern": pattern}
 
-    more = {"decimal_schema": decimal_schema, "str_schema": str_schema, "url_schema": url_schema}
+    more = {
+        "decimal_schema": decimal_schema,
+        "str_schema": str_schema,
+        "url_schema": lambda self, schema: with_schemes(base.url_schema(self, schema), schema),
+        "multi_host_url_schema": lambda self, schema: with_schemes(base.multi_host_url_schema(self, schema), schema),
+    }
     return {"schema_generator": type("Written", (base,), methods | more)}
 
 
