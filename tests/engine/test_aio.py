@@ -193,8 +193,8 @@ def test_a_call_on_the_models_thread_is_taken_back_too():
         in_solo, go_on = threading.Event(), threading.Event()
         make_solo = model.new_context
 
-        def solo(nodes):
-            other = make_solo(nodes)
+        def solo(nodes, **how):
+            other = make_solo(nodes, **how)
             in_solo.set()
             assert go_on.wait(PATIENCE_S)
             return other
