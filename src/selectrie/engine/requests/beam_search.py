@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import ModelDescription
 from selectrie.core.path_model import REMOTE
+from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.decoding import scoring
 from selectrie.decoding.automaton.best_first import AutomatonOutcome, AutomatonSearch
+from selectrie.decoding.automaton.records import accepts
 from selectrie.decoding.beam.search import BeamOutcome, BeamPath, BeamSpec, BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.choice_scores import given_heal_gap
@@ -88,9 +91,43 @@ class PreparedBeamSearch:
         )
 
     def _outcome(self, session: Session) -> tuple[BeamOutcome, Cost]:
-        """Return the outcome of the beam search, and its cost."""
-        constrained, beam, canonicity = self.constrained, self.beam, self.constrained.canonicity
+        """Return the outcome of the beam search, and its cost.
+
+        Behind some prompts the tokenizer writes no text as it stands. If the beam then
+        finishes no canonical path, a second search looks for texts in any tokens, and a
+        third evaluates the canonical paths of these texts. The result has no proof.
+        """
+        constrained, beam = self.constrained, self.beam
         automaton = constrained.canonical_automaton() if beam.canonical_only else constrained.automaton
+        outcome, cost = self._beam(session, beam, automaton)
+        if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
+            return outcome, cost
+        any_tokens = replace(beam, canonical_only=False)
+        second, more = self._beam(session, any_tokens, constrained.automaton)
+        cost += more
+        paths = [constrained.canonicity.canonical_path(path.tokens.tolist()) for path in second.finished]
+        paths = [
+            path
+            for path in paths
+            if 0 < constrained.healing.n_text(path) <= beam.max_tokens and accepts(constrained.automaton, path)
+        ]
+        if not paths:
+            return outcome, cost
+        ends = np.cumsum([0, *map(len, paths)], dtype=np.int64)
+        trie = TokenTrie.from_flat(np.concatenate(paths).astype(np.int32), ends)
+        wide = replace(any_tokens, width=max(beam.width, len(paths)), groups=1, diversity=0.0)
+        third, more = self._beam(session, wide, ChoiceAutomaton(trie))
+        third = replace(
+            third,
+            lost=max(outcome.lost, third.lost),
+            unread=max(outcome.unread, third.unread),
+            n_evaluated=outcome.n_evaluated + second.n_evaluated + third.n_evaluated,
+            n_dead_ends=outcome.n_dead_ends,
+        )
+        return third, cost + more
+
+    def _beam(self, session: Session, beam: BeamSearchParams, automaton: Automaton) -> tuple[BeamOutcome, Cost]:
+        constrained, canonicity = self.constrained, self.constrained.canonicity
         is_checked = beam.canonical_only and automaton is constrained.automaton
         spec = BeamSpec(
             constrained.vocabulary,
