@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from hypothesis import HealthCheck, settings
 from make_model import make_model
 from selectrie.backends.llama_cpp.library import repacks_safely
 from selectrie.engine.bundled_model import embedded_file
+from selectrie.engine.engine import Engine
+from selectrie.engine.load import SelfCheckFile
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
@@ -118,3 +121,18 @@ def _no_kernels_that_end_the_process() -> Iterator[None]:
         for module in (llama_cpp, llama_cpp.llama_cpp):
             patch.setattr(module, "llama_model_default_params", safe)
         yield
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Engine], None]:
+    """`checked(engine)` lets an engine answer once and leaves it alone until it has made and kept its self-check."""
+    arrived, put = threading.Event(), SelfCheckFile.put
+    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
+    monkeypatch.setattr(SelfCheckFile, "put", lambda *args: (put(*args), arrived.set()))
+
+    def of(engine: Engine) -> None:
+        engine.score("a", "b")
+        assert arrived.wait(60)
+        arrived.clear()
+
+    return of

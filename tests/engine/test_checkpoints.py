@@ -213,20 +213,19 @@ def test_near_ties_are_settled(tmp_path):
             assert (result.text, result.certificate.rescored, result.margin) == (choices[0], True, 0.0)
 
 
-def test_the_self_check_is_kept(folder, llm, monkeypatch, tmp_path):
+def test_the_self_check_is_kept(folder, llm, monkeypatch, tmp_path, checked):
     """By digest, device and rows; another size or other weights have their own."""
     monkeypatch.setenv("HOME", str(tmp_path))
     with selectrie.load(folder, **OPTIONS) as engine:
-        assert engine._runtime.check is None
-        tolerance = engine.tolerance
+        assert engine.self_check.n_rows == 0
+        checked(engine)
     kept = json.loads((tmp_path / ".cache" / "selectrie" / "selfcheck.json").read_text())
     assert len(kept) == 1
     assert engine.identity.digest in next(iter(kept))
     with selectrie.load(folder, **OPTIONS) as engine:
-        assert engine._runtime.check is not None
-        assert engine.tolerance == tolerance
+        assert engine.self_check.n_rows > 0
     with selectrie.load(folder, **{**OPTIONS, "n_batch": 32}) as engine:
-        assert engine._runtime.check is None
+        assert engine.self_check.n_rows == 0
 
 
 # The same weights as GGUF

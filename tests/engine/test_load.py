@@ -21,21 +21,6 @@ from selectrie.errors import OptionError
 from tests.support.weighed import Weighed
 
 
-@pytest.fixture
-def checked(monkeypatch):
-    """`checked(engine)` lets an engine answer once and leaves it alone until it has made its self-check."""
-    arrived, put = threading.Event(), load.SelfCheckFile.put
-    monkeypatch.setattr("selectrie.engine.scheduler.model_thread._IDLE_S", 0.0)
-    monkeypatch.setattr(load.SelfCheckFile, "put", lambda *args: (put(*args), arrived.set()))
-
-    def of(engine):
-        engine.score("a", "b")
-        assert arrived.wait(60)
-        arrived.clear()
-
-    return of
-
-
 def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model, checked):
     """The second engine on the same file takes the check that the first one kept; another batch size has its own."""
     path = tiny_model("f32", seed=7)

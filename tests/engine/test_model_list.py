@@ -120,13 +120,14 @@ def test_without_the_extra_the_embedded_model_stands_alone(stand_in: Path, monke
     assert record.embedded
 
 
-def test_loading_writes_nothing_but_checks_and_marks(stand_in: Path, hub: Path, tiny_model):
+def test_loading_writes_nothing_but_checks_and_marks(stand_in: Path, hub: Path, tiny_model, checked):
     """A path, the embedded model and an open `Llama` leave one file; listing leaves none."""
     import llama_cpp
 
     selectrie.models()
     assert not cache_folder().exists()
-    selectrie.load(tiny_model("f32"), n_threads=1).close()
+    with selectrie.load(tiny_model("f32"), n_threads=1) as engine:
+        checked(engine)
     selectrie.load(n_threads=1).close()
     llama = llama_cpp.Llama(str(tiny_model("f16")), n_ctx=64, n_threads=1, verbose=False)
     selectrie.load(llama, n_threads=1).close()
@@ -168,10 +169,10 @@ def test_the_embedded_model_is_listed_as_its_file_is(stand_in: Path, hub: Path, 
     assert [(r.file, r.embedded, r.size_bytes, r.digest) for r in selectrie.models()] == [("missing", True, 0, "")]
 
 
-def test_load_without_a_source_is_the_embedded_model(stand_in: Path):
-    """Its name stands in the signature, its self-check is made while it is loaded, and kept."""
+def test_load_without_a_source_is_the_embedded_model(stand_in: Path, checked):
+    """Its name stands in the signature, and its self-check is kept."""
     with selectrie.load(n_threads=1) as engine:
-        assert engine._runtime.check is not None
+        checked(engine)
         answer = engine.select("He wears", [" leather", " plate"])
     assert answer.signature.model == bundled_model.NAME
     assert answer.signature.model_digest == file_digest(stand_in)
