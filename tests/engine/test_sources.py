@@ -23,6 +23,7 @@ from selectrie.errors import (
     OptionError,
     UnknownOptionError,
 )
+from selectrie.testing import HashModel
 from tests.support import toy_backend
 
 
@@ -141,14 +142,16 @@ def test_a_back_end_that_is_named_opens_whatever_it_can(toy, tmp_path):
         selectrie.load(toy, backend="gguf")
 
 
-def test_self_checks_of_the_second_back_end_are_kept_by_its_key(toy, monkeypatch, tmp_path):
-    """Made once, and found again."""
+def test_self_checks_of_the_second_back_end_are_kept_by_its_key(toy, monkeypatch, tmp_path, checked):
+    """Made once, and found again, if the model has weights and can write the text."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    plain = HashModel.identity
+    monkeypatch.setattr(HashModel, "identity", property(lambda self: replace(plain.fget(self), n_parameters=1_000)))
+    monkeypatch.setattr("selectrie.engine.precision_check.TEXT", "a cat at a bat")
     with selectrie.load(toy) as engine:
-        tolerance = engine.tolerance
+        checked(engine)
     with selectrie.load(toy) as engine:
-        assert engine._runtime.check is not None
-        assert engine.tolerance == tolerance
+        assert engine.self_check.n_rows > 0
     kept = (tmp_path / ".cache" / "selectrie" / "selfcheck.json").read_text()
     assert "fake:hash-0|exact|check " in kept
 

@@ -17,6 +17,7 @@ from selectrie.core.types import Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import async_stream, awaitable
 from selectrie.engine.decision_methods import DecisionMethods
+from selectrie.engine.precision_check import assumed
 from selectrie.engine.prompt_methods import PromptMethods
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests import selection
@@ -382,7 +383,10 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         return self._runtime.sequences_scorer(self.self_check, nodes, keep=self)
 
     def _decision_scorer(self, maker: DecisionMaker) -> ScoresDecisions:
-        return self._runtime.decision_scorer(self.self_check, maker, keep=self)
+        check = self.self_check
+        if check is not None and check.n_rows:  # a process that goes on with a run may not know what was measured
+            check = assumed(self.identity, self.limits)
+        return self._runtime.decision_scorer(check, maker, keep=self)
 
     def generate(
         self,

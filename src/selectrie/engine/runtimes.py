@@ -114,8 +114,6 @@ class LocalRuntime(Runtime):
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import DecisionScorer  # imported on first use, as only tables need it
 
-        if check is not None and check.n_rows:  # another process may go on with the run, and not know it
-            check = assumed(self._model.identity, self._model.limits)
         return DecisionScorer(self.thread, self._model, check, maker, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:

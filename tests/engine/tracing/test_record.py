@@ -126,7 +126,7 @@ def test_sampling_is_refused_before_it_runs(tmp_path):
             for ask in (
                 lambda: engine.generate("a cat", seed=1),
                 lambda: engine.generate("a cat", n=2, seed=1, sampling=SamplingParams(temperature=0.5)),
-                lambda: engine.beam_search("a", Grammar.from_choices(CATS)),
+                lambda: engine.beam_search("a", Grammar.from_regex(" [a-c]+t")),
                 lambda: engine.sample("a", Grammar.from_choices(CATS), exact=False, seed=1),
             ):
                 with pytest.raises(IncompatibleOptionsError, match="record with full_rows=True"):
