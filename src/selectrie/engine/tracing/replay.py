@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -118,8 +119,10 @@ class ReplayRuntime(Runtime):
     def decision_scorer(self, check: SelfCheck | None, maker: DecisionMaker, *, keep: object) -> ScoresDecisions:
         from selectrie.engine.decision_scorer import PathDecisionScorer  # as in LocalRuntime
 
-        del check
-        return PathDecisionScorer(self.thread, self.session, maker, keep=keep)
+        def session(group: TaskGroup, model: ModelDescription) -> Session:
+            return replace(self.session(group, model), check=check)
+
+        return PathDecisionScorer(self.thread, session, maker, keep=keep)
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         """Do nothing: a task that reads whole rows is refused when it begins."""
