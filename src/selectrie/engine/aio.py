@@ -92,7 +92,7 @@ class Arrivals(Generic[T]):
     """
 
     def __init__(self, stream: QueueStream[T]) -> None:
-        import asyncio  # whoever comes here has it; others need not wait for it
+        import asyncio  # imported already where an event loop runs
 
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()
         stream.listen(lambda: _wake(loop, arrived))

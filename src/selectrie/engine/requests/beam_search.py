@@ -98,7 +98,7 @@ class PreparedBeamSearch:
         third evaluates the canonical paths of these texts. The result has no proof.
         """
         constrained, beam = self.constrained, self.beam
-        automaton = constrained.canonical_automaton() if beam.canonical_only else constrained.automaton
+        automaton = constrained.searched(canonical_only=beam.canonical_only)
         outcome, cost = self._beam(session, beam, automaton)
         if outcome.finished or not beam.canonical_only or beam.budget_nodes is not None or beam.expand is not None:
             return outcome, cost
@@ -197,7 +197,7 @@ class PreparedBeamSearch:
             k=beam.n, budget_nodes=beam.budget_nodes, max_tokens=beam.max_tokens, canonical_only=beam.canonical_only
         )
         spec = replace(constrained.spec(search), max_children=session.max_named)
-        automaton = constrained.canonical_automaton() if beam.canonical_only else constrained.automaton
+        automaton = constrained.searched(canonical_only=beam.canonical_only)
         task = AutomatonSearch(constrained.prompt, automaton, spec, fill_rows=session.fill_rows)
         handle = session.group.begin(task, subject=self)
         outcome = handle.result()

@@ -32,6 +32,7 @@ _CALL_ROWS = 2 * CHUNK
 _MULTIPLE = 8
 """The tokens of the last call of a context are a multiple of this number."""
 _MAX_SETTLED = 10_000
+"""Maximum number of scores that are remembered."""
 _ROOM = 512
 """The nodes of a memory that is kept are rounded up to a multiple."""
 
@@ -119,16 +120,20 @@ def call_ends(context: IntArray) -> list[int]:
     return [*range(CHUNK, whole + 1, CHUNK), *([whole + rest] if rest > 0 else [])]
 
 
+def _in_calls(context: IntArray) -> IntArray:
+    """Return the beginning of a context that its calls evaluate."""
+    return context[: max(call_ends(context), default=0)]
+
+
 def evaluate_chunks(solo: Model, context: IntArray) -> tuple[int, Cost]:
     """Evaluate what a memory lacks of a context, but for the last tokens.
 
     Returns:
         The last node, with a reference that the caller must release, and the cost.
     """
-    ends = call_ends(context)
-    node, depth = solo.match_prefix(context[: ends[-1] if ends else 0])
+    node, depth = solo.match_prefix(_in_calls(context))
     cost = Cost()
-    for start, end in pairwise([depth, *(end for end in ends if end > depth)]):
+    for start, end in pairwise([depth, *(end for end in call_ends(context) if end > depth)]):
         node, more = _evaluate_below(solo, node, context[start:end], min(end - start, solo.limits.rows_per_call))
         cost += more
     return node, cost
@@ -243,13 +248,10 @@ class KeptMemories:
 
     def _taken(self, context: IntArray) -> _Kept:
         """Return the memory for a context, which is no longer among those kept."""
-        best = max(self._kept, key=lambda one: one.n_common(context), default=None)
-        if best is None or (not best.n_common(context) and len(self._kept) < self._n_memories):
-            return _Kept()
-        if not best.n_common(context):
-            best = self._kept[0]
-        self._kept.remove(best)
-        return best
+        n_common = [one.n_common(context) for one in self._kept]
+        if not any(n_common):
+            return self._kept.pop(0) if len(self._kept) >= self._n_memories else _Kept()
+        return self._kept.pop(int(np.argmax(n_common)))
 
     def close(self) -> None:
         """Free the memories."""
@@ -280,8 +282,9 @@ class _Kept:
         n = min(len(context), len(self._context))
         differs = np.flatnonzero(context[:n] != self._context[:n])
         n = int(differs[0]) if len(differs) else n
-        ends = call_ends(context)
-        return n if n == len(self._context) and n in ends else min(n, ends[-1] if ends else 0) // CHUNK * CHUNK
+        if n == len(self._context) and n in call_ends(context):
+            return n
+        return min(n, len(_in_calls(context))) // CHUNK * CHUNK
 
     def hold_beginning(self, model: Model, context: IntArray, n_nodes: int) -> None:
         """Drop all but a beginning of the context; make the memory large enough."""
@@ -295,8 +298,7 @@ class _Kept:
 
     def hold(self, context: IntArray) -> None:
         """Drop all but the calls of a context that was evaluated."""
-        ends = call_ends(context)
-        node, depth = self.model.match_prefix(context[: ends[-1] if ends else 0])
+        node, depth = self.model.match_prefix(_in_calls(context))
         self._replace(node)
         self._context = context[:depth].copy()
 

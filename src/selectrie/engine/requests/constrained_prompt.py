@@ -103,6 +103,10 @@ class ConstrainedPrompt:
             last=int(self.prompt[-1]) if self.healed else None,
         )
 
+    def searched(self, *, canonical_only: bool) -> Automaton:
+        """Return the automaton of a search for canonical paths alone, or for all."""
+        return self.canonical_automaton() if canonical_only else self.automaton
+
     def canonical_automaton(self) -> Automaton:
         """Return an automaton that accepts the canonical path of every text.
 

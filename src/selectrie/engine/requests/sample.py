@@ -65,7 +65,7 @@ class PreparedSample:
         budget = GRAMMAR_NODES + self.n * search.max_tokens
         task = ExactSampleTask(
             constrained.prompt,
-            constrained.canonical_automaton() if search.canonical_only else constrained.automaton,
+            constrained.searched(canonical_only=search.canonical_only),
             constrained.spec(search, budget=budget),
             n=self.n,
             seed=self.seed,

@@ -113,7 +113,7 @@ class PreparedServedGenerate:
     sent: Mapping[str, Any]
 
     def run(self, session: Session) -> Generation:
-        """Have all texts drawn, each by a request of its own, and return them."""
+        """Send one request for each text, and return all texts."""
         seed, n_each = self.prepared.request.seed, self.prepared.request.n
         seeds = [None if seed is None else seed + i for i in range(n_each)] * len(self.prepared.prompt_tokens)
         tasks = [
