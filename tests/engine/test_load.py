@@ -21,8 +21,9 @@ from selectrie.errors import OptionError
 from tests.support.weighed import Weighed
 
 
-def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model, checked):
+def test_a_self_check_is_made_once_for_a_model_and_a_size(tiny_model, tmp_path, monkeypatch, checked):
     """The second engine on the same file takes the check that the first one kept; another batch size has its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
     path = tiny_model("f32", seed=7)
     with selectrie.load(path, n_threads=1, n_ctx=256) as engine:
         checked(engine)
