@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ import selectrie
 from selectrie import Engine
 from selectrie.cli import app, requests
 from selectrie.cli import evaluation as command
+from selectrie.cli.progress import counted
 from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluator import Progress
@@ -143,7 +146,7 @@ def test_a_run_goes_on_where_it_was(opened, monkeypatch):
     run(*whole)
 
     def interrupt(progress: Progress) -> None:
-        if progress.units == 1:
+        if progress.units == 1:  # not at the start, where none is done
             raise KeyboardInterrupt
 
     @contextmanager
@@ -165,7 +168,9 @@ def test_a_run_goes_on_where_it_was(opened, monkeypatch):
 
 def test_shots_come_before_each_question(opened):
     """From the data or from a file; the number is part of the result."""
-    own = json.loads(run("questions.jsonl", "--shots", "2", "--json").stdout)
+    asked = run("questions.jsonl", "--shots", "2", "--json")
+    own = json.loads(asked.stdout)
+    assert "examples: the first 2 items of the data, and the next 2 before those" in asked.stderr
     other = json.loads(run("questions.jsonl", "--shots", "2", "--shots-file", "two.jsonl", "--json").stdout)
     assert [one["tasks"][0]["shots"] for one in (own, other)] == [2, 2]
     assert own["rows_naive"] > json.loads(run("questions.jsonl", "--json").stdout)["rows_naive"]
@@ -367,18 +372,26 @@ class Tty(io.StringIO):
         return True
 
 
-def test_progress_is_shown_on_a_terminal_only(monkeypatch):
-    """Items, their pace, and rows saved; what a log had does not count for the pace."""
-    with command._progress_bar() as silent:
-        assert silent is None
-    terminal = Tty()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(command.time, "monotonic", iter([10.0, 12.0]).__next__)
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
+    """Items of all from the start, their pace, and rows saved; what a log had does not count for the pace."""
+    start = Progress(items=0, n_items=40, units=0, n_units=4, rows_evaluated=0, rows_naive=0)
+    later = Progress(items=30, n_items=40, units=3, n_units=4, rows_evaluated=25, rows_naive=100, items_logged=10)
     monkeypatch.setenv("COLUMNS", "100")
-    with command._progress_bar() as tell:
-        tell(Progress(items=30, n_items=40, units=3, n_units=4, rows_evaluated=25, rows_naive=100, items_logged=10))
-    assert "10 a second, 75% of rows saved" in terminal.getvalue()
-    assert "30/40" in terminal.getvalue()
+    for stream in (Tty(), io.StringIO()):
+        seconds = itertools.chain([100.0], itertools.repeat(110.0))
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(command, "counted", partial(counted, clock=seconds.__next__))
+        with command._progress_bar() as tell:
+            tell(start)
+            tell(later)
+            tell(later)
+        told = stream.getvalue()
+        if stream.isatty():
+            assert "0/40" in told
+            assert "30/40" in told
+            assert "items, 2 a second, 75% of rows saved" in told
+        else:  # the first is due; the next ones would come within the same second
+            assert told == "0 of 40 items, 0 a second, 0% of rows saved\n"
 
 
 @pytest.mark.parametrize("words", [("eval", "--help"), ("eval", "run", "--help"), ("eval", "compare", "--help")])

@@ -220,9 +220,9 @@ def test_a_question_is_never_its_own_example():
     """From the same file it is left out, and so is a copy of it; the same file named as source of examples is the same file."""
     same = [*POOL[:2], POOL[0], POOL[2]]
     expected = [
-        "About x.\nq1: yes;q2: no;",
-        "About x.\nq0: no;q0: no;",
-        "About x.\nq1: yes;q2: no;",
+        "About x.\nq2: no;q1: yes;",
+        "About x.\nq0: no;q2: no;",
+        "About x.\nq2: no;q1: yes;",
         "About x.\nq0: no;q1: yes;",
     ]
     assert shown(TASK, data_of(same), Shots(2)) == expected
@@ -231,12 +231,21 @@ def test_a_question_is_never_its_own_example():
         assert "q0" not in shown(TASK, data_of(same), Shots(2, seed=seed))[0]
 
 
+def test_questions_that_are_examples_share_the_next_ones():
+    """Out of one file there are two beginnings, and a file too short for that starts again."""
+    found = shown(TASK, data_of([record(f"q{i}", group="x") for i in range(7)]), Shots(3))
+    first, later = "".join(f"q{i}: a;" for i in (3, 4, 5)), "".join(f"q{i}: a;" for i in (0, 1, 2))
+    assert found == [f"About x.\n{first}"] * 3 + [f"About x.\n{later}"] * 4
+    short = shown(TASK, data_of([record(f"q{i}", group="x") for i in range(3)]), Shots(2))
+    assert short[1] == "About x.\nq2: a;q0: a;"
+
+
 def test_examples_of_the_same_subject():
     """`shots_by`: a question has those of its own group before it."""
     found = shown(BY_GROUP, data_of([POOL[0], POOL[7]]), Shots(1, data_of(POOL[2:6], "dev.jsonl")))
     assert found == ["About x.\nq2: no;", "About y.\nq4: no;"]
     own = shown(BY_GROUP, data_of(POOL), Shots(3))
-    assert own[5] == "About y.\nq4: no;q6: no;q7: yes;"
+    assert own[5] == "About y.\nq7: yes;q4: no;q6: no;"
 
 
 @pytest.mark.parametrize("seed", [None, 3])
@@ -275,7 +284,7 @@ def test_a_mistake_among_the_examples_is_told_with_their_file():
     is_own=st.booleans(),
 )
 def test_examples_are_what_the_rules_say(groups, n, seed, limit, is_own):
-    """By brute force: n different ones of the group, never the question; the first ones without a seed; whatever the limit is."""
+    """By brute force: n different ones of the group, never the question; the first or next ones without a seed, at any limit."""
     records = [record(f"q{i}", gold=i % 2, group=group) for i, group in enumerate(groups)]
     source = records if is_own else [one | {"context": f"p{i}"} for i, one in enumerate(records)]
     shots = Shots(n, None if is_own else data_of(source, "dev.jsonl"), seed)
@@ -295,7 +304,12 @@ def test_examples_are_what_the_rules_say(groups, n, seed, limit, is_own):
         assert len(set(chosen)) == len(chosen) == n
         assert set(chosen) <= set(pool)
         if seed is None:
-            assert chosen == pool[:n]
+            whole = [f"{one['context']}: {'ab'[one['gold']]}" for one in source if one["group"] == asked["group"]]
+            is_shot = (
+                is_own
+                and records.index(asked) in [i for i, one in enumerate(records) if one["group"] == asked["group"]][:n]
+            )
+            assert chosen == [text for text in (whole[n:] + whole[:n] if is_shot else whole) if text in pool][:n]
     assert shown(BY_GROUP, data_of(records), shots, limit=limit) == found[:limit]
 
 

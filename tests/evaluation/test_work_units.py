@@ -198,6 +198,20 @@ def test_any_cut_gives_the_same_records(items, unit_rows):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(("shared", "unit_rows", "times"), [("", 4096, 0), ("", 100, 0), ("cab " * 100, 4096, 4)])
+def test_units_are_short_unless_what_they_share_is_long(shared, unit_rows, times):
+    """They end at 512 rows, or at four times the shared rows; the task's own limit is never exceeded."""
+    vocabulary = make_vocabulary()
+    n_shared = len(tokens_of(vocabulary, shared))
+    most = min(unit_rows, max(512, times * n_shared))
+    items = [Item("ba" * 20, ("cab", "abc"), (0,), shared=shared, delimiter="") for _ in range(300)]
+    pairs = [twin(vocabulary, shared + "ba" * 20, choice) for choice in ("cab", "abc")]
+    rows = sum(len(rest) for _, rest in pairs) + len(pairs[0][0]) - n_shared
+    units = plan(vocabulary, ROOMY, [TaskItems("t", tuple(items), ("acc",), unit_rows=unit_rows)])
+    assert [len(unit.entries) for unit in units[:-1]] == [most // rows] * (len(units) - 1)
+    assert most > 512 or len(units) > 1
+
+
 def test_baselines_have_the_tokens_of_the_choice():
     """Behind the premise and what says nothing, shared text first; white space between is not doubled; nothing but a
     beginning stands before the unconditional ones, which are encoded by themselves."""

@@ -25,7 +25,15 @@ from selectrie.runs.model_signature import signature_of
 from selectrie.tables import table_run
 from selectrie.tables.asked import TableQuestions, asked_of_data
 from selectrie.tables.table_log import DecidedRows, RowLines
-from selectrie.tables.table_run import TableRunOptions, began_with, decided_by, laid_out, plan_table, run_table
+from selectrie.tables.table_run import (
+    TableProgress,
+    TableRunOptions,
+    began_with,
+    decided_by,
+    laid_out,
+    plan_table,
+    run_table,
+)
 from tests.support import decided_tables
 from tests.support.decided_tables import write_table
 from tests.support.deciding import QUESTIONS, fake
@@ -191,7 +199,7 @@ def test_the_same_command_again_does_nothing_again(begun):
     )
     assert out.read_bytes() == before
     assert (done.rows, done.rows_logged) == (10, 10)
-    assert seen == [done]
+    assert seen == [TableProgress(0, 10), done]
 
 
 @pytest.mark.parametrize(

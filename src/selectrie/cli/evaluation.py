@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,8 +16,9 @@ from typer.core import TyperGroup
 from selectrie.cli import requests
 from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.option_groups import command
+from selectrie.cli.progress import counted
 from selectrie.cli.show import show_json, show_report
-from selectrie.core.output import flush, is_terminal, visible, write
+from selectrie.core.output import flush, visible, write
 from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
@@ -163,6 +163,9 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     """
     _check_html(output)
     loaded, out, source = _read_request(model, data, running)
+    if data.shots and data.shots_file is None and data.shots_seed is None:
+        first = f"the first {data.shots} items of the data, and the next {data.shots} before those"
+        write(f"examples: {first} (--shots-file takes them from another file)", sys.stderr)
     from selectrie.evaluation.evaluator import evaluate_tasks
     from selectrie.evaluation.runner import RunOptions
 
@@ -303,35 +306,15 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
 
 
 @contextmanager
-def _progress_bar() -> Iterator[OnProgress | None]:
-    """Yield a callback that draws a progress bar with items and rows saved.
+def _progress_bar() -> Iterator[OnProgress]:
+    """Yield a callback that shows how many items are done, and the rows saved."""
+    with counted("items") as tell:
 
-    Yields None if stderr is not a terminal.
-    """
-    if not is_terminal(sys.stderr):
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+        def told(progress: Progress) -> None:
+            saved = 1 - progress.rows_evaluated / progress.rows_naive if progress.rows_naive else 0
+            tell(progress.items, progress.n_items, resumed=progress.items_logged, about=f"{saved:.0%} of rows saved")
 
-    from selectrie.cli.report.screen import Screen
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    began = time.monotonic()
-    with Bar(*columns, console=Screen(sys.stderr), transient=True) as bar:
-        task = bar.add_task("items", total=None)
-
-        def tell(progress: Progress) -> None:
-            pace = (progress.items - progress.items_logged) / max(1e-9, time.monotonic() - began)
-            saved = 1 - progress.rows_evaluated / max(1, progress.rows_naive)
-            bar.update(
-                task,
-                completed=progress.items,
-                total=progress.n_items,
-                description=f"items, {pace:.3g} a second, {saved:.0%} of rows saved",
-            )
-
-        yield tell
+        yield told
 
 
 def _show(evaluation: Evaluation, output: EvalOutput) -> None:

@@ -1,4 +1,4 @@
-"""A progress bar, and a line, for long work, on stderr if it is a terminal."""
+"""What long work says on stderr: a bar on a terminal, and lines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from selectrie.core.output import is_terminal, write
 
 PATIENCE_S = 1.0
 """Seconds before a bar or a line appears; shorter work shows nothing."""
+
+LINE_S = 10.0
+"""Seconds between two lines about counted work where stderr is no terminal."""
 
 OnProgress = Callable[[int, int], None]
 
@@ -26,6 +30,46 @@ def announced(text: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+class Tell(Protocol):
+    """Is called with what is done of how much, and what of it an earlier run did."""
+
+    def __call__(self, done: int, total: int, *, resumed: int, about: str) -> None: ...
+
+
+@contextmanager
+def counted(noun: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Tell]:
+    """Yield a callback that shows how many are done, their pace, and `about`.
+
+    On a terminal this is a bar, and elsewhere a line every `LINE_S` seconds.
+    """
+    began = told = clock()
+
+    def text(done: int, resumed: int, about: str) -> str:
+        return f"{(done - resumed) / max(1e-9, clock() - began):.3g} a second, {about}"
+
+    def line(done: int, total: int, *, resumed: int, about: str) -> None:
+        nonlocal told
+        if clock() - told >= LINE_S:
+            told = clock()
+            write(f"{done} of {total} {noun}, {text(done, resumed, about)}", sys.stderr)
+
+    if not is_terminal(sys.stderr):
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from selectrie.cli.report.screen import Screen
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Screen(sys.stderr), transient=True) as bar:
+        task = bar.add_task(noun, total=None)
+
+        def draw(done: int, total: int, *, resumed: int, about: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{noun}, {text(done, resumed, about)}")
+
+        yield draw
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -15,8 +14,9 @@ from typer import Option
 
 from selectrie.cli import requests
 from selectrie.cli.groups import ModelGroup
+from selectrie.cli.progress import counted
 from selectrie.cli.show import show_json
-from selectrie.core.output import is_terminal, visible, write
+from selectrie.core.output import visible, write
 from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
@@ -143,27 +143,14 @@ def _long_fields() -> Iterator[None]:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[OnProgress | None]:
-    """Yield a callback that draws a bar of rows, None if stderr is no terminal."""
-    if not is_terminal(sys.stderr):
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+def _progress_bar() -> Iterator[OnProgress]:
+    """Yield a callback that shows how many rows are done, and their errors."""
+    with counted("rows") as tell:
 
-    from selectrie.cli.report.screen import Screen
+        def told(progress: TableProgress) -> None:
+            tell(progress.rows, progress.n_rows, resumed=progress.rows_logged, about=f"{progress.errors} with an error")
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    start = time.monotonic()
-    with Bar(*columns, console=Screen(sys.stderr), transient=True) as bar:
-        task = bar.add_task("rows", total=None)
-
-        def tell(progress: TableProgress) -> None:
-            pace = (progress.rows - progress.rows_logged) / max(1e-9, time.monotonic() - start)
-            about = f"rows, {pace:.3g} a second, {progress.errors} with an error"
-            bar.update(task, completed=progress.rows, total=progress.n_rows, description=about)
-
-        yield tell
+        yield told
 
 
 def _show(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:

@@ -37,7 +37,7 @@ class Shots:
         data: File of the examples. None means the questions' own file; a question is
             then no example for itself.
         seed: Seed with which they are drawn for each question. None takes the first
-            ones, so that questions share them.
+            ones, and the next ones for these, so that questions share them.
     """
 
     n: int = 0
@@ -356,10 +356,13 @@ class _Examples:
         """Return the indices of the examples for a question in the pool of a group.
 
         Neither the question itself nor one with the same words and answer is chosen.
+        The questions that are examples for the others share the next ones.
         """
         n, pool = self._shots.n, self._pool.get(group, [])
         own = pool[self._pool_index[index]] if self._is_own else None
         indices: Iterable[int] = range(len(pool))
+        if own in pool[:n]:
+            indices = [*range(len(pool))[n:], *range(len(pool))[:n]]
         if self._shots.seed is not None:
             draw = random.Random(f"{self._shots.seed}/{index}")  # noqa: S311 - which examples, not a secret
             n_drawn = n if own is None else n + self._copies[group, own]

@@ -112,7 +112,7 @@ def evaluate(
         items: The items, at least one.
         metrics: Names of metrics (`metrics.METRICS`).
         task: Name of the task in the result.
-        on_progress: Called after each unit of items.
+        on_progress: Called at the start and after each unit of items.
 
     Raises:
         RequestError: If items or metrics are invalid, before any model call.
@@ -132,7 +132,7 @@ def evaluate_tasks(
     Args:
         llm: The engine.
         tasks: The tasks, with their items and metrics.
-        on_progress: Called after each unit of items.
+        on_progress: Called at the start and after each unit of items.
         measure: Computes the log-likelihoods of units of items, and yields the units in
             any order. None means that `llm` does this.
     """
@@ -148,7 +148,7 @@ def evaluate_tasks(
 
 
 class Counter:
-    """Counts the units of a run that are done, and reports progress after each.
+    """Counts the units of a run that are done; reports at the start and after each.
 
     Attributes:
         progress: The progress so far.
@@ -157,6 +157,7 @@ class Counter:
     def __init__(self, tasks: Sequence[TaskItems], units: Sequence[WorkUnit], on_progress: OnProgress | None) -> None:
         self.progress = Progress(0, sum(len(task.items) for task in tasks), 0, len(units), 0, 0)
         self._on_progress = on_progress
+        self._report()
 
     def count(self, done: Done, *, is_logged: bool = False) -> None:
         """Count a unit that was measured now or, if `is_logged`, read from the log."""
@@ -169,5 +170,8 @@ class Counter:
             rows_naive=before.rows_naive + rows.rows_naive,
             items_logged=before.items_logged + n * is_logged,
         )
+        self._report()
+
+    def _report(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self.progress)

@@ -43,7 +43,7 @@ class RunOptions:
             compared, because the signature is.
         other_machine: Whether to resume although processor or build differ from those
             on which the run began.
-        on_progress: Called after each unit.
+        on_progress: Called at the start and after each unit.
     """
 
     configuration: Mapping[str, object] = field(default_factory=dict)

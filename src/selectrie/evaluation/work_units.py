@@ -29,9 +29,12 @@ from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.stable_prefix import split_stable
 
 UNIT_ROWS = 4096
-"""Rows of a unit beyond what its items share.
+"""Maximum number of rows of a unit beyond what its items share."""
 
-A small model needs a few seconds for them, so little is lost with a unit.
+SHORT_UNIT_ROWS, UNIT_OVER_SHARED = 512, 4
+"""Rows after which a unit may end, and how many times the shared rows it has by then.
+
+A unit that is interrupted is lost, and each evaluates what its items share again.
 """
 
 _Pair = tuple[IntArray, IntArray]
@@ -112,7 +115,8 @@ def plan(vocabulary: Vocabulary, limits: Limits, tasks: Sequence[TaskItems]) -> 
     """Return the units of all tasks, in order.
 
     Items with the same `shared` text are grouped, in the order of the data. A unit ends
-    where its own rows exceed the task's `unit_rows`.
+    where its own rows exceed the task's `unit_rows`, or 512 and four times the shared
+    rows.
 
     Raises:
         OptionError: For an item without choices, without a premise or content-free
@@ -148,9 +152,11 @@ class _Encoded:
 def _cut(encoder: _Encoder, task: TaskItems, group: list[int]) -> Iterator[list[_Encoded]]:
     part: list[_Encoded] = []
     rows = 0
+    n_shared = encoder.n_shared(task.items[group[0]].shared)
+    most = min(task.unit_rows, max(SHORT_UNIT_ROWS, UNIT_OVER_SHARED * n_shared))
     for index in group:
         encoded = encoder.encode(index, task.items[index])
-        if part and rows + encoded.own_rows > task.unit_rows:
+        if part and rows + encoded.own_rows > most:
             yield part
             part, rows = [], 0
         part.append(encoded)
@@ -193,12 +199,12 @@ class _Encoder:
         if longest > self._max_length:
             problem = f"too long: {longest} tokens, room for {self._max_length}"
             return _Encoded(UnitEntry(index, item, 0, 0, needs, problem), [], 0)
-        n_shared = self._shared_tokens(item.shared)
+        n_shared = self.n_shared(item.shared)
         own = sum(len(rest) for _, rest in pairs) + max(len(context) for context, _ in pairs) - n_shared
         n_windows = len(pairs) if self._task.is_rolling else 0
         return _Encoded(UnitEntry(index, item, 0, n_windows, needs), pairs, own)
 
-    def _shared_tokens(self, shared: str) -> int:
+    def n_shared(self, shared: str) -> int:
         """Return roughly the number of tokens of the shared text."""
         if shared not in self._n_shared:
             n = len(encode_prompt(self._vocabulary, self._prompt(shared))) if shared else 0

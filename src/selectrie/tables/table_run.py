@@ -82,7 +82,7 @@ class TableRunOptions:
             compared, because the signature is.
         other_machine: Whether to go on although processor or build differ from those on
             which the run began.
-        on_progress: Called after each unit.
+        on_progress: Called at the start and after each unit.
     """
 
     model: Mapping[str, object] = field(default_factory=dict)
@@ -225,6 +225,8 @@ def run_table(
     with open_log(folder, RowLines(columns.columns), window=WINDOW) as log:
         run_json = begin(folder, FOLDER, log, described, other_machine=options.other_machine)
         progress = TableProgress(0, plan.scan.n_rows)
+        tell = options.on_progress or (lambda _: None)
+        tell(progress)
 
         def count(unit: TableUnit, values: DecidedRows, *, logged: int = 0) -> None:
             nonlocal progress
@@ -235,8 +237,7 @@ def run_table(
                 errors=progress.errors + values.n_errors,
                 rows_logged=progress.rows_logged + n * logged,
             )
-            if options.on_progress is not None:
-                options.on_progress(progress)
+            tell(progress)
 
         missing = log.recover(plan_of(run_json), plan.units(), lambda unit, values: count(unit, values, logged=1))
         for unit, values in (work or decided_by(llm))(plan, missing):
