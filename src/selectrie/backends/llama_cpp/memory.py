@@ -8,6 +8,7 @@ from selectrie.backends.llama_cpp.gguf_header import Header, read_header
 from selectrie.backends.llama_cpp.metadata import cell_item_bytes
 from selectrie.backends.llama_cpp.size import rows_of_call, sequences_for, sized, usual_nodes
 from selectrie.backends.llama_cpp.weights import LlamaOptions
+from selectrie.core.types import Precision
 
 
 def memory_needed(path: Path, options: LlamaOptions) -> int:
@@ -17,7 +18,9 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     sum of:
 
     - the file, which is mapped;
-    - keys and values of every cell;
+    - keys and values of every cell, twice in `exact` precision: a second context, which
+      grows to the longest prompt behind which near ties were settled, is kept (but not
+      for recurrent and hybrid models);
     - states of every sequence (recurrent and hybrid models);
     - two buffers for the logits of a whole call, llama.cpp's output and its graph's;
     - the other parts of the graph that grow with a call: one layer's attention scores,
@@ -27,8 +30,7 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     and are filled with use.
 
     Not included are the rows that an engine keeps for prompts that come again (at most
-    64 MiB) and the small second context that exists while near ties are settled. Reads
-    the file's header, which takes 0.1 s for a large vocabulary.
+    64 MiB). Reads the file's header, which takes 0.1 s for a large vocabulary.
 
     Raises:
         ModelFileError: If the file is not a GGUF file, or damaged.
@@ -42,7 +44,8 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
     sequences = sequences_for(state, rows)
     cells = sized(header, nodes, rows, sequences).cells
     call = rows * (8 * n_vocabulary + 4 * _activations(header) + cells * _score_bytes(header))
-    return header.n_bytes + cells * _cell_bytes(header, options) + sequences * state + call
+    contexts = 2 if options.precision is Precision.EXACT and not state else 1
+    return header.n_bytes + contexts * cells * _cell_bytes(header, options) + sequences * state + call
 
 
 def _of(header: Header, key: str) -> int:

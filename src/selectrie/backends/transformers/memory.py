@@ -27,6 +27,7 @@ from selectrie.backends.transformers.weights import (
     read_config,
     skeleton,
 )
+from selectrie.core.types import Precision
 
 _UNPACKED = ("fp8", "mxfp4")
 """Quantisations that Transformers computes with on a GPU, and unpacks elsewhere."""
@@ -60,9 +61,12 @@ class MemoryNeeds:
 def memory_needed(folder: Path, options: TransformersOptions) -> int:
     """Return an upper bound on the bytes of a checkpoint's weights and contexts.
 
-    See `memory_needs`.
+    In `exact` precision cells count twice: a second context is kept, which grows to the
+    longest prompt behind which near ties were settled. See `memory_needs`.
     """
-    return memory_needs(folder, options).total
+    needs = memory_needs(folder, options)
+    has_second = options.precision is Precision.EXACT and needs.n_cells
+    return needs.total + (needs.contexts if has_second else 0)
 
 
 def memory_needs(
@@ -76,8 +80,7 @@ def memory_needs(
 
     The headers of its files are read, and the model is called with a few tokens on
     torch's `meta` device, where tensors have shapes but no data. The size of its cache
-    then says how large a cell or a state is. Not included are one layer's activations,
-    and the small second context that exists while near ties are settled.
+    then says how large a cell or a state is. Not included are one layer's activations.
 
     Args:
         folder: The folder of the checkpoint.
