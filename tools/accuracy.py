@@ -1,0 +1,294 @@
+"""Print how often decisions are right on public sets, beside another prompt: accuracy, calibration, order, rows.
+
+    python tools/accuracy.py MODEL [--half dev] [--sets sst2 tickets] [--items 100] [--mix even] [--ways plain default]
+
+MODEL is a GGUF file, or `embedded`. The sets lie in the folder that SELECTRIE_TEST_DATA names; `tickets` is in this file.
+Each set is asked in each way of `WAYS`, and each way is compared item by item with the first. Items go to the half `dev` or
+`held-out` by the SHA-256 of their text, so that wordings can be chosen on one half and judged on the other.
+
+- right: share of right answers, in percent; diff: that minus the first way's, with the 95 % interval of the paired mean
+- brier: mean squared distance of the probabilities from the right answer (0 best, 2 worst)
+- ece: mean distance of the probability of an answer from how often it is right, over ten bins of equal width
+- auc: chance that a right answer has a larger probability than a wrong one
+- first: share of answers that are the option listed first, in percent
+- rows: rows of the model for an item, near ties included
+
+`--mix 80` gives the last label 80 % of the items, `--mix 95` gives it 95 %, and `--mix sorted` orders the items by label.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import selectrie
+from selectrie import Choice, ChoiceAnswer, DecisionParams
+
+WAYS: Mapping[str, DecisionParams] = {
+    "plain": DecisionParams(layout="state first"),
+    "default": DecisionParams(),
+    "questions first": DecisionParams(layout="questions first"),
+}
+"""What is compared: options of a decision, by name."""
+
+N_DRAWS, N_DRAWN = 10, 8
+"""Draws of labels out of a long list, and the labels of each."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A text, the options of its question in the order in which they are listed, and the right one."""
+
+    text: str
+    options: tuple[str, ...]
+    gold: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What was answered for an item, with the probabilities in the order of its options."""
+
+    item: Item
+    answer: ChoiceAnswer[Any]
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Return the probability of each option."""
+        return [self.answer.probabilities[option] for option in self.item.options]
+
+    @property
+    def is_right(self) -> bool:
+        """Return whether the answer is the right one."""
+        return bool(self.answer.value == self.item.gold)
+
+
+def data_folder() -> Path:
+    """Return the folder of the sets."""
+    return Path(os.environ.get("SELECTRIE_TEST_DATA", "."))
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    """Return the records of a set, in a fixed random order."""
+    records = [
+        json.loads(line) for line in (data_folder() / "mc" / f"{name}.jsonl").read_text("utf-8").split("\n") if line
+    ]
+    random.Random(name).shuffle(records)
+    return records
+
+
+def fixed(records: Sequence[dict[str, Any]]) -> list[Item]:
+    """Return the items of a set whose records all have the same choices."""
+    return [Item(one["context"].strip(), tuple(one["choices"]), one["choices"][one["gold"]]) for one in records]
+
+
+def own(name: str) -> list[Item]:
+    """Return the items of a set whose records have choices of their own, shuffled, at most five of them."""
+    items = []
+    for one in lines(name):
+        question = one["context"].removeprefix("Question: ").removesuffix("Answer:").strip()
+        gold, wrong = one["choices"][one["gold"]], [text for i, text in enumerate(one["choices"]) if i != one["gold"]]
+        options = [gold, *dict.fromkeys(text for text in wrong if text != gold)][:5]
+        random.Random(question).shuffle(options)
+        items.append(Item(question, tuple(options), gold))
+    return items
+
+
+def drawn(pairs: Sequence[tuple[str, str]], name: str) -> list[Item]:
+    """Return items of seeded draws of labels, in turn: each draw's texts have one of its labels."""
+    labels = sorted({label for _, label in pairs})
+    draws = [tuple(random.Random(f"{name} {i}").sample(labels, N_DRAWN)) for i in range(N_DRAWS)]
+    left = [[Item(text, draw, label) for text, label in pairs if label in draw] for draw in draws]
+    return [items[i] for i in range(max(map(len, left))) for items in left if i < len(items)]
+
+
+def banking() -> list[tuple[str, str]]:
+    """Return the messages of Banking77's test set with their labels, in a fixed random order."""
+    with (data_folder() / "labels" / "banking77_test.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(text, label.replace("_", " ")) for text, label in list(csv.reader(file))[1:]]
+    random.Random("banking").shuffle(rows)
+    return rows
+
+
+def all_banking() -> list[Item]:
+    """Return Banking77 with all its labels."""
+    pairs = banking()
+    labels = tuple(sorted({label for _, label in pairs}))
+    return [Item(text, labels, label) for text, label in pairs]
+
+
+def sentences() -> list[Item]:
+    """Return sentences of BLiMP, the good one or the bad one of each pair."""
+    items = []
+    for one in lines("blimp"):
+        is_good = random.Random(one["id"]).random() < 0.5
+        text = one["choices"][one["gold"] if is_good else 1 - one["gold"]]
+        items.append(Item(text, ("correct", "incorrect"), "correct" if is_good else "incorrect"))
+    return items
+
+
+TICKETS = (
+    ("Where is my parcel? It was due on Monday.", "track order"),
+    ("The tracking number you sent me does not work.", "track order"),
+    ("Has my package left the warehouse already?", "track order"),
+    ("I ordered two weeks ago and nothing has come yet.", "track order"),
+    ("The lamp is broken, please give me my money back.", "refund"),
+    ("I want to return these shoes and be paid back.", "refund"),
+    ("You charged my card twice, pay back one of them.", "refund"),
+    ("I cannot log in because I forgot my password.", "reset password"),
+    ("How do I choose a new password for my account?", "reset password"),
+    ("Your site says that my password is wrong, but it is not.", "reset password"),
+)
+"""Messages to a shop with the intent of each."""
+
+
+def tickets() -> list[Item]:
+    """Return each message with its three intents in all orders."""
+    orders = list(permutations(("track order", "refund", "reset password")))
+    return [Item(text, order, intent) for order in orders for text, intent in TICKETS]
+
+
+SETS: Mapping[str, tuple[str, Callable[[], list[Item]]]] = {
+    "sst2": ("Is the review positive or negative?", lambda: fixed(lines("sst2_val"))),
+    "boolq": ("Is the answer to the question yes or no?", lambda: fixed(lines("boolq"))),
+    "blimp": ("Is the grammar of this sentence correct or incorrect?", sentences),
+    "tickets": ("What does the customer want?", tickets),
+    "banking8": ("What is the message about?", lambda: drawn(banking(), "banking")),
+    "banking77": ("What is the message about?", all_banking),
+    "subjects8": (
+        "Which subject is this exam question about?",
+        lambda: drawn([(x["context"], x["subject"].replace("_", " ")) for x in lines("mmlu_validation")], "subjects"),
+    ),
+    "topics8": (
+        "What is this question about?",
+        lambda: drawn([(x["context"], x["category"].lower()) for x in lines("truthfulqa_from_csv")], "topics"),
+    ),
+    **{
+        name: ("Which answer is right?", lambda file=file: own(file))  # type: ignore[misc]  # a default binds the name
+        for name, file in (
+            ("arc easy", "arc_easy_val"),
+            ("arc challenge", "arc_challenge_val"),
+            ("mmlu", "mmlu_validation"),
+            ("truthfulqa", "truthfulqa_from_csv"),
+            ("openbookqa", "openbook_qa"),
+            ("commonsenseqa", "commonsense_qa_val"),
+        )
+    },
+}
+"""The question of each set and its items: labels that are the same for all items, then those with options of their own."""
+
+
+def half_of(item: Item) -> str:
+    """Return which half an item belongs to; the items of one text are in the same."""
+    return ("dev", "held-out")[sha256(item.text.encode()).digest()[0] & 1]
+
+
+def mixed(items: Sequence[Item], mix: str, n: int) -> list[Item]:
+    """Return n items in which the last label has its share, or fewer if there are not enough."""
+    if mix == "even":
+        return list(items[:n])
+    if mix == "sorted":
+        return sorted(items[:n], key=lambda item: (item.options, item.options.index(item.gold)))
+    share = int(mix) / 100
+    last = [item for item in items if item.gold == item.options[-1]]
+    others = [item for item in items if item.gold != item.options[-1]]
+    n = int(min(n, len(last) / share, len(others) / (1 - share)))
+    n_last = round(n * share)
+    together = last[:n_last] + others[: n - n_last]
+    random.Random(mix).shuffle(together)
+    return together
+
+
+def groups(items: Sequence[Item]) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+    """Yield the different options with the places of their items."""
+    by_options: dict[tuple[str, ...], list[int]] = {}
+    for at, item in enumerate(items):
+        by_options.setdefault(item.options, []).append(at)
+    yield from by_options.items()
+
+
+def asked(
+    llm: selectrie.Engine, instructions: str, items: Sequence[Item], params: DecisionParams
+) -> tuple[list[Answered], int]:
+    """Return the answers of a set in the order of its items, and the rows that they took."""
+    answers: dict[int, ChoiceAnswer[Any]] = {}
+    n_rows = 0
+    llm.trim()
+    for options, places in groups(items):
+        question = {"answer": Choice(instructions, options)}
+        found = llm.decide_many([items[at].text for at in places], question, params=params)
+        n_rows += sum(one.usage.cost.rows for one in found)
+        answers |= {at: one["answer"] for at, one in zip(places, found, strict=True)}  # type: ignore[misc]
+    return [Answered(item, answers[at]) for at, item in enumerate(items)], n_rows
+
+
+def figures(answered: Sequence[Answered], first: Sequence[Answered], n_rows: int) -> dict[str, float]:
+    """Return the figures of a way, by column; `first` are the answers that it is compared with."""
+    right = np.array([one.is_right for one in answered], float)
+    p = np.array([max(one.probabilities) for one in answered])
+    gained = 100 * (right - [one.is_right for one in first])
+    brier = [
+        sum((q - (option == one.item.gold)) ** 2 for q, option in zip(one.probabilities, one.item.options, strict=True))
+        for one in answered
+    ]
+    bins = np.minimum((p * 10).astype(int), 9)
+    gaps = [abs(float((right - p)[bins == i].sum())) for i in range(10)]
+    high, low = p[right == 1][:, None], p[right == 0][None, :]
+    return {
+        "n": len(right),
+        "right": 100 * float(right.mean()),
+        "diff": float(gained.mean()),
+        "±": 1.96 * float(gained.std(ddof=1)) / len(gained) ** 0.5 if len(gained) > 1 else float("nan"),
+        "brier": float(np.mean(brier)),
+        "ece": sum(gaps) / len(right),
+        "auc": float(((high > low) + 0.5 * (high == low)).mean()) if high.size and low.size else float("nan"),
+        "first": 100 * float(np.mean([one.answer.value == one.item.options[0] for one in answered])),
+        "rows": n_rows / len(right),
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print a line for each set and way."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a GGUF file, or `embedded`")
+    parser.add_argument("--half", choices=("dev", "held-out"), default="dev")
+    parser.add_argument("--sets", nargs="+", choices=tuple(SETS), default=tuple(SETS), metavar="SET")
+    parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=tuple(WAYS), metavar="WAY")
+    parser.add_argument("--items", type=int, default=100, help="at most so many of each set")
+    parser.add_argument("--mix", choices=("even", "80", "95", "sorted"), default="even")
+    parser.add_argument("--precision", choices=("exact", "fast"), default="exact")
+    parser.add_argument("--threads", type=int, default=None)
+    options = parser.parse_args(arguments)
+    source = None if options.model == "embedded" else options.model
+    with closing(selectrie.load(source, n_ctx=8192, precision=options.precision, n_threads=options.threads)) as llm:
+        columns = ("n", "right", "diff", "±", "brier", "ece", "auc", "first", "rows")
+        print(f"{Path(options.model).name}, {options.half}, mix {options.mix}, {options.precision}")
+        print(f"{'set':<14} {'way':<24}" + "".join(f"{name:>9}" for name in columns), flush=True)
+        for name in options.sets:
+            instructions, items_of = SETS[name]
+            try:
+                items = mixed([one for one in items_of() if half_of(one) == options.half], options.mix, options.items)
+            except FileNotFoundError as error:
+                print(f"{name:<14} skipped: there is no {error.filename}")
+                continue
+            first: list[Answered] = []
+            for way in options.ways:
+                answered, n_rows = asked(llm, instructions, items, WAYS[way])
+                first = first or answered
+                row = figures(answered, first, n_rows)
+                print(f"{name:<14} {way:<24}" + "".join(f"{row[column]:>9.3g}" for column in columns), flush=True)
+
+
+if __name__ == "__main__":
+    main()
