@@ -305,6 +305,8 @@ def test_errors_quote_little_of_a_request(llm):
         ({"max_n": 2}, {"n": 3}, "n=3: expected a whole number from 1 to 2"),
         ({"max_n": 2}, {"best_of": 3}, "best_of=3: expected a whole number from 1 to 2"),
         ({"max_stops": 2}, {"stop": ["a"] * 3}, "stop=3: expected at most 2"),
+        ({}, {"stop": ["a" * 40_000, "b" * 40_000]}, "stop=80000: expected texts of at most 65536 characters"),
+        ({}, {"stop": "a" * 80_000}, "stop=80000: expected texts of at most 65536 characters"),
         ({"max_stops": 2}, {"stop_token_ids": [1] * 3}, "stop_token_ids=3: expected at most 2"),
         ({"max_logprobs": 2}, {"logprobs": True, "top_logprobs": 3}, "top_logprobs=3"),
         ({"max_rows": 23}, {"n": 2}, "2 x 12 tokens: expected at most 23"),

@@ -118,6 +118,8 @@ _REMEDIES = {
 }
 """What to do in place of some of them."""
 
+_MAX_STOP_CHARACTERS = 1 << 16
+"""Maximum number of characters of all stop texts of a request together."""
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SEEDS = 1 << 64
 
@@ -313,6 +315,10 @@ def _stopping(body: Mapping[str, Any], options: ServerOptions) -> dict[str, Any]
         value = stopping.get(option)
         if isinstance(value, list) and len(value) > options.max_stops:
             raise OptionError(field, len(value), f"at most {options.max_stops} of them")
+    stop = stopping.get("stop")
+    n_characters = sum(len(one) for one in (stop if isinstance(stop, list) else [stop]) if isinstance(one, str))
+    if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
+        raise OptionError("stop", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
     return stopping
 
 

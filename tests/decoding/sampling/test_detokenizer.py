@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -146,3 +147,29 @@ def test_an_empty_stop_string_is_refused():
     """It would end every text before its first byte."""
     with pytest.raises(OptionError, match="stop"):
         IncrementalDetokenizer([b"a", b""])
+
+
+def test_long_stop_strings_take_no_memory_until_they_are_met():
+    """64 of 100 kB each, and one of 400 kB that is nearly met, are followed in less than their own size."""
+    stops = [bytes([65 + n % 26, n]) * 50_000 for n in range(64)] + [b"z" * 400_000]
+    emitter = IncrementalDetokenizer(stops)
+    tracemalloc.start()
+    for _ in range(1000):
+        emitter.feed(b" some text" + b"z" * 10)
+        emitter.feed(b"A")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < sum(map(len, stops)) / 10
+    assert emitter.stopped is None
+
+
+@given(st.text("ab", max_size=60), st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=3))
+def test_strings_that_begin_in_themselves_are_found(data, stop):
+    """Two letters make borders within borders; a byte at a time, with the first byte that completes one."""
+    stops = [one.encode() for one in stop]
+    emitter = IncrementalDetokenizer(stops)
+    for at in range(len(data)):
+        if emitter.stopped is None:
+            emitter.feed(data[at : at + 1].encode())
+    before, found = stopped_at(data.encode(), stops)
+    assert (emitter.data, emitter.stopped) == (before, found)

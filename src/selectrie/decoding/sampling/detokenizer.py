@@ -32,8 +32,8 @@ class IncrementalDetokenizer:
       substitution of maximal subparts").
     * An incomplete character before the stop string, or at the end, is not text.
 
-    The cost of a piece is, for each stop string, its length plus that of the longest
-    stop string.
+    A byte costs a step for each stop string that may begin or go on there, whatever the
+    length of the strings.
 
     Args:
         stop: Byte strings; an empty one raises `OptionError`.
@@ -43,10 +43,9 @@ class IncrementalDetokenizer:
         self._stops = tuple(dict.fromkeys(stop))
         if b"" in self._stops:
             raise OptionError("stop", b"", "stop strings that are not empty")
-        self._beginnings = frozenset(s[:n] for s in self._stops for n in range(1, len(s)))
-        self._longest = max(map(len, self._stops), default=1) - 1
+        self._matchers = [_Matcher(one) for one in self._stops]
         self._data = bytearray()
-        self._n_passed = self._n_free = 0
+        self._n_passed = 0
         self._finished = False
         self._stopped: bytes | None = None
 
@@ -69,15 +68,14 @@ class IncrementalDetokenizer:
         if self._finished:
             raise ProtocolError("fed bytes after the end of the text")
         self._data += piece
-        if goes_on:
-            self._n_free = len(self._data)
-        first = self._first_stop()
-        if first is None:
-            return self._pass_on(len(self._data) - self._n_held())
-        end, self._stopped = first
-        del self._data[end - len(self._stopped) :]
-        self._finished = True
-        return self._pass_on(len(self._data))
+        matchers = [one for one in self._matchers if one.n or one.stop[0] in piece]
+        for end, byte in enumerate(piece if matchers else b"", len(self._data) - len(piece) + 1):
+            complete = [one.stop for one in matchers if one.feed(byte)]
+            if complete and not goes_on:
+                self._stopped = max(complete, key=len)
+                del self._data[end - len(self._stopped) :]
+                return self.finish()
+        return self._pass_on(len(self._data) - max((one.n for one in matchers), default=0))
 
     def finish(self) -> str:
         """End the stream and return the text held back for a possible stop string.
@@ -86,28 +84,6 @@ class IncrementalDetokenizer:
         """
         self._finished = True
         return self._pass_on(len(self._data))
-
-    def _first_stop(self) -> tuple[int, bytes] | None:
-        """Return the end of the first complete stop string, and the string.
-
-        It begins in the bytes that are held back, or after them.
-        """
-        complete = []
-        for stop in self._stops:
-            start = self._data.find(stop, max(self._n_passed, self._n_free - len(stop) + 1))
-            if start >= 0:
-                complete.append((start + len(stop), -len(stop), stop))
-        if not complete:
-            return None
-        end, _, stop = min(complete)
-        return end, stop
-
-    def _n_held(self) -> int:
-        """Return how many bytes at the end are the beginning of a stop string."""
-        for n in range(min(self._longest, len(self._data) - self._n_passed), 0, -1):
-            if bytes(self._data[-n:]) in self._beginnings:
-                return n
-        return 0
 
     def _pass_on(self, end: int) -> str:
         """Return as text the bytes up to `end` that were not returned before.
@@ -118,6 +94,37 @@ class IncrementalDetokenizer:
         new = new[: len(new) - n_incomplete(new)]
         self._n_passed += len(new)
         return new.decode("utf-8", "replace")
+
+
+class _Matcher:
+    """Finds a stop string in a stream (Knuth, Morris and Pratt 1977).
+
+    Borders of beginnings are found as these are reached, so a long stop string that is
+    not met costs nothing.
+
+    Attributes:
+        stop: The stop string.
+        n: Length of its longest beginning with which the stream ends, short of all.
+    """
+
+    def __init__(self, stop: bytes) -> None:
+        self.stop, self.n = stop, 0
+        self._borders = [0, 0]  # of each beginning: its longest proper end that begins it
+
+    def feed(self, byte: int) -> bool:
+        """Take a byte; return whether the stop string is complete with it."""
+        n = self._longer(self.n, byte)
+        if n == len(self._borders):
+            self._borders.append(self._longer(self._borders[n - 1], byte))
+        is_complete = n == len(self.stop)
+        self.n = self._borders[n] if is_complete else n
+        return is_complete
+
+    def _longer(self, n: int, byte: int) -> int:
+        """Return how much of the stop string ends `n` bytes of it and one more byte."""
+        while n and self.stop[n] != byte:
+            n = self._borders[n]
+        return n + (self.stop[n] == byte)
 
 
 def n_incomplete(data: bytes) -> int:
