@@ -305,8 +305,6 @@ def test_errors_quote_little_of_a_request(llm):
         ({"max_n": 2}, {"n": 3}, "n=3: expected a whole number from 1 to 2"),
         ({"max_n": 2}, {"best_of": 3}, "best_of=3: expected a whole number from 1 to 2"),
         ({"max_stops": 2}, {"stop": ["a"] * 3}, "stop=3: expected at most 2"),
-        ({}, {"stop": ["a" * 40_000, "b" * 40_000]}, "stop=80000: expected texts of at most 65536 characters"),
-        ({}, {"stop": "a" * 80_000}, "stop=80000: expected texts of at most 65536 characters"),
         ({"max_stops": 2}, {"stop_token_ids": [1] * 3}, "stop_token_ids=3: expected at most 2"),
         ({"max_logprobs": 2}, {"logprobs": True, "top_logprobs": 3}, "top_logprobs=3"),
         ({"max_rows": 23}, {"n": 2}, "2 x 12 tokens: expected at most 23"),
@@ -321,6 +319,16 @@ def test_limits_are_checked_before_the_model(options, changes, message):
         assert message in reply.error["message"]
         assert llm._model.calls == 0
         assert ask(app(llm), "POST", PATH, {**BODY, **changes}).status == 200
+
+
+@pytest.mark.parametrize("stop", ["a" * 80_000, ["a" * 40_000, "b" * 40_000]])
+def test_stop_texts_are_limited_together(stop):
+    """By their characters, whatever their number; up to that they are taken."""
+    with fake() as llm:
+        reply = ask(app(llm), "POST", PATH, {**BODY, "stop": stop})
+        assert (reply.status, llm._model.calls) == (400, 0)
+        assert "stop=80000: expected texts of at most 65536 characters" in reply.error["message"]
+        assert ask(app(llm), "POST", PATH, {**BODY, "stop": "a" * 65_536}).status == 200
 
 
 def test_a_request_without_a_limit_gets_what_room_there_is():
