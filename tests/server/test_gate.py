@@ -177,6 +177,9 @@ def test_hosts(llm, host, status):
     """A page that names the server by another host, as DNS rebinding does, is refused."""
     application = app(llm, ServerOptions(hosts=("localhost", "[::1]")))
     assert ask(application, "GET", "/v1/models", headers={"host": host}).status == status
+    for path in ("/health", "/ready"):  # a probe names a pod, or nothing
+        for method in ("GET", "HEAD"):
+            assert ask(application, method, path, headers={"host": host}).status == 200
 
 
 def test_a_page_may_ask_whether_it_may_ask(llm):

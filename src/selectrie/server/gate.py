@@ -31,7 +31,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = frozenset({"/health", "/ready"})
-"""Paths that need no key and are answered while the server drains."""
+"""Paths of probes: no key, any `Host` or none, answered while the server drains."""
 WORK = frozenset(
     {
         "/v1/decisions",
@@ -102,7 +102,7 @@ class Gate:
         """Raise `HttpError` for what headers alone tell."""
         options, path = self._state.options, scope["path"]
         host = headers.get(b"host", "")
-        if options.hosts and _without_port(host) not in options.hosts:
+        if options.hosts and path not in OPEN and _without_port(host) not in options.hosts:
             raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to")
         if path not in OPEN and options.key_digests and not _has_key(headers, options.key_digests):
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"

@@ -24,12 +24,14 @@ NOT_OFFERED = (
 )
 
 
+@router.head("/health", include_in_schema=False)
 @router.get("/health")
 async def health() -> Response:
     """Say that the process lives."""
     return json_response({"status": "ok", "version": __version__})
 
 
+@router.head("/ready", include_in_schema=False)
 @router.get("/ready")
 async def ready(request: Request) -> Response:
     """Say whether requests are answered: not before a model is loaded."""
