@@ -83,6 +83,20 @@ def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):
     assert f"<bos>{STATE}\nWhich team? \n" in shown
 
 
+def test_a_file_of_questions_may_name_the_layout(llm, tmp_path):
+    """Beside its `questions`, in TOML as in JSON; the option goes before it, and a layout that there is not is an error."""
+    text = 'layout = "options last"\n[questions.team]\ntype = "choice"\nchoices = ["sales", "post"]\n'
+    question = {"team": {"type": "choice", "choices": ["sales", "post"]}}
+    (tmp_path / "q.toml").write_text(text)
+    (tmp_path / "q.json").write_text(json.dumps({"layout": "options last", "questions": question}))
+    (tmp_path / "bad.toml").write_text(text.replace("options last", "sideways"))
+    for name in ("q.toml", "q.json"):
+        for given, layout in (([], "options last"), (["--layout", "state first"], "state first")):
+            answers = decided(tmp_path / name, "--state", STATE, *given)
+            assert answers["team"]["signature"]["layout"] == layout
+    assert "'sideways': expected one of" in run(tmp_path / "bad.toml", "--state", STATE, code=2).stderr
+
+
 def test_a_state_comes_from_an_option_a_file_or_stdin(llm, tmp_path):
     """Text from a file loses its last line end; a .json file is JSON; without an option, stdin is read."""
     path, data = tmp_path / "mail.txt", tmp_path / "mail.json"
@@ -106,13 +120,14 @@ def test_the_report_has_an_answer_a_line(llm, labels):
     """The table names each question, its answer and what says how far to trust it, then the options."""
     flags = ["--choice", "team=Which team?", "--options", f"team={labels}", "--predicate", "angry=They shout."]
     out = run("--state", STATE, *flags, "--min-label-mass", "0.9").stdout
-    answer = llm.decide(STATE, Choice("Which team?", TEAMS.split()))
+    params = DecisionParams(layout="options last")
+    answer = llm.decide(STATE, Choice("Which team?", TEAMS.split()), params=params)
     assert f"team      '{answer.value}'" in out
     assert "label mass" in out
     assert "is below 0.9" in out
     for option in TEAMS.split():
         assert f"'{option}'" in out
-    assert "template  chat.tmpl, state first, joint" in out
+    assert "template  chat.tmpl, options last and state first, joint" in out
 
 
 def test_prompts_are_shown_without_the_model(llm, labels, monkeypatch):

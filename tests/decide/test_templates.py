@@ -25,7 +25,7 @@ def page_of(question, name="chat", state="Hello!", **params):
     return render(template, values_of(ask, ask.orders[0], options, state))
 
 
-@pytest.mark.parametrize("layout", ["state first", "questions first"])
+@pytest.mark.parametrize("layout", ["state first", "options last", "questions first"])
 @pytest.mark.parametrize("name", ["chat", "base"])
 @pytest.mark.parametrize(
     "question",
@@ -48,8 +48,12 @@ def test_every_question_is_asked_in_every_layout(question, name, layout):
         assert option.scored in text
         assert (option.description or "") in text
     assert (text.index("Hello!") < text.index("fits" if not question.instructions else question.instructions)) == (
-        layout == "state first"
+        layout != "questions first"
     )
+    if question.instructions:
+        assert (text.index(question.instructions) < text.rindex(question.options[0].scored)) == (
+            layout != "state first"
+        )
     if name == "chat":
         assert (len(page.messages), page.messages[0]["role"], page.text, page.assistant_prefix) == (1, "user", "", "")
         assert page.following == ""
@@ -67,9 +71,12 @@ def test_the_shared_part_ends_at_a_line(name):
         page = page_of(question, name, state, layout=layout)
         return page.messages[0]["content"] if page.is_chat else page.text
 
-    for layout, shared in (("state first", "Text: a state\n\n"), ("questions first", "track order")):
+    first = "Text: a state\n\n"
+    for layout, shared in (("state first", first), ("options last", first), ("questions first", "track order")):
         pages = [text(CHOICE, "a state", layout)]
-        pages.append(text(DESCRIBED, "a state", layout) if layout == "state first" else text(CHOICE, "Other", layout))
+        pages.append(
+            text(CHOICE, "Other", layout) if layout == "questions first" else text(DESCRIBED, "a state", layout)
+        )
         common = next(at for at, (a, b) in enumerate(zip(*pages, strict=False)) if a != b)
         line = pages[0].rfind("\n", 0, common + 1) + 1
         assert shared in pages[0][:line]
@@ -139,7 +146,7 @@ def test_a_template_without_the_answer_is_refused(source, message):
 
 
 @pytest.mark.parametrize("name", ["chat", "base"])
-@pytest.mark.parametrize("layout", ["state first", "questions first"])
+@pytest.mark.parametrize("layout", ["state first", "options last", "questions first"])
 @settings(max_examples=30)
 @given(
     state=st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
@@ -157,7 +164,7 @@ def test_either_branch_of_a_condition_may_have_the_answer(tmp_path):
     answer = "<<select 'answer' options=answers>>"
     two = Template(f"<<#if state_first>>A: {answer}<<else>>B: {answer}<</if>>")
     check_slots(two)
-    assert page_of(CHOICE, two).text == "A: "
+    assert page_of(CHOICE, two, layout="state first").text == "A: "
     assert page_of(CHOICE, two, layout="questions first").text == "B: "
     (tmp_path / "part.tmpl").write_text(f"x\n{answer}")
     for source, is_legal in (

@@ -16,7 +16,7 @@ from selectrie.errors import ClosedError, DecodeError, OptionError, PromptTooLon
 from tests.support.deciding import QUESTIONS, fake
 from tests.support.interrupts import Interrupter
 
-LAYOUTS = ("state first", "questions first")
+LAYOUTS = ("state first", "options last", "questions first")
 STATES = [f"Message {n}: {text}" for n, text in enumerate(["where is it?", "I want my money", "thanks!", "hello " * 9])]
 
 
@@ -76,14 +76,14 @@ def test_the_shared_beginning_is_evaluated_once():
 @pytest.mark.parametrize("rule", ["pmi", "calibrated"])
 def test_a_baseline_is_evaluated_once_for_all_units(rule):
     """The first unit bears its cost; the bits of a later one are those that it has alone."""
-    params, question = DecisionParams(rule=rule), {"intent": QUESTIONS["intent"]}
+    params, question = DecisionParams(rule=rule, layout="state first"), {"intent": QUESTIONS["intent"]}
     with fake() as llm, llm.decision_scorer(question, params=params) as scorer:
         first, again = (scorer.decisions(STATES) for _ in range(2))
         with llm.decision_scorer(question, params=params) as other:
             other.decisions(["something else"])
             assert bits(other.decisions(STATES)) == bits(first) == bits(again)
         rows = [sum(one.usage.cost.rows for one in unit) for unit in (first, again)]
-        with llm.decision_scorer(question) as plain:
+        with llm.decision_scorer(question, params=DecisionParams(layout="state first")) as plain:
             assert sum(one.usage.cost.rows for one in plain.decisions(STATES)) == rows[1] < rows[0] - 50
         assert bits(first) == bits(llm.decide(state, question, params=params) for state in STATES)
 

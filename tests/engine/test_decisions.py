@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from selectrie import Choice, DecisionParams, Grammar, Option, Predicate, Score, Template
 from selectrie.backends.chat.template import chat_template
-from selectrie.decide.answers import ChoiceAnswer
+from selectrie.decide.answers import ChoiceAnswer, Decision
+from selectrie.decide.columns import columns_of
 from selectrie.errors import (
     ChoiceError,
     ClosedError,
@@ -33,7 +34,7 @@ from selectrie.options import PromptParams, ScoringRule, SearchParams
 from tests.support.chat_templates import TEMPLATES
 from tests.support.deciding import BYTES, DESCRIBED, QUESTIONS, STATE, fake, prompt_of, selected
 
-LAYOUTS = ("state first", "questions first")
+LAYOUTS = ("state first", "options last", "questions first")
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +111,8 @@ def test_baselines_are_the_prompt_without_the_state(chat, rule):
     states = ["N/A", "[MASK]"]
     with fake(chat=chat) as llm:
         question = QUESTIONS["intent"]
-        answer = llm.decide(STATE, question, params=DecisionParams(rule=rule))
-        prompt = prompt_of(llm, question)
+        answer = llm.decide(STATE, question, params=DecisionParams(rule=rule, layout="state first"))
+        prompt = prompt_of(llm, question, layout="state first")
         joint = selected(llm, prompt).choices.logp
         if rule == "pmi":
             emptied = [_with_text(prompt.prompt, f"Text: {STATE}\n\n", "")]
@@ -135,9 +136,9 @@ def _with_text(prompt, old, new):
 def test_a_plain_premise_is_that_of_select(plain):
     """On a page without turns, rule `pmi` is the one of `select` with the page without the state as its premise."""
     question = QUESTIONS["intent"]
-    prompt = prompt_of(plain, question)
+    prompt = prompt_of(plain, question, layout="state first")
     premise = _with_text(prompt.prompt, f"Text: {STATE}\n\n", "")
-    answer = plain.decide(STATE, question, params=DecisionParams(rule="pmi"))
+    answer = plain.decide(STATE, question, params=DecisionParams(rule="pmi", layout="state first"))
     by_hand = plain.select(
         prompt.prompt.removesuffix(" "),
         [f" {text}" for text in prompt.choices],
@@ -180,6 +181,44 @@ def test_many_states_are_decided_as_each_alone(llm):
     assert asyncio.run(awaited()) == (one_by_one, one_by_one, one_by_one[0]["angry"])
     assert llm.decide_many([], QUESTIONS) == []
     assert list(llm.decide_iter([], QUESTIONS)) == []
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_the_layout_goes_by_kind_and_number_of_questions(chat):
+    """A choice or a score alone is asked first, several share the text with their options last, and a predicate has one prompt."""
+    with fake(chat=chat) as llm:
+        alone = {name: llm.decide(STATE, {name: one})[name] for name, one in QUESTIONS.items()}
+        together = llm.decide(STATE, QUESTIONS)
+        named = {layout: llm.decide(STATE, QUESTIONS, params=DecisionParams(layout=layout)) for layout in LAYOUTS}
+        prompts = llm.decision_prompts(STATE, QUESTIONS)
+    first, last, shared = "questions first", "options last", "state first"
+    assert {name: one.signature.layout for name, one in alone.items()} == {
+        "intent": first,
+        "angry": shared,
+        "urgency": first,
+    }
+    assert alone == {name: named[one.signature.layout][name] for name, one in alone.items()}
+    assert dict(together) == {name: named[shared if name == "angry" else last][name] for name in QUESTIONS}
+    question = QUESTIONS["intent"]
+    ends = [prompts["intent"][0].shown.rindex(text) for text in (STATE, question.instructions, "track order")]
+    assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize("n", [1, 3, 200])
+@pytest.mark.parametrize("name", list(QUESTIONS))
+def test_a_row_has_the_prompt_that_it_has_alone(name, n):
+    """Neither the number of states nor their lengths, nor that of the question, changes the layout."""
+    pyarrow = pytest.importorskip("pyarrow", reason="needs the extra 'tables'")
+    states = [f"{STATE} {'x' * (at % 7)}" for at in range(n)]
+    question = {name: QUESTIONS[name]}
+    with fake() as llm:
+        first = llm.decide(states[0], question)[name]
+        many = llm.decide_many(states, question)[0][name]
+        table = llm.decide_table(pyarrow.table({"body": states}), question, state="body")
+    assert many == first
+    assert [cell.as_py() for cell in next(zip(*table.columns[1:], strict=True))] == list(
+        columns_of(question).row(Decision({name: first}))
+    )
 
 
 def test_prompts_share_the_state_or_the_question():
@@ -545,9 +584,9 @@ def test_errors_of_evaluation_name_their_question():
     dead = [0.0] * len(BYTES.pieces)
     dead[BYTES.pieces.index(b"r")] = -math.inf
     questions = {"a": Predicate("p"), "b": Choice("q", ["refund", "other"])}
-    params = DecisionParams(rule="pmi")
+    params = DecisionParams(rule="pmi", layout="state first")
     with fake() as probe:
-        emptied = _with_text(prompt_of(probe, questions["b"]).prompt, f"Text: {STATE}\n\n", "")
+        emptied = _with_text(prompt_of(probe, questions["b"], layout="state first").prompt, f"Text: {STATE}\n\n", "")
         context = tuple(token for token, _ in probe.tokens(emptied, ["refund"]).context)
     with fake(planted={context: dead}) as llm:
         with pytest.raises(ChoiceError, match=r"request 0: question 'b': choice 0.*probability 0 in the baseline"):
@@ -646,7 +685,7 @@ def test_prompts_show_what_the_model_reads(llm):
     read = llm.tokens(prompt.prompt, prompt.choices, terminator="eog", prompting=prompt.prompting)
     assert prompt.n_tokens == len(read.prompt)
     assert prompt.n_choice_tokens == sum(map(len, read.choices))
-    assert prompt.shown.startswith("<bos>u:Text: My parcel")
+    assert prompt.shown.startswith("<bos>u:What does the customer want?")
     assert prompt.shown.endswith("<eos>\na:")
     assert prompt.search == SearchParams(method="exhaustive")
     assert llm._model.calls == calls
@@ -668,7 +707,8 @@ def test_a_baseline_is_evaluated_once_for_a_question():
     for rule in ("joint", "pmi", "calibrated"):
         for n in (1, 4):
             with fake() as llm:
-                made = llm.decide_many(states[:n], question, params=DecisionParams(rule=rule))
+                params = DecisionParams(rule=rule, layout="state first")
+                made = llm.decide_many(states[:n], question, params=params)
                 rows[rule, n] = [one.usage.cost.rows for one in made]
     for rule in ("pmi", "calibrated"):
         of_one = rows[rule, 1][0] - rows["joint", 1][0]

@@ -77,7 +77,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "rendering",
             "trial_child",
         ),
-        ("decisions", "row_estimate"),
+        ("decisions",),
         ("decision_scorer",),
         ("decided_tables", "runtimes"),
         ("decision_methods", "path_runtime", "prompt_methods", "score_methods", "tokenizer_methods"),

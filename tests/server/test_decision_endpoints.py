@@ -70,8 +70,8 @@ def both():
 
 @pytest.mark.parametrize(
     "params",
-    [{}, {"rule": "pmi"}, EXTENSIONS, {"list_options": False}],
-    ids=["plain", "pmi", "extensions", "options that are not listed"],
+    [{}, {"rule": "pmi"}, EXTENSIONS, {"list_options": False}, {"layout": "questions first"}],
+    ids=["plain", "pmi", "extensions", "options that are not listed", "layout"],
 )
 def test_decisions_are_those_of_decide(params):
     """To the last bit: JSON gives floats back as they were."""

@@ -30,9 +30,9 @@ from selectrie.tables.table_run import (
     TableRunOptions,
     began_with,
     decided_by,
-    laid_out,
     plan_table,
     run_table,
+    timed,
 )
 from tests.support import decided_tables
 from tests.support.decided_tables import write_table
@@ -124,7 +124,7 @@ def test_a_stopped_run_on_real_weights_ends_with_the_same_bytes(tmp_path):
             yield unit, values
 
     with load(n_threads=1) as llm:
-        plan, _ = laid_out(llm, plan_table(table, asked, tmp_path / "parts.csv"))
+        plan = timed(llm, plan_table(table, asked, tmp_path / "parts.csv"))
         llm.select("My parcel has", [" come", " not come"])
         with pytest.raises(StoppedError):
             run_table(llm, plan, work=lambda plan, units: stopping(decided_by(llm)(plan, units)))
@@ -156,7 +156,7 @@ def test_cells_are_those_of_the_rows_alone(tmp_path):
     columns = ASKED.columns()
     for state, row in zip(states, rows, strict=True):
         if row["error"] is None:
-            alone = dict(zip(columns.names, columns.row(llm.decide(state, QUESTIONS)), strict=True))
+            alone = dict(zip(columns.names, columns.row(llm.decide(state, QUESTIONS, params=params)), strict=True))
             assert {name: row[name] for name in columns.names} == alone
         else:
             assert all(row[name] is None for name in columns.names[:-1])

@@ -17,10 +17,11 @@ from embedded_model.evaluate import FACTS, read_items
 from embedded_model.files import EMBEDDED
 from embedded_model.phrases import Item
 from selectrie import Choice, DecisionParams, Predicate
+from selectrie.decide.params import LAYOUTS
 
 INSTRUCTIONS = {"intents": "What does the customer want?", "sentiment": "What is the sentiment of this review?"}
 STATEMENTS = {"intents": "The customer wants: {}.", "sentiment": "The review is {}."}
-PROMPTS = [(template, layout) for template in ("chat", "base") for layout in ("state first", "questions first")]
+PROMPTS = [(template, layout) for template in ("chat", "base") for layout in LAYOUTS[1:]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +105,7 @@ class DecisionGroup:
         str, Option(metavar="NAME", help="auto, chat, base, or the file of a template with the slot 'answer'.")
     ] = "auto"
     layout: Annotated[
-        str, Option(metavar="LAYOUT", help="What comes first: auto, 'state first' or 'questions first'.")
+        str, Option(metavar="LAYOUT", help="auto, 'state first', 'questions first' or 'options last'.")
     ] = "auto"
     scoring: Annotated[str, Option(metavar="text|letters", help="Score the options' texts, or letters.")] = "text"
     rule: Annotated[str, Option(metavar="NAME", help="joint, token_mean, char_mean, byte_mean, pmi or calibrated.")] = (
@@ -170,8 +170,7 @@ def decide(
             raise OptionError("table", None, f"a table, or no --{name}: one state has no run")
     if table != TableGroup():
         raise OptionError("table", None, "a table, or no --probabilities and --prefix, which are about its columns")
-    named = _questions(questions)
-    params = params_of(decision, _prior(questions, named))
+    named, params = _asked(questions, decision)
     about = _state(state)
     with requests.recorded_engine(model, output) as engine:
         if output.show_prompt:
@@ -204,11 +203,11 @@ def _table(
         raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
     if output.show_prompt:
         raise IncompatibleOptionsError("show_prompt", "`table`", "give the text of one row as `state`, without a table")
-    named = _questions(questions)
+    named, params = _asked(questions, decision)
     asked = TableQuestions(
         state=state.state,
         questions=named,
-        params=params_of(decision, _prior(questions, named)),
+        params=params,
         probabilities=table.probabilities,
         prefix=table.prefix,
     )
@@ -237,12 +236,27 @@ def _state(group: StateGroup) -> State:
     return value
 
 
-def _questions(group: QuestionsGroup) -> Mapping[str, Question]:
+def _asked(group: QuestionsGroup, decision: DecisionGroup) -> tuple[Mapping[str, Question], DecisionParams]:
+    """Return the questions by name, and how they are asked.
+
+    A layout beside the `questions` of a file is that of the decision unless `--layout`
+    names one.
+    """
+    from selectrie.tables.questions_file import read_question_data
+
+    data = None if group.file is None else read_question_data(Path(group.file))
+    if isinstance(data, dict) and "questions" in data and decision.layout == "auto":
+        decision = replace(decision, layout=data.get("layout", "auto"))
+    named = _questions(group, data)
+    return named, params_of(decision, _prior(group, named))
+
+
+def _questions(group: QuestionsGroup, data: Any) -> Mapping[str, Question]:
     """Return the questions by name: those of the file, then those of the options."""
     from selectrie.decide.questions import Choice, Predicate, Score
 
     options = _options(group)
-    made = {} if group.file is None else _of_file(Path(group.file), options)
+    made = {} if group.file is None else _of_file(Path(group.file), data, options)
     for flag, values in (("choice", group.choice), ("predicate", group.predicate), ("score", group.score)):
         for name, text in (_pair(flag, one) for one in values or ()):
             if name in made:
@@ -281,15 +295,14 @@ def _prior(group: QuestionsGroup, named: Mapping[str, Question]) -> list[float] 
     return [weights[text] for text in texts]
 
 
-def _of_file(path: Path, options: dict[str, list[str]]) -> dict[str, Question]:
+def _of_file(path: Path, data: Any, options: dict[str, list[str]]) -> dict[str, Question]:
     """Return the questions of a file.
 
     Choices and scores without options take those of `--option` and `--options`, which
     are then removed from `options`.
     """
-    from selectrie.tables.questions_file import questions_of_file, read_question_data
+    from selectrie.tables.questions_file import questions_of_file
 
-    data = read_question_data(path)
     inner = data.get("questions", data) if isinstance(data, dict) else data
     named = inner.items() if isinstance(inner, dict) else ((one.get("name"), one) for one in inner or () if one)
     for name, one in named:

@@ -21,7 +21,6 @@ from selectrie.errors import OptionError
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
-    from selectrie.engine.row_estimate import RowEstimate
     from selectrie.tables.asked import TableQuestions
     from selectrie.tables.table_run import OnProgress, TablePlan, TableProgress, Work
 
@@ -92,15 +91,13 @@ def run(
     model: ModelGroup, table: Path, asked: TableQuestions, out: Path, running: TableRunGroup, *, as_json: bool
 ) -> int:
     """Ask about every row of a table, and say what came of it."""
-    from selectrie.tables.table_run import TableRunOptions, laid_out, plan_table, run_table
+    from selectrie.tables.table_run import TableRunOptions, plan_table, run_table
 
     if running.actors is not None and running.ray is None:
         raise OptionError("actors", running.actors, "--ray too, which starts the actors")
     with _long_fields(), ExitStack() as opened:
         plan = plan_table(table, asked, out)
         engine = opened.enter_context(requests.open_engine(model))
-        plan, estimate = laid_out(engine, plan)
-        _tell_estimate(plan, estimate)
         on_progress = opened.enter_context(_progress_bar())
         options = TableRunOptions(asdict(model), other_machine=running.other_machine, on_progress=on_progress)
         try:
@@ -110,16 +107,6 @@ def run(
             write(visible(f"interrupted; go on with: {command}"), sys.stderr)
             raise
     return _show(plan, done, as_json=as_json)
-
-
-def _tell_estimate(plan: TablePlan, estimate: RowEstimate | None) -> None:
-    """Write to standard error how many rows of the model either layout takes."""
-    from selectrie.core.plain_text import thousands
-
-    if estimate is not None:
-        first, second = thousands(estimate.state_first), thousands(estimate.questions_first)
-        about = f"estimated model rows: state first {first}, questions first {second}; layout: {plan.layout}"
-        write(visible(about), sys.stderr)
 
 
 def _work(engine: Engine, running: TableRunGroup, model: ModelGroup) -> Work | None:

@@ -25,7 +25,7 @@ class DecisionSignature:
     Attributes:
         template: Name of the template.
         template_digest: Digest of its text, blake2b in hexadecimal.
-        layout: "state first" or "questions first".
+        layout: "state first", "options last" or "questions first".
         scoring: "text" or "letters".
         rule: Name of the scoring rule.
         listed: Whether the prompt lists the options.

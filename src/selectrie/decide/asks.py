@@ -53,6 +53,7 @@ class Ask:
         orders: Indices into `options`, one order for each prompt.
         by_caller: Indices into `options` in the caller's order.
         prior: Weights in the order of `options`, or None.
+        layout: What comes first in its prompts; not "auto".
     """
 
     question: Question
@@ -60,6 +61,7 @@ class Ask:
     orders: tuple[Order, ...]
     by_caller: Order
     prior: tuple[float, ...] | None
+    layout: str
 
     @property
     def kind(self) -> str:
@@ -72,8 +74,23 @@ class Ask:
         return not self.options
 
 
-def ask_of(question: object, params: DecisionParams) -> Ask:
-    """Return what is asked for a question; raise if the options do not go with it.
+def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) -> str:
+    """Return the layout of a question's prompts: that of the options, or for "auto".
+
+    "auto" goes by the kind and the number of questions alone, so a state has the prompt
+    that it has in a table.
+    """
+    if params.layout != "auto":
+        return params.layout
+    if isinstance(question, Predicate):
+        return "state first"
+    return "questions first" if n_questions == 1 else "options last"
+
+
+def ask_of(question: object, params: DecisionParams, n_questions: int = 1) -> Ask:
+    """Return what is asked for a question, one of several about the same states.
+
+    Raises if the options do not go with it.
 
     Raises `TextError` for a text that cannot be tokenized, and `OptionError` or
     `ChoiceError` for options of the decision that this question cannot have.
@@ -81,9 +98,10 @@ def ask_of(question: object, params: DecisionParams) -> Ask:
     if not isinstance(question, Choice | Predicate | Score):
         raise OptionError("question", question, "a Choice, a Predicate or a Score")
     to_bytes(question.instructions, "instructions")
+    layout = layout_of(question, params, n_questions)
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
-        return Ask(question, (), ((),), (), None)
+        return Ask(question, (), ((),), (), None, layout)
     options = question.options
     for index, one in enumerate(options):
         to_bytes(one.scored, f"option {index}")
@@ -96,7 +114,7 @@ def ask_of(question: object, params: DecisionParams) -> Ask:
     weights = _weights(params.prior, options)
     if params.permutations is None:
         own = tuple(range(len(options)))
-        return Ask(question, options, (own,), own, weights)
+        return Ask(question, options, (own,), own, weights, layout)
     order = sorted(range(len(options)), key=lambda index: options[index].scored)
     place = {index: at for at, index in enumerate(order)}
     return Ask(
@@ -105,6 +123,7 @@ def ask_of(question: object, params: DecisionParams) -> Ask:
         orders_of(len(options), params.permutations),
         tuple(place[index] for index in range(len(options))),
         None if weights is None else tuple(weights[index] for index in order),
+        layout,
     )
 
 
@@ -158,7 +177,8 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
     return {
         "state": state or "",
         "with_state": state is not None,
-        "state_first": params.first == "state first",
+        "state_first": ask.layout != "questions first",
+        "options_first": ask.layout == "state first",
         "kind": ask.kind,
         "instructions": question.instructions,
         "options": shown if listed else [],

@@ -13,7 +13,7 @@ from selectrie.options.checks import at_least, copied, flag, number, one_of
 from selectrie.template.analysis.template import Template
 
 TEMPLATES = ("auto", "chat", "base")
-LAYOUTS = ("auto", "state first", "questions first")
+LAYOUTS = ("auto", "state first", "questions first", "options last")
 SCORINGS = ("text", "letters")
 RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated")
 MAX_ORDERS = 64
@@ -32,9 +32,12 @@ class DecisionParams:
             "base" for a plain page, "auto" for "chat" if the model has a chat template
             and "base" otherwise, or a `Template` with one slot,
             `<<select 'answer' options=answers>>`.
-        layout: "state first", "questions first" or "auto". It says what comes first in
-            the prompt, and so what prompts share. The two give different numbers.
-            "auto" is "state first"; for tables, what takes fewer rows of the model.
+        layout: The order of state, list of options and question in the prompt, and so
+            what prompts share: "state first" (state, options, question), "options last"
+            (state, question, options) or "questions first" (question, options, state).
+            They give different numbers. "auto" is "questions first" for a `Choice` or
+            `Score` that is asked alone, "options last" for one of several questions,
+            and "state first" for a `Predicate`.
         scoring: "text" scores the options' own texts. "letters" lists the options
             behind letters and scores these alone, without what ends an answer; it takes
             at most 26 options.
@@ -95,11 +98,6 @@ class DecisionParams:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
         return copied(self)
-
-    @property
-    def first(self) -> str:
-        """Return the layout that "auto" stands for: "state first"."""
-        return "state first" if self.layout == "auto" else self.layout
 
 
 def _check_time(time: object) -> None:

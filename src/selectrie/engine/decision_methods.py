@@ -98,8 +98,8 @@ class DecisionMethods:
         """Answer a question about a state, or several.
 
         Each question has its own prompt, so its answer does not depend on which others
-        are asked. All prompts are evaluated together and share what they have in
-        common.
+        are asked beside it; only the layout "auto" is another for one question than for
+        several. All prompts are evaluated together and share what they have in common.
 
         Args:
             state: Text, an object or array of JSON, or messages.
@@ -193,9 +193,8 @@ class DecisionMethods:
         The column `error` says why a row has no answers: its state is missing, blank or
         too long.
 
-        With the layout "auto", it is the one that takes fewer rows of the model by an
-        estimate, which goes to the log. The numbers of a row depend on the rows that
-        are decided together with it, not on earlier ones or on other work.
+        The numbers of a row depend on the rows that are decided together with it, not
+        on earlier ones or on other work.
 
         Args:
             table: A data frame of pandas, polars or pyarrow.
@@ -278,9 +277,7 @@ class DecisionMethods:
         options = DEFAULT_DECISION if params is None else params
         record("params", options, DecisionParams)
         named = named_questions(questions)
-        return self._prepare_only(
-            lambda model: {name: decisions.prompts_of(model, state, one, options) for name, one in named.items()}
-        )
+        return self._prepare_only(lambda model: decisions.prompts_of(model, state, named, options))
 
     adecide = awaitable(decide)
     adecide_many = awaitable(decide_many)

@@ -97,7 +97,7 @@ class DecisionMaker:
         asks: dict[str, Ask] = {}
         for name, question in questions.items():
             with _errors_of(None, name):
-                asks[name] = ask_of(question, params)
+                asks[name] = ask_of(question, params, len(questions))
         template, chat = params.template, model.vocabulary.chat_template
         if not isinstance(template, Template):
             if template == "chat" and chat is None:
@@ -140,7 +140,7 @@ class DecisionMaker:
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
-        key = first.signature, ask.has_grammar, len(ask.orders)
+        key = first.signature, ask.layout, ask.has_grammar, len(ask.orders)
         found = self._signatures.get(key)
         if found is None:
             if len(self._signatures) == _SIGNATURES_KEPT:
@@ -153,7 +153,7 @@ class DecisionMaker:
         return DecisionSignature(
             template=self.template.name,
             template_digest=digest_of(self.template),
-            layout=params.first,
+            layout=ask.layout,
             scoring=params.scoring,
             rule=params.rule,
             listed=params.list_options and not ask.has_grammar,
@@ -502,13 +502,12 @@ def _errors_of(index: int | None, name: str) -> Iterator[None]:
 
 
 def prompts_of(
-    model: ModelDescription, state: State, question: Question, params: DecisionParams
-) -> tuple[DecisionPrompt, ...]:
-    """Return the prompts of a question about a state; no model call is made."""
-    maker = DecisionMaker.of(model, {"": question}, params)
-    ask = maker.asks[""]
-    one = _prepared(maker, "", ask, text_of_state(state))
-    return tuple(_shown(model.vocabulary, ask, prompt) for prompt in one.prompts)
+    model: ModelDescription, state: State, questions: Mapping[str, Question], params: DecisionParams
+) -> dict[str, tuple[DecisionPrompt, ...]]:
+    """Return the prompts of questions about a state; no model call is made."""
+    maker, text = DecisionMaker.of(model, questions, params), text_of_state(state)
+    asked = [_prepared(maker, name, ask, text) for name, ask in maker.asks.items()]
+    return {one.name: tuple(_shown(model.vocabulary, one.ask, prompt) for prompt in one.prompts) for one in asked}
 
 
 def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPrompt:

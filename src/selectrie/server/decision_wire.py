@@ -1,8 +1,7 @@
 """Requests and responses of OpenAI's `/v1/decisions` and TypeSafe's `/v1/systemone`.
 
-Nothing here calls a model. Fields of ours beyond theirs are `scoring`, `rule`,
-`permutations`, `min_confidence`, `min_label_mass`, `list_options` and `confidence` in
-requests, and `diagnostics` and `warnings` in responses.
+Nothing here calls a model. Fields of ours beyond theirs are `PARAMS` and `confidence`
+in requests, and `diagnostics` and `warnings` in responses.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 
-PARAMS = ("scoring", "rule", "permutations", "min_confidence", "min_label_mass", "list_options")
+PARAMS = ("layout", "scoring", "rule", "permutations", "min_confidence", "min_label_mass", "list_options")
 """Fields of a request that are options of `DecisionParams`."""
 _IGNORED = {
     "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier"),

@@ -13,6 +13,7 @@ _NUMBER: dict[str, Any] = {"type": "number"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 _MODEL: dict[str, Any] = {"model": {"type": "string", "description": "Name of the model (`GET /v1/models`)."}}
 _OPTIONS: dict[str, Any] = {
+    "layout": {"type": "string", "enum": ["auto", "state first", "questions first", "options last"]},
     "scoring": {"type": "string", "enum": ["text", "letters"]},
     "rule": {"type": "string", "enum": ["joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated"]},
     "permutations": {"type": "integer", "minimum": 1},

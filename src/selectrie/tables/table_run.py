@@ -17,12 +17,12 @@ from typing import Any
 
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
-from selectrie.decide.params import LAYOUTS, DecisionParams
+from selectrie.decide.asks import layout_of
+from selectrie.decide.params import DecisionParams
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.chat_time import time_args
-from selectrie.engine.row_estimate import RowEstimate, row_estimate
 from selectrie.errors import InputFileError, OptionError, RequestError
 from selectrie.runs.files import writing
 from selectrie.runs.folder import (
@@ -103,9 +103,8 @@ class TablePlan:
         asked: What is asked.
         states: Makes the states of rows.
         out: The file of the results.
-        layout: What comes first in the prompts, once that is known (`laid_out`).
-        time: The time that the chat template is told, from then on; None if it reads
-            none.
+        time: The time that the chat template is told, once `run_table` fixed it; None
+            if it reads none.
     """
 
     table: Table
@@ -113,7 +112,6 @@ class TablePlan:
     asked: TableQuestions
     states: RowStates
     out: Path
-    layout: str = "auto"
     time: str | None = None
 
     @property
@@ -123,8 +121,8 @@ class TablePlan:
 
     @property
     def params(self) -> DecisionParams:
-        """Return the options of the decision, with layout and time of the plan."""
-        return replace(self.asked.params, layout=self.layout, time=self.time)
+        """Return the options of the decision, with the time of the plan."""
+        return replace(self.asked.params, time=self.time)
 
     def configuration(self) -> dict[str, object]:
         """Return what the run is made from again, ready for JSON."""
@@ -171,28 +169,17 @@ def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
     return TablePlan(source, found, asked, row_states(asked.state, found.names), out)
 
 
-def laid_out(llm: Engine, plan: TablePlan) -> tuple[TablePlan, RowEstimate | None]:
-    """Return the plan with layout and time, and the estimate of the model's rows.
+def timed(llm: Engine, plan: TablePlan) -> TablePlan:
+    """Return the plan with its time: that given, that of the run's begin, or now.
 
-    With layout "auto" it is the one that takes fewer rows by the estimate, or that with
-    which the run began. The time is that of the options, that at which the run began,
-    or the present one.
-
-    Raises:
-        RequestError: If the questions cannot be asked about any state.
+    Raises `RequestError` if the questions cannot be asked about any state.
     """
-    asked, begun = plan.asked, resumable_or_none(plan.folder, FOLDER)
-    before = {} if begun is None else begun["signature"]
-    time = time_args(llm.vocabulary, asked.params.time or before.get("time")).get(TIME_ARGUMENT)
-    params = replace(asked.params, time=time)
-    llm.decision_prompts("0", asked.questions, params=params)
-    first = (state for unit in plan.units() for state in plan.states_of(unit) if not isinstance(state, RequestError))
-    found = row_estimate(llm, first, plan.scan.n_rows, asked.questions, params)
-    layout = asked.params.layout
-    if layout == "auto":
-        kept = before.get("layout")
-        layout = kept if kept in LAYOUTS else asked.params.first if found is None else found.layout
-    return replace(plan, layout=layout, time=time), found
+    begun = resumable_or_none(plan.folder, FOLDER)
+    before = None if begun is None else begun["signature"].get("time")
+    time = time_args(llm.vocabulary, plan.asked.params.time or before).get(TIME_ARGUMENT)
+    plan = replace(plan, time=time)
+    llm.decision_prompts("0", plan.asked.questions, params=plan.params)
+    return plan
 
 
 def run_table(
@@ -205,7 +192,7 @@ def run_table(
 
     Args:
         llm: The engine.
-        plan: What `plan_table` or `laid_out` returned.
+        plan: What `plan_table` returned.
         options: Options of the run.
         work: Decides about units. None means that `llm` does, one unit after the other.
 
@@ -215,8 +202,7 @@ def run_table(
         InputFileError: If the table has changed since it was planned.
         ModelError: If the model fails.
     """
-    if plan.layout == "auto":
-        plan, _ = laid_out(llm, plan)
+    plan = timed(llm, plan)
     folder, columns = plan.folder, plan.asked.columns()
     described = FOLDER.described(_parts(llm, plan, options), llm.identity.backend)
     check_same(folder, FOLDER, described, other_machine=options.other_machine)
@@ -254,7 +240,13 @@ def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, 
     """Return the parts of `run.json`."""
     found = plan.scan
     units = {"n_units": found.n_units, "n_rows": found.n_rows, "digest": found.digest}
-    signature = {**signature_of(llm), "templates": plan.asked.templates(), "layout": plan.layout}
+    asked = plan.asked
+    layouts = [layout_of(one, asked.params, len(asked.questions)) for one in asked.questions.values()]
+    signature = {
+        **signature_of(llm),
+        "templates": asked.templates(),
+        "layout": ", ".join(dict.fromkeys(layouts)),
+    }
     if plan.time is not None:
         signature["time"] = plan.time
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}

@@ -48,9 +48,10 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
                 parts.append(Text(f"… {len(rows) - _MAX_ROWS} more"))
             parts.append(Text())
     signature = next(iter(decision.values())).signature
+    layouts = " and ".join(dict.fromkeys(answer.signature.layout for answer in decision.values()))
     usage = decision.usage
     facts = [
-        ("template", f"{signature.template}, {signature.layout}, {signature.rule}"),
+        ("template", f"{signature.template}, {layouts}, {signature.rule}"),
         (
             "cost",
             f"{count(usage.cost.rows, 'row')} for {count(usage.prompts, 'prompt')} of {usage.input_tokens} tokens",
