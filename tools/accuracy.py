@@ -26,6 +26,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import permutations
 from pathlib import Path
@@ -35,13 +36,32 @@ import numpy as np
 
 import selectrie
 from selectrie import Choice, ChoiceAnswer, DecisionParams
+from selectrie.decide.examples import balanced
+from selectrie.decide.params import DEFAULT_DECISION
 
-WAYS: Mapping[str, DecisionParams] = {
-    "plain": DecisionParams(layout="state first"),
-    "default": DecisionParams(),
-    "questions first": DecisionParams(layout="questions first"),
+
+@dataclass(frozen=True)
+class Way:
+    """A way to ask: options of the decision, whether there is a cue in place of the question, examples of each label."""
+
+    params: DecisionParams = DEFAULT_DECISION
+    is_cued: bool = False
+    n_each: int = 0
+
+
+WAYS: Mapping[str, Way] = {
+    "plain": Way(DecisionParams(layout="state first")),
+    "default": Way(),
+    "questions first": Way(DecisionParams(layout="questions first")),
+    "cue": Way(is_cued=True),
+    "1 example": Way(n_each=1),
+    "2 examples": Way(n_each=2),
+    "cue, 1 example": Way(is_cued=True, n_each=1),
+    "cue, 2 examples": Way(is_cued=True, n_each=2),
 }
-"""What is compared: options of a decision, by name."""
+"""What is compared. Examples come from the last items of the half `dev`."""
+N_POOL = 400
+"""Items from which examples are drawn, where there are so many."""
 
 N_DRAWS, N_DRAWN = 10, 8
 """Draws of labels out of a long list, and the labels of each."""
@@ -159,23 +179,34 @@ def tickets() -> list[Item]:
     return [Item(text, order, intent) for order in orders for text, intent in TICKETS]
 
 
-SETS: Mapping[str, tuple[str, Callable[[], list[Item]]]] = {
-    "sst2": ("Is the review positive or negative?", lambda: fixed(lines("sst2_val"))),
-    "boolq": ("Is the answer to the question yes or no?", lambda: fixed(lines("boolq"))),
-    "blimp": ("Is the grammar of this sentence correct or incorrect?", sentences),
-    "tickets": ("What does the customer want?", tickets),
-    "banking8": ("What is the message about?", lambda: drawn(banking(), "banking")),
-    "banking77": ("What is the message about?", all_banking),
-    "subjects8": (
+@dataclass(frozen=True)
+class Set:
+    """A public set: the question, the cue in place of it, and how its items are made."""
+
+    instructions: str
+    cue: str
+    items: Callable[[], list[Item]]
+
+
+SETS: Mapping[str, Set] = {
+    "sst2": Set("Is the review positive or negative?", "Sentiment:", lambda: fixed(lines("sst2_val"))),
+    "boolq": Set("Is the answer to the question yes or no?", "Answer:", lambda: fixed(lines("boolq"))),
+    "blimp": Set("Is the grammar of this sentence correct or incorrect?", "Grammar:", sentences),
+    "tickets": Set("What does the customer want?", "Intent:", tickets),
+    "banking8": Set("What is the message about?", "Topic:", lambda: drawn(banking(), "banking")),
+    "banking77": Set("What is the message about?", "Topic:", all_banking),
+    "subjects8": Set(
         "Which subject is this exam question about?",
+        "Subject:",
         lambda: drawn([(x["context"], x["subject"].replace("_", " ")) for x in lines("mmlu_validation")], "subjects"),
     ),
-    "topics8": (
+    "topics8": Set(
         "What is this question about?",
+        "Topic:",
         lambda: drawn([(x["context"], x["category"].lower()) for x in lines("truthfulqa_from_csv")], "topics"),
     ),
     **{
-        name: ("Which answer is right?", lambda file=file: own(file))  # type: ignore[misc]  # a default binds the name
+        name: Set("Which answer is right?", "Answer:", partial(own, file))
         for name, file in (
             ("arc easy", "arc_easy_val"),
             ("arc challenge", "arc_challenge_val"),
@@ -219,15 +250,17 @@ def groups(items: Sequence[Item]) -> Iterator[tuple[tuple[str, ...], list[int]]]
 
 
 def asked(
-    llm: selectrie.Engine, instructions: str, items: Sequence[Item], params: DecisionParams
+    llm: selectrie.Engine, of: Set, items: Sequence[Item], way: Way, pool: Sequence[Item]
 ) -> tuple[list[Answered], int]:
     """Return the answers of a set in the order of its items, and the rows that they took."""
     answers: dict[int, ChoiceAnswer[Any]] = {}
     n_rows = 0
     llm.trim()
     for options, places in groups(items):
-        question = {"answer": Choice(instructions, options)}
-        found = llm.decide_many([items[at].text for at in places], question, params=params)
+        known = [(one.text, one.gold) for one in pool if one.gold in options] if way.n_each else []
+        words = {"cue": of.cue} if way.is_cued else {"instructions": of.instructions}
+        question = Choice(options=options, examples=balanced(known, max(1, way.n_each)), **words)
+        found = llm.decide_many([items[at].text for at in places], {"answer": question}, params=way.params)
         n_rows += sum(one.usage.cost.rows for one in found)
         answers |= {at: one["answer"] for at, one in zip(places, found, strict=True)}  # type: ignore[misc]
     return [Answered(item, answers[at]) for at, item in enumerate(items)], n_rows
@@ -264,7 +297,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("model", help="a GGUF file, or `embedded`")
     parser.add_argument("--half", choices=("dev", "held-out"), default="dev")
     parser.add_argument("--sets", nargs="+", choices=tuple(SETS), default=tuple(SETS), metavar="SET")
-    parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=tuple(WAYS), metavar="WAY")
+    parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=("plain", "default"), metavar="WAY")
     parser.add_argument("--items", type=int, default=100, help="at most so many of each set")
     parser.add_argument("--mix", choices=("even", "80", "95", "sorted"), default="even")
     parser.add_argument("--precision", choices=("exact", "fast"), default="exact")
@@ -276,15 +309,16 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"{Path(options.model).name}, {options.half}, mix {options.mix}, {options.precision}")
         print(f"{'set':<14} {'way':<24}" + "".join(f"{name:>9}" for name in columns), flush=True)
         for name in options.sets:
-            instructions, items_of = SETS[name]
             try:
-                items = mixed([one for one in items_of() if half_of(one) == options.half], options.mix, options.items)
+                every = SETS[name].items()
             except FileNotFoundError as error:
                 print(f"{name:<14} skipped: there is no {error.filename}")
                 continue
+            items = mixed([one for one in every if half_of(one) == options.half], options.mix, options.items)
+            pool = [one for one in every if half_of(one) == "dev" and one not in items][-N_POOL:]
             first: list[Answered] = []
             for way in options.ways:
-                answered, n_rows = asked(llm, instructions, items, WAYS[way])
+                answered, n_rows = asked(llm, SETS[name], items, WAYS[way], pool)
                 first = first or answered
                 row = figures(answered, first, n_rows)
                 print(f"{name:<14} {way:<24}" + "".join(f"{row[column]:>9.3g}" for column in columns), flush=True)

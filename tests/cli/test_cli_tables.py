@@ -13,6 +13,7 @@ from selectrie import Choice, Predicate
 from selectrie.cli import app, requests
 from selectrie.cli.groups import ModelGroup
 from selectrie.decide.columns import columns_of
+from selectrie.decide.examples import balanced
 from tests.support.deciding import fake
 
 LABELS = "track order\nrefund\nreset password\n"
@@ -64,6 +65,23 @@ def test_classify_adds_a_label_to_every_row(folder):
             assert [row[name] for name in columns.names] == ["" if cell is None else str(cell) for cell in cells]
         else:
             assert row["error"].startswith("option: body=' '")
+
+
+def test_examples_of_a_table_stand_in_the_prompt(folder):
+    """As many of each label as asked for, drawn by their texts; the run's folder keeps them with the cue."""
+    known = [(f"{label} {i}", label) for label in LABELS.splitlines() for i in range(5)]
+    lines = ["body,label", *(f"{text},{label}" for text, label in known)]
+    (folder / "known.csv").write_text("\n".join(lines) + "\n")
+    run(*CLASSIFY, "--cue", "Intent:", "--examples", "known.csv", "--shots", "2", "--out", "out.csv")
+    question = Choice("", LABELS.splitlines(), cue="Intent:", examples=balanced(known, 2))
+    assert len(question.examples) == 2 * len(LABELS.splitlines())
+    found = {row["body"]: row["label"] for row in read(folder / "out.csv") if row["body"].strip()}
+    assert found == {body: fake().decide(body, question).value for body in found}
+    described = json.loads((folder / "out.csv.run" / "run.json").read_text())
+    assert described["configuration"]["questions"]["label"]["cue"] == "Intent:"
+    (folder / "bare.csv").write_text("body\nx\n")
+    told = run(*CLASSIFY, "--examples", "bare.csv", "--out", "other.csv", code=2).stderr
+    assert "has no column 'label' with the answers; it has 'body'" in told
 
 
 def test_decide_asks_questions_of_a_file(folder):

@@ -35,6 +35,13 @@ class ClassifyGroup:
     prior: Annotated[
         str | None, Option(metavar="FILE", help="JSON object from label to weight; the labels' own if left out.")
     ] = None
+    cue: Annotated[
+        str | None, Option(metavar="TEXT", help="In place of a question, such as 'Topic:'; best on base models.")
+    ] = None
+    examples: Annotated[
+        str | None, Option(metavar="FILE", help="A table of the same columns, and the right one in `label`.")
+    ] = None
+    shots: Annotated[int, Option(metavar="N", help="Examples of each label that the prompt shows.")] = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +90,11 @@ def classify(
         if value is None:
             raise OptionError(name, None, allowed)
     labels = inputs.read_choices(str(table.labels))
+    shown = [] if table.examples is None else inputs.read_examples(table.examples, str(table.state), table.shots)
     prior = None if table.prior is None else inputs.read_prior(table.prior, labels)
     asked = TableQuestions(
         state=str(table.state),
-        questions={"label": Choice(table.question, labels)},
+        questions={"label": Choice(table.question, labels, cue=table.cue, examples=shown)},
         params=params_of(decision, prior),
         probabilities=columns.probabilities,
         prefix=columns.prefix,

@@ -350,7 +350,7 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
         top=group.top,
         min_confidence=group.min_confidence,
         min_label_mass=group.min_label_mass,
-        list_options=not group.unlisted,
+        list_options=False if group.unlisted else None,
     )
 
 

@@ -52,6 +52,30 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     return choices
 
 
+def read_examples(path: str, state: str, n_each: int) -> list[tuple[str, str]]:
+    """Return examples of each label of a table, whose column `label` has them.
+
+    Args:
+        path: The table.
+        state: Column or pattern of what is labelled.
+        n_each: Maximum number of examples for each label.
+    """
+    from selectrie.decide.examples import balanced
+    from selectrie.decide.row_states import row_states
+    from selectrie.decide.states import text_of_state
+    from selectrie.tables.formats import open_table, reading
+    from selectrie.tables.rows import scan, text_of_cell
+
+    with reading(Path(path)):
+        table = open_table(Path(path))
+        names = scan(table).names
+        if "label" not in names:
+            raise InputFileError(path, f"has no column 'label' with the answers; it has {', '.join(map(repr, names))}")
+        states = row_states(state, names)
+        rows = [row for rows in table.units(64) for row in rows.values([*states.columns, "label"])]
+    return balanced([(text_of_state(states.of(row[:-1])), text_of_cell(row[-1])) for row in rows], n_each)
+
+
 def read_prompt(path: str) -> str:
     """Return a prompt file unchanged, except for one line end at its end.
 

@@ -54,6 +54,7 @@ class Ask:
         by_caller: Indices into `options` in the caller's order.
         prior: Weights in the order of `options`, or None.
         layout: What comes first in its prompts; not "auto".
+        listed: Whether the prompts list the options.
     """
 
     question: Question
@@ -62,6 +63,7 @@ class Ask:
     by_caller: Order
     prior: tuple[float, ...] | None
     layout: str
+    listed: bool
 
     @property
     def kind(self) -> str:
@@ -80,6 +82,11 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     "auto" goes by the kind and the number of questions alone, so a state has the prompt
     that it has in a table.
     """
+    if question.examples or question.cue is not None:
+        if params.layout not in ("auto", "questions first"):
+            name = "examples" if question.examples else "cue"
+            raise IncompatibleOptionsError(name, f"layout={params.layout!r}", "they go with 'questions first'")
+        return "questions first"
     if params.layout != "auto":
         return params.layout
     if isinstance(question, Predicate):
@@ -87,10 +94,21 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     return "questions first" if n_questions == 1 else "options last"
 
 
-def ask_of(question: object, params: DecisionParams, n_questions: int = 1) -> Ask:
+def _is_listed(question: Question, params: DecisionParams, *, on_page: bool) -> bool:
+    if params.list_options is not None:
+        return params.list_options
+    described = any(one.description for one in question.options)
+    return not on_page or described or params.scoring == "letters" or not (question.examples or question.cue)
+
+
+def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on_page: bool = False) -> Ask:
     """Return what is asked for a question, one of several about the same states.
 
-    Raises if the options do not go with it.
+    Args:
+        question: The question.
+        params: The options of the decision.
+        n_questions: The number of questions.
+        on_page: Whether it is asked on the page for models without a chat template.
 
     Raises `TextError` for a text that cannot be tokenized, and `OptionError` or
     `ChoiceError` for options of the decision that this question cannot have.
@@ -101,7 +119,8 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1) -> As
     layout = layout_of(question, params, n_questions)
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
-        return Ask(question, (), ((),), (), None, layout)
+        return Ask(question, (), ((),), (), None, layout, listed=False)
+    listed = _is_listed(question, params, on_page=on_page)
     options = question.options
     for index, one in enumerate(options):
         to_bytes(one.scored, f"option {index}")
@@ -114,7 +133,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1) -> As
     weights = _weights(params.prior, options)
     if params.permutations is None:
         own = tuple(range(len(options)))
-        return Ask(question, options, (own,), own, weights, layout)
+        return Ask(question, options, (own,), own, weights, layout, listed)
     order = sorted(range(len(options)), key=lambda index: options[index].scored)
     place = {index: at for at, index in enumerate(order)}
     return Ask(
@@ -124,6 +143,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1) -> As
         tuple(place[index] for index in range(len(options))),
         None if weights is None else tuple(weights[index] for index in order),
         layout,
+        listed,
     )
 
 
@@ -166,8 +186,10 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
         state: The text of the state; None for the prompt without it.
     """
     question = ask.question
-    listed = params.list_options and not ask.has_grammar
     lettered = params.scoring == "letters"
+    choices = choices_of(ask, order, params)
+    answers = {one.scored: text for one, text in zip(ask.options, choices, strict=True)}
+    examples = [(text, answers[answer]) for text, answer in question.examples if text != state]
     shown = [
         {"text": one.scored, "description": one.description or "", "letter": letter if lettered else ""}
         for one, letter in zip([ask.options[index] for index in order], _letters(len(order)), strict=True)
@@ -181,12 +203,15 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
         "options_first": ask.layout == "state first",
         "kind": ask.kind,
         "instructions": question.instructions,
-        "options": shown if listed else [],
-        "listed": listed and bool(shown),
+        "cue": (question.cue or "").rstrip(),
+        "asked": question.cue is None and bool(question.instructions or not examples),
+        "examples": [{"state": text, "answer": answer} for text, answer in examples],
+        "options": shown if ask.listed else [],
+        "listed": ask.listed and bool(shown),
         "lettered": lettered,
         "described": described,
         "in_one_line": not (described or apart or lettered),
-        "answers": choices_of(ask, order, params) or ["?"],
+        "answers": choices or ["?"],
     }
 
 

@@ -54,7 +54,8 @@ class DecisionParams:
         min_label_mass: Label mass below which an answer abstains (its lower bound, if
             it is not known).
         list_options: Whether the prompt lists the options. Those that are not listed
-            are scored all the same.
+            are scored all the same. None lists them, but not on the plain page of a
+            question with examples or a cue, unless an option has a description.
         time: The local time that a chat template may write, in ISO 8601. None is that
             of the request, and for a table that at which its run began.
     """
@@ -68,7 +69,7 @@ class DecisionParams:
     top: int | None = None
     min_confidence: float = 0.0
     min_label_mass: float = 0.0
-    list_options: bool = True
+    list_options: bool | None = None
     time: str | None = None
 
     def __post_init__(self) -> None:
@@ -87,12 +88,13 @@ class DecisionParams:
         at_least("top", self.top, 1)
         for name in ("min_confidence", "min_label_mass"):
             number(name, getattr(self, name), min_value=0.0, max_value=1.0, remedy="a number from 0 to 1")
-        flag("list_options", self.list_options)
+        if self.list_options is not None:
+            flag("list_options", self.list_options)
         _check_time(self.time)
         if self.top is not None and self.permutations is not None:
             remedy = "orders are averaged over all options, so ask for one of the two"
             raise IncompatibleOptionsError("top", "permutations", remedy)
-        if self.scoring == "letters" and not self.list_options:
+        if self.scoring == "letters" and self.list_options is False:
             remedy = "letters stand for options that the prompt lists"
             raise IncompatibleOptionsError("scoring='letters'", "list_options=False", remedy)
 

@@ -20,9 +20,9 @@ from selectrie.errors import OptionError, RequestError
 
 TYPES = ("choice", "predicate", "score", "noul")
 _FIELDS = {
-    "choice": ("instructions", "choices"),
-    "predicate": ("instructions", "yes", "no", "yes_when", "no_when"),
-    "score": ("instructions", "levels"),
+    "choice": ("instructions", "choices", "cue", "examples"),
+    "predicate": ("instructions", "yes", "no", "yes_when", "no_when", "examples"),
+    "score": ("instructions", "levels", "cue", "examples"),
 }
 _WITH_CRITERIA = ("instructions", "criteria")
 
@@ -101,21 +101,38 @@ def question_of_data(data: object, where: str, lead: str = "") -> Question:
     instructions = "\n".join(part for part in (lead, instructions) if part)
     if of_criteria:
         return _of_criteria(own, instructions, data.get("criteria"), where)
+    examples = _examples(data.get("examples"), f"{where}.examples")
     if own == "predicate":
-        words = {name: _optional(data[name], f"{where}.{name}") for name in allowed[1:] if name in data}
+        words = {name: _optional(data[name], f"{where}.{name}") for name in allowed[1:-1] if name in data}
         with _at(where):
-            return Predicate(instructions, **words)  # type: ignore[arg-type]  # the record checks them
+            return Predicate(instructions, examples=examples, **words)  # type: ignore[arg-type]  # the record checks
+    cue = _optional(data.get("cue"), f"{where}.cue")
     field = allowed[1]
     if isinstance(data.get(field), Mapping):
         described = _described(data[field], f"{where}.{field}")
         with _at(where):
-            return Choice(instructions, described) if own == "choice" else Score(instructions, described)
+            kind = Choice if own == "choice" else Score
+            return kind(instructions, described, cue=cue, examples=examples)
     listed = _list(data.get(field), f"{where}.{field}")
     if own == "choice":
         options = [_option(one, f"{where}.choices[{index}]") for index, one in enumerate(listed)]
         with _at(where):
-            return Choice(instructions, _told_apart(options))
-    return _score(instructions, [_level(one, f"{where}.levels[{index}]") for index, one in enumerate(listed)], where)
+            return Choice(instructions, _told_apart(options), cue=cue, examples=examples)
+    levels = [_level(one, f"{where}.levels[{index}]") for index, one in enumerate(listed)]
+    with _at(where):
+        return Score(instructions, _levels(levels), cue=cue, examples=examples)
+
+
+def _examples(data: object, where: str) -> list[tuple[Any, Any]]:
+    """Return the examples of a question: objects with `state` and `answer`."""
+    found = []
+    for index, one in enumerate([] if data is None else _list(data, where)):
+        path = f"{where}[{index}]"
+        if not isinstance(one, Mapping):
+            raise OptionError(path, one, "an object with a state and an answer")
+        _check_fields(one, ("state", "answer"), path)
+        found.append((one.get("state"), one.get("answer")))
+    return found
 
 
 def _of_criteria(kind: str, instructions: str, criteria: object, where: str) -> Question:
@@ -184,19 +201,19 @@ def _level(data: object, where: str) -> tuple[Any, Option[Any]]:
     return data.get("value"), Option(label, None, _optional(data.get("description"), f"{where}.description"))
 
 
-def _score(instructions: str, levels: Sequence[tuple[Any, Option[Any]]], where: str) -> Score:
+def _levels(levels: Sequence[tuple[Any, Option[Any]]]) -> list[Option[Any]] | dict[Any, str]:
+    """Return the levels as `Score` takes them: options, or texts by their number."""
     numbers = [number for number, _ in levels if number is not None]
-    with _at(where):
-        if not numbers:
-            return Score(instructions, [one for _, one in levels])
-        if len(numbers) < len(levels) or any(one.description is not None for _, one in levels):
-            raise OptionError("levels", numbers, "a value for every level and no descriptions, or no values")
-        if len(set(map(repr, numbers))) < len(numbers):
-            raise OptionError("levels", numbers, "values that differ")
-        texts = [number for number in numbers if isinstance(number, str)]
-        if texts:
-            raise OptionError("levels", texts[0], "finite numbers as values")
-        return Score(instructions, {number: one.scored for number, one in levels})
+    if not numbers:
+        return [one for _, one in levels]
+    if len(numbers) < len(levels) or any(one.description is not None for _, one in levels):
+        raise OptionError("levels", numbers, "a value for every level and no descriptions, or no values")
+    if len(set(map(repr, numbers))) < len(numbers):
+        raise OptionError("levels", numbers, "values that differ")
+    texts = [number for number in numbers if isinstance(number, str)]
+    if texts:
+        raise OptionError("levels", texts[0], "finite numbers as values")
+    return {number: one.scored for number, one in levels}
 
 
 def _check_fields(data: Mapping[Any, Any], allowed: Sequence[str], where: str) -> None:
@@ -247,6 +264,17 @@ def data_of_questions(questions: Mapping[str, Question]) -> dict[str, object]:
 
 
 def _data_of(question: Question) -> dict[str, object]:
+    return {**_kind_of(question), **_shown_of(question)}
+
+
+def _shown_of(question: Question) -> dict[str, object]:
+    """Return the cue and the examples, if there are any."""
+    examples = [{"state": state, "answer": answer} for state, answer in question.examples]
+    cue = {} if question.cue is None else {"cue": question.cue}
+    return {**cue, **({"examples": examples} if examples else {})}
+
+
+def _kind_of(question: Question) -> dict[str, object]:
     if isinstance(question, Predicate):
         words = {name: getattr(question, name) for name in ("yes", "no", "yes_when", "no_when")}
         own = {name: word for name, word in words.items() if word is not None}

@@ -15,7 +15,8 @@ from enum import Enum, EnumMeta
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
-from selectrie.errors import ChoiceError, OptionError, of_value
+from selectrie.decide.examples import Examples, examples_of
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, of_value
 from selectrie.grammar import Grammar
 from selectrie.options.checks import text as require_text
 
@@ -86,10 +87,15 @@ class Choice(Generic[T]):
         instructions: The question; it may be empty.
         options: The options, in the order in which they were given; () with a grammar.
         grammar: The grammar whose texts are the options, or None.
+        cue: What introduces the answer in place of a question, such as "Sentiment:",
+            or None. It goes without instructions.
+        examples: The text of each example's state, and the text of its answer.
 
     The argument `options` is a sequence of values or of `Option`s, an Enum class, a
     mapping from texts to their descriptions, or a `Grammar`. Values are str, bool, int
-    or Enum members. One option is legal.
+    or Enum members. One option is legal. The argument `examples` is a sequence of pairs
+    of a state and its answer, the value or the text of an option. The prompt shows them
+    before the state, but for one of the same text.
 
     Raises `ChoiceError` for no options, options without text, equal texts and equal
     values, and `OptionError` for anything that is not an option.
@@ -98,23 +104,50 @@ class Choice(Generic[T]):
     instructions: str
     options: tuple[Option[T], ...]
     grammar: Grammar | None
+    cue: str | None
+    examples: tuple[tuple[str, str], ...]
 
     @overload
     def __init__(self: Choice[str], instructions: str = "", options: Grammar = ...) -> None: ...
     @overload
-    def __init__(self, instructions: str = "", options: Sequence[Option[T]] = ...) -> None: ...
+    def __init__(
+        self,
+        instructions: str = "",
+        options: Sequence[Option[T]] = ...,
+        *,
+        cue: str | None = None,
+        examples: Examples = (),
+    ) -> None: ...
     @overload
-    def __init__(self: Choice[str], instructions: str = "", options: Mapping[str, str | None] = ...) -> None: ...
+    def __init__(
+        self: Choice[str],
+        instructions: str = "",
+        options: Mapping[str, str | None] = ...,
+        *,
+        cue: str | None = None,
+        examples: Examples = (),
+    ) -> None: ...
     @overload
-    def __init__(self, instructions: str = "", options: type[T] = ...) -> None: ...
+    def __init__(
+        self, instructions: str = "", options: type[T] = ..., *, cue: str | None = None, examples: Examples = ()
+    ) -> None: ...
     @overload
-    def __init__(self, instructions: str = "", options: Sequence[T] = ...) -> None: ...
-    def __init__(self, instructions: str = "", options: Any = ()) -> None:
+    def __init__(
+        self, instructions: str = "", options: Sequence[T] = ..., *, cue: str | None = None, examples: Examples = ()
+    ) -> None: ...
+    def __init__(
+        self, instructions: str = "", options: Any = (), *, cue: str | None = None, examples: Examples = ()
+    ) -> None:
         require_text("instructions", instructions)
         is_grammar = isinstance(options, Grammar)
+        if is_grammar and (cue is not None or examples):
+            name = "examples" if examples else "cue"
+            raise IncompatibleOptionsError(name, "a grammar", "they go with options that are listed")
         object.__setattr__(self, "instructions", instructions)
         object.__setattr__(self, "options", () if is_grammar else checked(options_of(options)))
         object.__setattr__(self, "grammar", options if is_grammar else None)
+        object.__setattr__(self, "cue", _cue(cue, instructions))
+        object.__setattr__(self, "examples", examples_of(examples, self.options))
 
 
 @final
@@ -130,6 +163,8 @@ class Predicate:
         no: The text that denies it.
         yes_when: When to answer with `yes`, or None.
         no_when: When to answer with `no`, or None.
+        examples: The text of each example's state, and the text of its answer, as in
+            `Choice`; the argument may have True and False for the answers.
     """
 
     statement: str = ""
@@ -137,6 +172,7 @@ class Predicate:
     no: str = "no"
     yes_when: str | None = None
     no_when: str | None = None
+    examples: tuple[tuple[str, str], ...] = ()
 
     def __init__(
         self,
@@ -146,6 +182,7 @@ class Predicate:
         no: str = "no",
         yes_when: str | None = None,
         no_when: str | None = None,
+        examples: Examples = (),
     ) -> None:
         values = {"statement": statement, "yes": yes, "no": no, "yes_when": yes_when, "no_when": no_when}
         for name, value in values.items():
@@ -153,7 +190,7 @@ class Predicate:
             object.__setattr__(self, name, value)
         if not any(given and given.strip() for given in (statement, yes_when, no_when)):
             raise OptionError("statement", statement, "a statement, or what `yes_when` or `no_when` says")
-        checked(self.options)
+        object.__setattr__(self, "examples", examples_of(examples, checked(self.options)))
 
     @property
     def options(self) -> tuple[Option[bool], ...]:
@@ -166,6 +203,10 @@ class Predicate:
     def instructions(self) -> str:
         """Return the statement."""
         return self.statement
+
+    @property
+    def cue(self) -> None:
+        """Return None: a statement is not left out."""
 
 
 _Levels: TypeAlias = (
@@ -182,6 +223,9 @@ class Score:
         instructions: The question; it may be empty.
         levels: One `Option` for each level, lowest first as given. Its value is the
             number that the level is worth.
+        cue: What introduces the answer in place of a question, or None, as in `Choice`.
+        examples: The text of each example's state, and the text of its answer, as in
+            `Choice`.
 
     The argument `levels` is a sequence of texts, or of `Option`s whose text is that of
     the level, or a mapping from texts to their descriptions, which are worth 0, 1, 2 …;
@@ -190,11 +234,17 @@ class Score:
 
     instructions: str
     levels: tuple[Option[float], ...]
+    cue: str | None
+    examples: tuple[tuple[str, str], ...]
 
-    def __init__(self, instructions: str = "", levels: _Levels = ()) -> None:
+    def __init__(
+        self, instructions: str = "", levels: _Levels = (), *, cue: str | None = None, examples: Examples = ()
+    ) -> None:
         require_text("instructions", instructions)
         object.__setattr__(self, "instructions", instructions)
         object.__setattr__(self, "levels", checked(_levels_of(levels), "levels"))
+        object.__setattr__(self, "cue", _cue(cue, instructions))
+        object.__setattr__(self, "examples", examples_of(examples, self.levels))
 
     @property
     def options(self) -> tuple[Option[float], ...]:
@@ -204,6 +254,15 @@ class Score:
 
 Question: TypeAlias = Choice[Any] | Predicate | Score
 """A question of any kind, for annotations: `questions: dict[str, Question] = {…}`."""
+
+
+def _cue(cue: str | None, instructions: str) -> str | None:
+    require_text("cue", cue, optional=True)
+    if cue is not None and instructions:
+        raise IncompatibleOptionsError("cue", "instructions", "it stands in place of a question")
+    if cue is not None and not cue.strip():
+        raise OptionError("cue", cue, "a text such as 'Label:'")
+    return cue
 
 
 def options_of(given: object) -> tuple[Option[Any], ...]:

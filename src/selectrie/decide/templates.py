@@ -15,6 +15,8 @@ from importlib import resources
 from itertools import count
 from pathlib import Path
 
+from selectrie.decide.questions import Question
+from selectrie.errors import OptionError
 from selectrie.template.analysis.chat_checks import outside
 from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
@@ -111,6 +113,16 @@ def check_slots(template: Template) -> None:
             bodies = (inner.body,)
         repeats = is_repeated or isinstance(segment, Each)
         pending += [(one, inner, repeats) for body in reversed(bodies) for one in reversed(body)]
+
+
+def check_shown(question: Question, template: Template | str) -> None:
+    """Raise `OptionError` for examples or a cue that a template does not write."""
+    if not isinstance(template, Template):
+        return
+    source = template.source + "".join(document.source for document in template.documents.values())
+    for name, value in (("examples", question.examples), ("cue", question.cue)):
+        if value and name not in source:
+            raise OptionError(name, value, f"a template that writes `{name}`; {template.name} does not")
 
 
 def render(template: Template, values: Mapping[str, object]) -> Page:

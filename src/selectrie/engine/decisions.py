@@ -23,7 +23,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
 from selectrie.decide.questions import Choice, Question
 from selectrie.decide.states import State, text_of_state
-from selectrie.decide.templates import Page, StateFrame, check_slots, digest_of, render, shipped
+from selectrie.decide.templates import Page, StateFrame, check_shown, check_slots, digest_of, render, shipped
 from selectrie.engine.rendering.terminators import Ending, ending_of
 from selectrie.engine.requests import select_grammar, selection
 from selectrie.engine.requests.chat_time import time_args
@@ -95,10 +95,12 @@ class DecisionMaker:
         `PromptError` if the model has no chat template but needs one.
         """
         asks: dict[str, Ask] = {}
+        template, chat = params.template, model.vocabulary.chat_template
+        on_page = template == "base" or (template == "auto" and chat is None)
         for name, question in questions.items():
             with _errors_of(None, name):
-                asks[name] = ask_of(question, params, len(questions))
-        template, chat = params.template, model.vocabulary.chat_template
+                asks[name] = ask_of(question, params, len(questions), on_page=on_page)
+                check_shown(question, template)
         if not isinstance(template, Template):
             if template == "chat" and chat is None:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
@@ -156,7 +158,7 @@ class DecisionMaker:
             layout=ask.layout,
             scoring=params.scoring,
             rule=params.rule,
-            listed=params.list_options and not ask.has_grammar,
+            listed=ask.listed,
             orders=0 if params.permutations is None else len(ask.orders),
             selection=first.signature,
         )
@@ -216,7 +218,7 @@ class PromptMaker:
         From the second state on, what is around the state is rendered and encoded once.
         """
         frame, vocabulary = self._frame, self._maker.model.vocabulary
-        if frame is None:
+        if frame is None or self._is_example(state):
             return None
         self._n_read += 1
         if self._n_read == _FRAMED_FROM and len(frame.around) == 2:
@@ -237,10 +239,15 @@ class PromptMaker:
     def _page(self, state: str | None) -> Page:
         """Return the page about a state."""
         template = self._maker.template
-        if state is None or not any(template is shipped(name) for name in ("chat", "base")):
+        is_shipped = any(template is shipped(name) for name in ("chat", "base"))
+        if state is None or not is_shipped or self._is_example(state):
             return self._rendered(state)
         self._frame = self._frame or StateFrame(self._rendered)
         return self._frame.page(state)
+
+    def _is_example(self, state: str) -> bool:
+        """Return whether a state is an example, which its own prompt leaves out."""
+        return any(text == state for text, _ in self._ask.question.examples)
 
     def _rendered(self, state: str | None) -> Page:
         maker = self._maker
@@ -464,11 +471,10 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
 
 def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:
     """Return whether a question that is too long fits without its list of options."""
-    if not maker.params.list_options or ask.has_grammar or maker.params.scoring != "text":
+    if not ask.listed or maker.params.scoring != "text":
         return False
-    unlisted = replace(maker, params=replace(maker.params, list_options=False))
     try:
-        PromptMaker(unlisted, ask, ask.orders[0]).prepared(state)
+        PromptMaker(maker, replace(ask, listed=False), ask.orders[0]).prepared(state)
     except RequestError:
         return False
     return True
