@@ -162,16 +162,18 @@ def test_a_system_message_goes_in_front():
     expected = as_lists(read_prompt(vocabulary, [{"role": "s", "content": "b"}, {"role": "u", "content": "a"}], PLAIN))
     assert as_lists(read_prompt(vocabulary, "a", PromptParams(system="b"))) == expected
     assert as_lists(read_prompt(vocabulary, [{"role": "u", "content": "a"}], PromptParams(system="b"))) == expected
-    assert expected[1] == b"a:"
+    assert expected[1] == b""
+    assert vocabulary.decode(expected[0]).endswith(b"a:")
 
 
 def test_the_assistant_prefix_is_text_after_the_template():
-    """It follows the generation prompt, is encoded jointly with it, and is no place for control tokens."""
+    """It follows the generation prompt, is encoded jointly with it after a blank, and is no place for control tokens."""
     vocabulary = without_bos(chat_ml())
     read = read_prompt(vocabulary, [{"role": "u", "content": "a"}], PromptParams(assistant_prefix=" c<eos>"))
     assert read.text == b"a: c<eos>"
     shut = read_prompt(vocabulary, [{"role": "u", "content": "a"}], PromptParams(template_args={"opens": False}))
-    assert shut.text == b"\n"
+    assert shut.text == b""
+    assert vocabulary.decode(shut.prefix).endswith(b"\n")
 
 
 @pytest.mark.parametrize("trim", [False, True])
@@ -184,7 +186,7 @@ def test_control_tokens_come_from_the_template_alone(trim, content):
     read = read_prompt(vocabulary, [{"role": "u", "content": content}, {"role": "u", "content": content}], PLAIN)
     assert [t for t in read.prefix.tolist() if t in (BOS, EOS)] == [BOS, EOS] * 2 + [BOS]
     shown = content.strip() if trim else content
-    assert vocabulary.decode(read.prefix).decode() == f"u:{shown}\nu:{shown}\n"
+    assert vocabulary.decode(read.prefix).decode() == f"u:{shown}\nu:{shown}\na:"
 
 
 @pytest.mark.parametrize("trim", [str, str.strip, str.rstrip, str.lstrip])
@@ -194,7 +196,7 @@ def test_a_template_that_does_not_track_text_may_trim_each_message_its_own_way(t
         lambda messages, /: "".join(trim(m["content"]) if m["role"] == "u" else m["content"] for m in messages) + "a"
     )
     read = read_prompt(vocabulary, [{"role": "s", "content": " a "}, {"role": "u", "content": " b "}], PLAIN)
-    assert read.text.decode() == " a " + trim(" b ") + "a"
+    assert vocabulary.decode(encode_prompt(vocabulary, read)).decode() == " a " + trim(" b ") + "a"
 
 
 def test_a_template_that_rewrites_messages_is_refused():
@@ -218,7 +220,7 @@ def test_user_text_never_becomes_a_control_token(weights):
         "".join(vocabulary.show(t) if t in vocabulary.control else vocabulary.piece(t).decode() for t in tokens)
         == rendered
     )
-    assert read.text == b"assistant\n"
+    assert read.text == b""
 
 
 def test_a_harmless_chat_is_llama_cpps_own(weights):

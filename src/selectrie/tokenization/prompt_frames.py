@@ -15,7 +15,7 @@ from selectrie.core.tracked_text import VALUE, spans_of
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.prompts import rendered_chat, template_spans, time_of, with_bos
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import settled_positions
@@ -127,6 +127,11 @@ def chat_frame(
     controls = np.flatnonzero(np.isin(behind, vocabulary.control))
     if not len(controls):
         return None
+    expected = read(mark).text
+    if rest != expected and rest.endswith(expected):
+        fixed = np.asarray(encode_after(vocabulary, behind, rest.removesuffix(expected)), dtype=np.int32)
+        behind = np.concatenate([behind, fixed])
+        rest = expected
     n = int(controls[0])
     start, before = _encoded_start(vocabulary, before)
     head = np.concatenate([head, start])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, t
 from selectrie.errors import (
     MAX_QUOTED,
     IncompatibleOptionsError,
+    MissingTextError,
     OptionError,
     PromptError,
     TextError,
@@ -37,6 +39,11 @@ ROLE = re.compile(r"\w[\w .-]*")
 
 Templates write a role between control tokens, so it must not be able to spell one.
 """
+
+_ANSWERS = (b"A", b"0", b'"')
+"""Answers before which the end of a chat must have its own tokens."""
+_VISIBLE = (*range(0x21, 0x7F), *range(0xC2, 0xF5))
+"""First bytes of characters that are no white space."""
 
 Message = Mapping[str, object]
 Prompt = str | Sequence[int] | Sequence[Message] | PromptText
@@ -62,7 +69,8 @@ def read_prompt(
     - Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`:
       rendered by the model's template, with `assistant_prefix` after it. Control tokens
       are recognised in the template's own text, never in text of messages or
-      `template_args`.
+      `template_args`. The template's end becomes fixed tokens if the template writes
+      the same before an answer and the answer cannot change them.
 
     With `prompting.add_bos=False` no BOS is added to any of them.
 
@@ -290,10 +298,56 @@ def _read_chat(
     if prompting.system is not None:
         checked.insert(0, {"role": "system", "content": prompting.system})
     rendered = rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
-    spans = template_spans(vocabulary, rendered)
-    spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
+    typed = to_bytes(prompting.assistant_prefix, "assistant_prefix")
+    spans = [*template_spans(vocabulary, rendered), (typed, False)]
     read = replace(_read_spans(vocabulary, spans, check_length), time=time_of(prompting))
+    is_templates = read.text and rendered and spans_of(rendered[-1:])[0][1] == TEMPLATE
+    if is_templates and prompting.boundary != "harness" and _is_continued(vocabulary, checked, prompting, rendered):
+        read = with_fixed_end(vocabulary, read, typed)
     return replace(read, prefix=with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
+
+
+def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"") -> PromptText:
+    """Return the prompt with its text before `typed` as fixed tokens, if it may be.
+
+    It may be if no token spans the position and a visible character after it, and the
+    text has its own tokens before `typed`, or before any of some answers. Otherwise the
+    prompt is returned unchanged. `typed` is the end of the prompt that a caller wrote.
+    """
+    head = prompt.text.removesuffix(typed)
+    is_apart = head and prompt.text == head + typed and not typed[:1].isspace()
+    if not is_apart or any(vocabulary.joins(head[-1], first) for first in _VISIBLE):
+        return prompt
+
+    def encoded(text: bytes) -> list[int]:
+        return encode_after(vocabulary, prompt.prefix, text, continues=prompt.continues)
+
+    try:
+        own = encoded(head)
+        is_certain = vocabulary.decode(own) in (head, vocabulary.begun(head))
+        for following in (typed,) if typed else _ANSWERS:
+            with suppress(TextError):  # the vocabulary has no token for it
+                is_certain &= encoded(head + following)[: len(own)] == own
+    except MissingTextError:  # an older trace did not ask for them
+        return prompt
+    if not is_certain:
+        return prompt
+    return replace(prompt, prefix=np.concatenate([prompt.prefix, np.asarray(own, dtype=np.int32)]), text=typed)
+
+
+def _is_continued(
+    vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]], prompting: PromptParams, rendered: str
+) -> bool:
+    """Return whether the chat with an answer begins as `rendered`, with no blank next.
+
+    False if the template does not render the answer, or an older trace did not.
+    """
+    answered = [*messages, {"role": "assistant", "content": _ANSWERS[0].decode()}]
+    try:
+        whole = vocabulary.chat_template(answered, **prompting.template_args) if vocabulary.chat_template else ""
+    except (PromptError, MissingTextError):
+        return False
+    return whole.startswith(rendered) and bool(whole[len(rendered) :][:1].strip())
 
 
 def time_of(prompting: PromptParams) -> str:
