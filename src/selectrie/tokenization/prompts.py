@@ -132,6 +132,13 @@ def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams
     return encode_prompt(vocabulary, read), read.is_normalized
 
 
+def is_chat(prompt: Prompt, prompting: PromptParams) -> bool:
+    """Return whether a prompt is chat messages, or a text with a system message."""
+    if isinstance(prompt, str | PromptText) or not _is_listed(prompt):
+        return prompting.system is not None
+    return len(prompt) > 0 and isinstance(prompt[0], Mapping)
+
+
 def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
     """Return whether a prompt is a sequence of token ids, or of nothing."""
     if isinstance(prompt, str | PromptText) or not _is_listed(prompt):

@@ -377,16 +377,22 @@ def check_texts(choices: Choices) -> tuple[str, ...]:
     return texts
 
 
-def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
+def checked_terminator(request: SelectRequest) -> str:
+    """Return the terminator of a request; raise `OptionError` if it cannot be had."""
     one_of("terminator", request.terminator, TERMINATORS)
     if request.terminator == "text" and not request.following:
         raise OptionError("following", request.following, "the text after the choice, for terminator 'text'")
     if request.following and request.terminator not in ("auto", "text"):
         remedy = "leave one of them out"
         raise IncompatibleOptionsError("following", f"terminator={request.terminator!r}", remedy)
+    return request.terminator
+
+
+def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
+    terminator = checked_terminator(request)
     following = to_bytes(request.following, "following")
-    auto = request.terminator == "auto"
-    terminator = scoring.auto_terminator(written, following) if auto else request.terminator
+    if terminator == "auto":
+        terminator = scoring.auto_terminator(written, following)
     scoring.check_choices(written, terminator)
     if terminator == "eog" and not len(vocabulary.eog):
         raise OptionError("terminator", "eog", "another: this model has no end-of-generation token")
