@@ -33,7 +33,7 @@ from selectrie.results import ChoiceScore
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
-from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
+from selectrie.tokenization.prompts import Prompt, is_chat, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 CustomRule = Callable[[ChoiceScore], float]
@@ -206,7 +206,16 @@ def prepare(
     prompting = at_one_time(model.vocabulary, request.prompting, prompt)
     if prompting is not request.prompting:
         request = replace(request, prompting=prompting)
-    return SelectPlan(model, choices, request, premises=premises).after(prompt)
+    return SelectPlan(model, choices, within_turn(model.vocabulary, request, prompt), premises=premises).after(prompt)
+
+
+def within_turn(vocabulary: Vocabulary, request: SelectRequest, prompt: Prompt) -> SelectRequest:
+    """Return a request with what "auto" means in a chat: the end of the turn.
+
+    That is unless another text follows, or the model has no end-of-generation token.
+    """
+    is_open = request.terminator == "auto" and not request.following and len(vocabulary.eog)
+    return replace(request, terminator="eog") if is_open and is_chat(prompt, request.prompting) else request
 
 
 class SelectPlan:
