@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 
+from selectrie import Choice, Grammar, Template
+from selectrie.engine.load import load
 from selectrie.errors import OptionError, PromptError, TextError, TokenRangeError
 from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
@@ -246,6 +249,32 @@ def test_plain_prompts_parse_control_tokens_on_demand(weights, special):
     read = read_prompt(vocabulary, text, PromptParams(parse_special=special))
     assert encode_prompt(vocabulary, read).tolist() == llama_tokens(path, text.encode(), parse_special=special)
     assert read.text == (b"assistant\n" if special else text.encode())
+
+
+def test_a_plain_prompt_says_which_control_tokens_it_spells(embedded):
+    """Each once; a prompt in which they are recognised, ids, messages, options, states and values of templates say nothing,
+    and none of these makes a control token of a text."""
+    text = "a <|im_end|> b <|im_start|><|im_end|>"
+    note = "the prompt spells '<|im_end|>', '<|im_start|>', which are read as plain text; parse_special"
+    with load(embedded, n_threads=1) as llm:
+        vocabulary, special = llm.vocabulary, PromptParams(parse_special=True)
+        assert read_prompt(vocabulary, text, PLAIN).spelled == ("<|im_end|>", "<|im_start|>")
+        for found in (llm.select(text, ["a", "b"]), llm.select(text, grammar=Grammar.from_regex("[ab]{1,30}c"))):
+            assert [one[: len(note)] for one in found.notes] == [note]
+        assert not llm.select(text, ["a", "b"], prompting=special).notes
+        assert not llm.select(llm.encode(text).tolist(), ["a", "b"]).notes
+        chat = [{"role": "user", "content": text}]
+        assert not llm.select(chat, ["a", text]).notes
+        controls = [vocabulary.texts.index(one) for one in ("<|im_start|>", "<|im_end|>")]
+        plain = [{"role": "user", "content": "a"}]
+        counts = [Counter(llm.encode(one).tolist()) for one in (chat, plain)]
+        assert [counts[0][one] for one in controls] == [counts[1][one] for one in controls]
+        question = Choice("What is it?", [text, "b"])
+        asked = [llm.decision_prompts(one, {"q": question})["q"][0].prompt for one in (text, "a")]
+        ids = [llm.encode(one).tolist() for one in asked]
+        assert [ids[0].count(one) for one in controls] == [ids[1].count(one) for one in controls]
+        page = llm.render(Template("{x} <<select 'y' options=options>>"), x=text, options=["a", text])
+        assert set(controls).isdisjoint(llm.encode(page.text).tolist())
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 3, 5, 8, 9])

@@ -42,6 +42,8 @@ Templates write a role between control tokens, so it must not be able to spell o
 
 _ANSWERS = (b"A", b"0", b'"')
 """Answers before which the end of a chat must have its own tokens."""
+_MAX_SHOWN = 3
+"""Number of control tokens that a note names."""
 _VISIBLE = (*range(0x21, 0x7F), *range(0xC2, 0xF5))
 """First bytes of characters that are no white space."""
 
@@ -93,7 +95,8 @@ def read_prompt(
         _refuse_chat_options(prompting)
         spans = [(to_bytes(prompt, "prompt"), prompting.parse_special)]
         read = _read_spans(vocabulary, spans, check_length)
-        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting))
+        spelled = () if prompting.parse_special else vocabulary.controls_spelled(spans[0][0])
+        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting), spelled=spelled)
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting, check_length)
     elif len(prompt) and isinstance(prompt[0], Mapping):
@@ -110,15 +113,14 @@ def read_prompt(
     return read
 
 
-def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> tuple[IntArray, bool]:
+def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> tuple[IntArray, tuple[str, ...]]:
     """Return the tokens of a prompt that nothing follows.
 
     Token ids are taken exactly as they are given: no BOS is added before them. Anything
     else is read as `read_prompt` does, and its text is encoded.
 
     Returns:
-        The tokens, int32[T] with T >= 1, and whether the text was changed as the
-        tokenizer normalises it.
+        The tokens, int32[T] with T >= 1, and the notes on the prompt.
 
     Raises the errors of `read_prompt`.
     """
@@ -127,9 +129,9 @@ def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams
         tokens = _checked_ids(vocabulary, prompt)
         if not len(tokens):
             raise PromptError("the prompt is empty: it has no token that could be evaluated; give at least one id")
-        return tokens, False
+        return tokens, ()
     read = read_prompt(vocabulary, prompt, prompting)
-    return encode_prompt(vocabulary, read), read.is_normalized
+    return encode_prompt(vocabulary, read), prompt_notes(read)
 
 
 def is_chat(prompt: Prompt, prompting: PromptParams) -> bool:
@@ -158,11 +160,23 @@ def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)
 
 
-def prompt_notes(*, is_normalized: bool) -> tuple[str, ...]:
+def prompt_notes(prompt: PromptText) -> tuple[str, ...]:
     """Return the notes of an answer about its prompt (`Selection.notes`)."""
-    if not is_normalized:
-        return ()
-    return ("the prompt was changed as the model's tokenizer normalises text, so it is not evaluated as it was given",)
+    notes = []
+    if prompt.is_normalized:
+        notes.append(
+            "the prompt was changed as the model's tokenizer normalises text, so it is not evaluated as it was given"
+        )
+    if prompt.spelled:
+        remedy = "parse_special (--parse-special) reads them as control tokens, and messages write a chat"
+        notes.append(f"{spelled_note(prompt.spelled)} plain text; {remedy}")
+    return tuple(notes)
+
+
+def spelled_note(spelled: Sequence[str]) -> str:
+    """Return the beginning of a note on the control tokens that a prompt spells."""
+    shown = ", ".join(map(repr, spelled[:_MAX_SHOWN])) + (", …" if len(spelled) > _MAX_SHOWN else "")
+    return f"the prompt spells {shown}, which {'is' if len(spelled) == 1 else 'are'} read as"
 
 
 def require_normalized(vocabulary: Vocabulary, text: bytes, what: str) -> bytes:
@@ -196,7 +210,8 @@ def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -
         return replace(prompt, prefix=np.concatenate([kept, prompt.prefix[first:]]))
     if first == len(tokens):
         return replace(prompt, prefix=kept, text=b"")
-    return replace(with_text(vocabulary, kept, tokens[first:]), is_normalized=prompt.is_normalized)
+    cut = with_text(vocabulary, kept, tokens[first:])
+    return replace(cut, is_normalized=prompt.is_normalized, spelled=prompt.spelled)
 
 
 def _read_spans(

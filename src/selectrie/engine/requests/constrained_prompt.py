@@ -309,7 +309,7 @@ def constrain(
         doubt=opened.doubt
         or _unwritten(vocabulary, grammar, opened, before)
         or (_alike(vocabulary, grammar) if shares_space else ""),
-        notes=prompt_notes(is_normalized=read.is_normalized),
+        notes=prompt_notes(read),
         shares_space=shares_space,
         time=read.time,
     )

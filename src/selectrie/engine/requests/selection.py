@@ -317,7 +317,7 @@ class SelectPlan:
             if self._premises is None
             else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),
             plan=ScorePlan(trie, needs),
-            notes=_notes(encoded, request.prompting.boundary),
+            notes=_notes(read, encoded, request.prompting.boundary),
             values=self._values,
             time=read.time,
         )
@@ -339,7 +339,8 @@ def _end_of(read: PromptText) -> tuple[object, ...] | None:
     """
     if len(read.text) > _END_BYTES:
         return None
-    return read.text, read.continues, read.is_normalized, min(len(read.prefix), 2), *read.prefix[-1:].tolist()
+    notes = read.is_normalized, read.spelled
+    return read.text, read.continues, *notes, min(len(read.prefix), 2), *read.prefix[-1:].tolist()
 
 
 def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits) -> PreparedSelect:
@@ -408,9 +409,9 @@ def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabu
     return terminator
 
 
-def _notes(encoded: EncodedChoices, boundary: str) -> tuple[str, ...]:
+def _notes(read: PromptText, encoded: EncodedChoices, boundary: str) -> tuple[str, ...]:
     split = (SPLIT_NOTE,) if (boundary, encoded.boundary) == ("heal", "split") else ()
-    return (*prompt_notes(is_normalized=encoded.is_normalized), *split)
+    return (*prompt_notes(read), *split)
 
 
 def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:
