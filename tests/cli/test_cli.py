@@ -143,7 +143,7 @@ def test_every_option_of_select_reaches_the_engine(engine: Engine, tmp_path: Pat
     prior = tmp_path / "prior.json"
     prior.write_text('{" leather": 0.25}')
     words = "--rule pmi --terminator eog --following . --method best_first --stop mass --mass 0.5 --budget 7 --width 3"
-    words += " --boundary split --truncate left --delimiter = --system S --assistant-prefix A --template-arg t=false"
+    words += " --boundary split --truncate left --delimiter = --system S --assistant-prefix A --template-arg t=false --parse-special"
     words += f" --prior {prior} --premise P"
     assert run("select", "-p", "p", *flags(CHOICES), *words.split()).exit_code == 0
     assert engine.asked[0][2] == {
@@ -159,6 +159,7 @@ def test_every_option_of_select_reaches_the_engine(engine: Engine, tmp_path: Pat
             system="S",
             assistant_prefix="A",
             template_args={"t": False},
+            parse_special=True,
         ),
     }
 

@@ -128,6 +128,24 @@ def test_bos_is_left_out_on_request():
         assert found["text"].startswith("ab")
 
 
+def test_control_tokens_of_a_prompt_are_read_unless_told_otherwise(embedded):
+    """As vLLM and lm-eval have it, with a warning; `parse_special` says it, and then nothing is warned of."""
+    text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    with selectrie.load(embedded, n_threads=1) as llm:
+        plain, special = (llm.encode(text, prompting=PromptParams(parse_special=one)).tolist() for one in (False, True))
+        assert len(special) < len(plain)
+        for given, expected in (({}, special), ({"parse_special": True}, special), ({"parse_special": False}, plain)):
+            answer = complete(llm, prompt=[text, "Hi"], max_tokens=1, return_token_ids=True, **given)
+            assert answer["choices"][0]["prompt_token_ids"] == expected
+            assert ("warnings" in answer) == (not given)
+        [warning] = complete(llm, prompt=text, max_tokens=0, echo=True, logprobs=0)["warnings"]
+        assert warning == (
+            "the prompt spells '<|im_start|>', '<|im_end|>', which are read as control tokens; "
+            "parse_special=false reads them as text"
+        )
+        assert "warnings" not in complete(llm, prompt=special, max_tokens=1)
+
+
 @pytest.mark.parametrize(
     ("prompt", "k", "expected", "text"),
     [

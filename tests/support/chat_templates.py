@@ -99,6 +99,11 @@ VICUNA = """
 {%- elif message.role == 'assistant' %} ASSISTANT: {{ message.content.strip() }}{{ eos_token }}
 {%- else %}{{ message.content.strip() }}
 {% endif %} {% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}"""
+ALPACA = """
+{%- for message in messages %}{% if message.role == 'user' %}{{ '### Instruction:\\n' + message.content + '\\n\\n' }}
+{%- elif message.role == 'assistant' %}{{ '### Response:\\n' + message.content + '\\n\\n' }}
+{%- else %}{{ message.content + '\\n\\n' }}{% endif %}{% endfor -%}
+{% if add_generation_prompt %}{{ '### Response:\\n' }}{% endif %}"""
 COMMAND_R = """{{ bos_token }}
 {%- macro turn(name, text) %}<|START_OF_TURN|>{{ name }}{{ text }}<|END_OF_TURN|>{% endmacro %}
 {%- for message in messages %}
@@ -131,6 +136,7 @@ TEMPLATES = {
     "qwen-3": QWEN_3,
     "deepseek": DEEPSEEK,
     "vicuna": VICUNA,
+    "alpaca": ALPACA,
     "command-r": COMMAND_R,
     "escapes": ESCAPES,
     "as-json": AS_JSON,

@@ -19,12 +19,14 @@ from selectrie.core.tracked_text import MIXED, TEMPLATE, VALUE, TrackedText, der
 from selectrie.errors import OptionError, PromptError, TextError
 from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import make_vocabulary
+from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.chat_templates import CONTROL, OWN, TEMPLATES
 from tests.support.vocabularies import vocabulary_of
 
-BYTES = make_vocabulary([bytes([byte]) for byte in range(256)])
+BYTE_PIECES = [bytes([byte]) for byte in range(256)]
+BYTES = make_vocabulary(BYTE_PIECES)
 PATTERN = re.compile("|".join(map(re.escape, sorted(CONTROL, key=len, reverse=True))))
 ENDS = {"bos_token": "<s>", "eos_token": "</s>"}
 
@@ -128,11 +130,47 @@ def same_as_the_reference(name, vocabulary, rng, pieces):
 @pytest.mark.parametrize("kind", ["bytes", "embedded"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_what_the_reference_renders_is_read(name, kind, embedded):
-    """448 random chats on 14 templates and two vocabularies have the reference's tokens."""
+    """480 random chats on 15 templates and two vocabularies have the reference's tokens."""
     vocabulary = with_template(TEMPLATES[name], BYTES if kind == "bytes" else vocabulary_of(embedded))
     rng = random.Random(f"{name} {kind}")
     for _ in range(16):
         same_as_the_reference(name, vocabulary, rng, ORDINARY)
+
+
+LAST = {"chat-ml": b"\n", "gemma-3": b"\n", "alpaca": b"\n", "llama-2": b"]", "mistral": b"]", "vicuna": b":"}
+"""What each template's end spells last; answers follow a line end at once, and the others after a space."""
+
+
+@pytest.mark.parametrize("kind", ["bytes", "embedded"])
+@pytest.mark.parametrize("name", LAST)
+def test_the_end_of_a_template_is_healed_only_if_an_answer_may_change_it(name, kind, embedded):
+    """Fixed tokens end a chat whose answers follow at once; all others, and what a caller typed, are left to healing."""
+    source = TEMPLATES[name].replace("INST]", "TURN]")  # which is no control token here
+    vocabulary = with_template(source, BYTES if kind == "bytes" else vocabulary_of(embedded))
+    messages, is_fixed = [{"role": "user", "content": "Is it so?"}], LAST[name] == b"\n"
+    read, typed = (read_prompt(vocabulary, messages, PromptParams(assistant_prefix=text)) for text in ("", "It"))
+    assert read.text == b"" if is_fixed else read.text.endswith(LAST[name])
+    assert open_prompt(vocabulary, read).healed == (b"" if is_fixed else LAST[name])
+    assert typed.text == (b"It" if is_fixed else read.text + b"It")
+    assert open_prompt(vocabulary, typed).healed in (b"It", b"t", LAST[name] + b"It")
+    assert encode_prompt(vocabulary, read).tolist() == tokens_by_span(vocabulary, source, messages)
+
+
+def test_a_template_that_ends_where_an_answer_merges_is_healed():
+    """One token may span the colon and a bracket here, so the colon is healed, and so is a blank."""
+    vocabulary = with_template(TEMPLATES["alpaca"].replace(":\\n", ":"), make_vocabulary([*BYTE_PIECES, b":("]))
+    read = read_prompt(vocabulary, [{"role": "user", "content": "a"}], PromptParams())
+    assert read.text.endswith(b"### Response:")
+    assert open_prompt(vocabulary, read).healed.endswith(b":")
+    blank = with_template(TEMPLATES["alpaca"].replace(":\\n", ": "), make_vocabulary([*BYTE_PIECES, b" a"]))
+    read = read_prompt(blank, [{"role": "user", "content": "a"}], PromptParams())
+    assert open_prompt(blank, read).healed.endswith(b" ")
+
+
+def test_the_harness_moves_the_blanks_of_a_template_too():
+    """lm-evaluation-harness strips the rendered chat, so its boundary leaves the template's end as text."""
+    vocabulary, messages = with_template(TEMPLATES["chat-ml"]), [{"role": "user", "content": "a"}]
+    assert read_prompt(vocabulary, messages, PromptParams(boundary="harness")).text == b"assistant\n"
 
 
 def test_a_chat_that_trims_one_message_and_not_another_is_read():

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 
+from selectrie import Choice, Grammar, Template
+from selectrie.engine.load import load
 from selectrie.errors import OptionError, PromptError, TextError, TokenRangeError
 from selectrie.options import PromptParams
 from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
@@ -162,16 +165,18 @@ def test_a_system_message_goes_in_front():
     expected = as_lists(read_prompt(vocabulary, [{"role": "s", "content": "b"}, {"role": "u", "content": "a"}], PLAIN))
     assert as_lists(read_prompt(vocabulary, "a", PromptParams(system="b"))) == expected
     assert as_lists(read_prompt(vocabulary, [{"role": "u", "content": "a"}], PromptParams(system="b"))) == expected
-    assert expected[1] == b"a:"
+    assert expected[1] == b""
+    assert vocabulary.decode(expected[0]).endswith(b"a:")
 
 
 def test_the_assistant_prefix_is_text_after_the_template():
-    """It follows the generation prompt, is encoded jointly with it, and is no place for control tokens."""
+    """It follows the generation prompt, is encoded jointly with it after a blank, and is no place for control tokens."""
     vocabulary = without_bos(chat_ml())
     read = read_prompt(vocabulary, [{"role": "u", "content": "a"}], PromptParams(assistant_prefix=" c<eos>"))
     assert read.text == b"a: c<eos>"
     shut = read_prompt(vocabulary, [{"role": "u", "content": "a"}], PromptParams(template_args={"opens": False}))
-    assert shut.text == b"\n"
+    assert shut.text == b""
+    assert vocabulary.decode(shut.prefix).endswith(b"\n")
 
 
 @pytest.mark.parametrize("trim", [False, True])
@@ -184,7 +189,7 @@ def test_control_tokens_come_from_the_template_alone(trim, content):
     read = read_prompt(vocabulary, [{"role": "u", "content": content}, {"role": "u", "content": content}], PLAIN)
     assert [t for t in read.prefix.tolist() if t in (BOS, EOS)] == [BOS, EOS] * 2 + [BOS]
     shown = content.strip() if trim else content
-    assert vocabulary.decode(read.prefix).decode() == f"u:{shown}\nu:{shown}\n"
+    assert vocabulary.decode(read.prefix).decode() == f"u:{shown}\nu:{shown}\na:"
 
 
 @pytest.mark.parametrize("trim", [str, str.strip, str.rstrip, str.lstrip])
@@ -194,7 +199,7 @@ def test_a_template_that_does_not_track_text_may_trim_each_message_its_own_way(t
         lambda messages, /: "".join(trim(m["content"]) if m["role"] == "u" else m["content"] for m in messages) + "a"
     )
     read = read_prompt(vocabulary, [{"role": "s", "content": " a "}, {"role": "u", "content": " b "}], PLAIN)
-    assert read.text.decode() == " a " + trim(" b ") + "a"
+    assert vocabulary.decode(encode_prompt(vocabulary, read)).decode() == " a " + trim(" b ") + "a"
 
 
 def test_a_template_that_rewrites_messages_is_refused():
@@ -218,7 +223,7 @@ def test_user_text_never_becomes_a_control_token(weights):
         "".join(vocabulary.show(t) if t in vocabulary.control else vocabulary.piece(t).decode() for t in tokens)
         == rendered
     )
-    assert read.text == b"assistant\n"
+    assert read.text == b""
 
 
 def test_a_harmless_chat_is_llama_cpps_own(weights):
@@ -244,6 +249,32 @@ def test_plain_prompts_parse_control_tokens_on_demand(weights, special):
     read = read_prompt(vocabulary, text, PromptParams(parse_special=special))
     assert encode_prompt(vocabulary, read).tolist() == llama_tokens(path, text.encode(), parse_special=special)
     assert read.text == (b"assistant\n" if special else text.encode())
+
+
+def test_a_plain_prompt_says_which_control_tokens_it_spells(embedded):
+    """Each once; a prompt in which they are recognised, ids, messages, options, states and values of templates say nothing,
+    and none of these makes a control token of a text."""
+    text = "a <|im_end|> b <|im_start|><|im_end|>"
+    note = "the prompt spells '<|im_end|>', '<|im_start|>', which are read as plain text; parse_special"
+    with load(embedded, n_threads=1) as llm:
+        vocabulary, special = llm.vocabulary, PromptParams(parse_special=True)
+        assert read_prompt(vocabulary, text, PLAIN).spelled == ("<|im_end|>", "<|im_start|>")
+        for found in (llm.select(text, ["a", "b"]), llm.select(text, grammar=Grammar.from_regex("[ab]{1,30}c"))):
+            assert [one[: len(note)] for one in found.notes] == [note]
+        assert not llm.select(text, ["a", "b"], prompting=special).notes
+        assert not llm.select(llm.encode(text).tolist(), ["a", "b"]).notes
+        chat = [{"role": "user", "content": text}]
+        assert not llm.select(chat, ["a", text]).notes
+        controls = [vocabulary.texts.index(one) for one in ("<|im_start|>", "<|im_end|>")]
+        plain = [{"role": "user", "content": "a"}]
+        counts = [Counter(llm.encode(one).tolist()) for one in (chat, plain)]
+        assert [counts[0][one] for one in controls] == [counts[1][one] for one in controls]
+        question = Choice("What is it?", [text, "b"])
+        asked = [llm.decision_prompts(one, {"q": question})["q"][0].prompt for one in (text, "a")]
+        ids = [llm.encode(one).tolist() for one in asked]
+        assert [ids[0].count(one) for one in controls] == [ids[1].count(one) for one in controls]
+        page = llm.render(Template("{x} <<select 'y' options=options>>"), x=text, options=["a", text])
+        assert set(controls).isdisjoint(llm.encode(page.text).tolist())
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 3, 5, 8, 9])

@@ -365,6 +365,22 @@ def test_a_prompt_with_a_word_that_wordpiece_does_not_know(prompt, exact, tmp_pa
     assert found[0].logp - found[1].logp == pytest.approx(listed.ranked[0].logp - listed.ranked[1].logp)
 
 
+def test_a_control_token_that_no_word_holds_alters_no_text(tmp_path):
+    """`</s>` is three words, so its merge is never made: a text that spells it has plain tokens, and searches are proved."""
+    merges = ["< /", "</ s", "</s >", "a s"]
+    tokens = [("</", 0, 1), ("</s", 0, 1), ("as", 0, 1)]
+    vocabulary = vocabulary_of(make_merged(tmp_path / "m.gguf", "gpt-2", tokens, merges))
+    assert vocabulary.texts.index("</s>") in vocabulary.control
+    assert vocabulary.tokenizing.altered == frozenset()
+    assert vocabulary.decode(vocabulary.tokenize(b"a</s>b")) == b"a</s>b"
+    with engine_on(vocabulary) as engine:
+        for pattern in ('"(</s>|[a-b]{0,2})"', '"[</s>]{1,4}"'):
+            one = engine.select("x", grammar=Grammar.from_regex(pattern), search=SearchParams(max_tokens=8))
+            assert one.certificate.proved, one.certificate.reason
+        found = engine.beam_search("x", Grammar.from_regex('"</s>" *'), beam=BeamSearchParams(width=2))
+    assert found.text.startswith('"</s>"')
+
+
 # Joint blocks
 
 

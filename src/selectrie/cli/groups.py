@@ -151,6 +151,9 @@ class BarePromptGroup:
     ] = None
     assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
     template_arg: TemplateArgs = None
+    parse_special: Annotated[
+        bool, Option("--parse-special", help="Read control tokens that the prompt spells, not in choices or messages.")
+    ] = False
     truncate: Annotated[
         str, Option(metavar="error|left", help="What to do with a prompt that is too long; left drops its beginning.")
     ] = "error"

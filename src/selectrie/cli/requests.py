@@ -164,6 +164,7 @@ def prompting(group: BarePromptGroup, delimiter: str = "") -> PromptParams:
         system=group.system,
         assistant_prefix=group.assistant_prefix,
         template_args=inputs.parse_template_args(group.template_arg or ()),
+        parse_special=group.parse_special,
     )
 
 

@@ -71,6 +71,7 @@ class Reads:
         ids: IntArray = _NO_IDS,
         *,
         masses: Iterable[IntArray] = (),
+        rests: Iterable[IntArray] = (),
         tops: Iterable[tuple[int, BoolArray | IntArray | None]] = (),
     ) -> Reads:
         """Return the `Reads` of a single row.
@@ -78,6 +79,7 @@ class Reads:
         Args:
             ids: Tokens whose log-probability is read.
             masses: Sets of tokens whose summed probability is read.
+            rests: Sets of tokens; the summed probability of all others is read.
             tops: Pairs of `k` and `allowed` of the most probable tokens that are read.
         """
         return Reads(
@@ -85,6 +87,7 @@ class Reads:
             np.zeros(len(ids), dtype=np.int64),
             ids,
             masses=tuple(TokenSet(0, np.asarray(one, dtype=np.int32)) for one in masses),
+            rests=tuple(TokenSet(0, np.asarray(one, dtype=np.int32)) for one in rests),
             tops=tuple(TopTokens(0, k, allowed) for k, allowed in tops),
         )
 

@@ -373,6 +373,10 @@ class Vocabulary:
         """Return text without the white space at its end."""
         return text.decode("utf-8", _BYTES_STAY).rstrip(self.white_space).encode("utf-8", _BYTES_STAY)
 
+    def controls_spelled(self, text: bytes) -> tuple[str, ...]:
+        """Return the control tokens that a text spells, each once, in order."""
+        return tuple(dict.fromkeys(self.texts[token] for _, _, token in self._controls_in(text)))
+
     def _controls_in(self, text: bytes) -> Iterator[tuple[int, int, int]]:
         """Yield begin, end and id of each control token that a text spells.
 

@@ -230,8 +230,8 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             rule: The name of a rule, a `ScoringRule`, or a callable from `ChoiceScore`
                 to a number.
             terminator: The event that ends a choice: "none", "eog", "text" or
-                "unless-continued". "auto" decides by `following` and by whether one
-                choice continues another.
+                "unless-continued". "auto" decides by `following`, by whether the prompt
+                is a chat, and by whether one choice continues another.
             following: The text after the choice.
             prior: Weight of each choice.
             tokenizations: "canonical" to compare the choices by the tokenizer's own

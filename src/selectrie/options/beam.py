@@ -9,7 +9,7 @@ from typing import Any
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.checks import at_least, callback, flag, number, one_of
 
-BEAM_TERMINATORS = ("auto", "none", "eog")
+BEAM_TERMINATORS = ("auto", "none", "eog", "unless-continued")
 MAX_PENALTY = 16
 """Largest exponent of the length.
 
@@ -45,8 +45,10 @@ class BeamSearchParams:
             the most probable tokens that may follow, as `TokenScore`s, best first.
             Returns the ids to continue with, which the grammar must allow. With
             `canonical_only` they may have to be the tokenizer's own. None means all.
-        terminator: "none", "eog", or "auto", which is "eog" if a text of the grammar
-            may continue to another one.
+        terminator: "none", "eog" (the generation ends), "unless-continued" (no token
+            follows that the grammar allows), or "auto". If a text of the grammar may
+            continue to another one, "auto" is "eog" in a chat and "unless-continued"
+            after other prompts; else it is "none".
         incomplete: Always return the paths that `max_tokens` or the budget broke off.
             Otherwise they are returned only if nothing was finished.
     """

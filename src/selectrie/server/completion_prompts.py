@@ -18,6 +18,7 @@ from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
 from selectrie.tokenization.encoding import least_tokens
+from selectrie.tokenization.prompts import spelled_note
 from selectrie.tokenization.records import PromptText
 
 
@@ -43,6 +44,20 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
             priority=request.generation.options.priority,
         )
     return [replace(one, scored=scores) for one, scores in zip(prompts, scored, strict=True)]
+
+
+def noted(engine: Engine, request: CompletionRequest) -> CompletionRequest:
+    """Return the request with a warning about control tokens in its text, if any.
+
+    A request that says how they are read has none.
+    """
+    texts = [prompt for prompt in request.prompts if isinstance(prompt, str)] if request.parses_special is None else []
+    spelled = dict.fromkeys(name for text in texts for name in engine.vocabulary.controls_spelled(text.encode()))
+    if not spelled:
+        return request
+    warning = f"{spelled_note(list(spelled))} control tokens; parse_special=false reads them as text"
+    generation = request.generation
+    return replace(request, generation=replace(generation, warnings=[*generation.warnings, warning]))
 
 
 @contextmanager
@@ -103,7 +118,7 @@ def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPro
         ids = _tokens(engine, prompt, request)
     except RequestError as error:
         raise HttpError(400, error.code, str(error), request.name_of(index)) from error
-    hides_first = isinstance(prompt, str) and request.adds_bos and _is_added(engine, ids, prompt)
+    hides_first = isinstance(prompt, str) and request.adds_bos and _is_added(engine, ids, prompt, request)
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:
         ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
@@ -112,21 +127,22 @@ def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPro
 
 def _tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:
     if isinstance(prompt, str):
-        prompting = PromptParams(parse_special=True, add_bos=request.adds_bos)
+        prompting = PromptParams(parse_special=request.parses_special is not False, add_bos=request.adds_bos)
         encoded: list[int] = engine.encode(prompt, prompting=prompting).tolist()
         return encoded
     tokens: list[int] = engine.vocabulary.check_tokens(prompt).tolist()
     return tokens
 
 
-def _is_added(engine: Engine, ids: Sequence[int], text: str) -> bool:
+def _is_added(engine: Engine, ids: Sequence[int], text: str, request: CompletionRequest) -> bool:
     """Return whether the first token is a BOS that the text does not spell."""
     vocabulary = engine.vocabulary
     if vocabulary.bos is None or ids[0] != vocabulary.bos:
         return False
-    if not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
+    parses = request.parses_special is not False
+    if not parses or not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
         return True
-    return len(engine.encode(text, prompting=PromptParams(parse_special=True, add_bos=False))) < len(ids)
+    return len(engine.encode(text, prompting=PromptParams(parse_special=parses, add_bos=False))) < len(ids)
 
 
 def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:

@@ -35,6 +35,7 @@ _OWN = (
     "return_tokens_as_token_ids",
     "return_token_ids",
     "add_special_tokens",
+    "parse_special",
     "truncate_prompt_tokens",
 )
 _UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
@@ -64,6 +65,8 @@ class CompletionRequest:
         as_ids: Whether tokens are shown by their ids.
         returns_ids: Whether the ids of prompt and text are wanted.
         adds_bos: Whether text gets the model's own BOS.
+        parses_special: Whether control tokens are recognised in text; None for yes,
+            which the request did not say.
         truncate: Number of last tokens of a prompt that are kept, -1 for as many as the
             context has room for; None for all.
     """
@@ -79,6 +82,7 @@ class CompletionRequest:
     as_ids: bool
     returns_ids: bool
     adds_bos: bool
+    parses_special: bool | None
     truncate: int | None
 
     @property
@@ -140,6 +144,7 @@ def read_completion(body: Mapping[str, Any], options: ServerOptions) -> Completi
         as_ids=flag_of(body, "return_tokens_as_token_ids"),
         returns_ids=flag_of(body, "return_token_ids"),
         adds_bos=flag_of(body, "add_special_tokens", default=True),
+        parses_special=None if body.get("parse_special") is None else flag_of(body, "parse_special"),
         truncate=_truncated(body.get("truncate_prompt_tokens")),
     )
 

@@ -105,6 +105,7 @@ _BODIES: dict[str, dict[str, Any]] = {
             "return_tokens_as_token_ids": _FLAG,
             "return_token_ids": _FLAG,
             "add_special_tokens": _FLAG,
+            "parse_special": _FLAG,
             "truncate_prompt_tokens": {"type": "integer", "minimum": -1},
             **GENERATION,
         },

@@ -97,7 +97,6 @@ def _encode(
         boundary_shift=(len(own) - shared).astype(np.int32),
         following_bytes=following_bytes,
         boundary=boundary,
-        is_normalized=prompt.is_normalized,
     )
     return encoded, aligned
 

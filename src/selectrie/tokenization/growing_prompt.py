@@ -16,7 +16,7 @@ from selectrie.core.vocabulary import TIME_ARGUMENT, Vocabulary, to_bytes
 from selectrie.errors import PromptError, ProtocolError
 from selectrie.tokenization.chat_turns import Turns, turns_of
 from selectrie.tokenization.encoding import encode_after, encode_text
-from selectrie.tokenization.prompts import shortened, template_spans, with_text
+from selectrie.tokenization.prompts import shortened, template_spans, with_fixed_end, with_text
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.stable_prefix import split_stable
 
@@ -128,7 +128,9 @@ class GrowingPrompt:
         """
         if self._is_between_turns:
             raise PromptError("on a page with roles, a slot must be inside one, such as the assistant's")
-        prompt = self._settled
+        prompt, turn = self._settled, self._at.turns.open
+        if turn is not None and turn.role == "assistant" and self._at.text is self._at.opened:
+            prompt = with_fixed_end(self._vocabulary, prompt)
         if not len(prompt.prefix) and not prompt.text:
             raise PromptError(
                 "the page is empty before this slot, and this model adds no BOS token, so "

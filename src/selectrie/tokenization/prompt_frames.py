@@ -15,7 +15,7 @@ from selectrie.core.tracked_text import VALUE, spans_of
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.prompts import rendered_chat, template_spans, time_of, with_bos
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import settled_positions
@@ -42,6 +42,7 @@ class PromptFrame:
         renders: Returns whether a chat about this text is rendered as the frame has it;
             None for a page.
         time: As in `PromptText`.
+        page: The bytes of a page around the text; None for a chat.
     """
 
     vocabulary: Vocabulary
@@ -53,13 +54,17 @@ class PromptFrame:
     continues: bool
     renders: Callable[[str], bool] | None
     time: str = ""
+    page: tuple[bytes, bytes] | None = None
 
     def read(self, text: str) -> PromptText | None:
         """Return the prompt about a text; None if the frame does not hold for it."""
         if self.renders is not None and not self.renders(text):
             return None
-        own = self.vocabulary.encode(self.before + to_bytes(text, "prompt") + self.behind)
-        return PromptText(np.concatenate([self.head, own, self.tail]), self.rest, self.continues, time=self.time)
+        data = to_bytes(text, "prompt")
+        own = self.vocabulary.encode(self.before + data + self.behind)
+        spelled = () if self.page is None else self.vocabulary.controls_spelled(data.join(self.page))
+        tokens = np.concatenate([self.head, own, self.tail])
+        return PromptText(tokens, self.rest, self.continues, time=self.time, spelled=spelled)
 
 
 def page_frame(vocabulary: Vocabulary, before: str, behind: str, read: Read) -> PromptFrame | None:
@@ -78,17 +83,18 @@ def page_frame(vocabulary: Vocabulary, before: str, behind: str, read: Read) -> 
     cuts = [at for at in settled_positions(vocabulary, last) if not vocabulary.joins(last[at - 1], last[at])]
     if not cuts:
         return None
-    head, first = _encoded_start(vocabulary, first)
+    head, start = _encoded_start(vocabulary, first)
     cut = cuts[0]
     frame = PromptFrame(
         vocabulary,
         head=with_bos(vocabulary, head, DEFAULT_PROMPTING),
-        before=first,
+        before=start,
         behind=last[:cut],
         tail=head[:0],
         rest=last[cut:],
         continues=False,
         renders=None,
+        page=(first, last),
     )
     return frame if _agrees(frame, read) else None
 
@@ -127,6 +133,11 @@ def chat_frame(
     controls = np.flatnonzero(np.isin(behind, vocabulary.control))
     if not len(controls):
         return None
+    expected = read(mark).text
+    if rest != expected and rest.endswith(expected):
+        fixed = np.asarray(encode_after(vocabulary, behind, rest.removesuffix(expected)), dtype=np.int32)
+        behind = np.concatenate([behind, fixed])
+        rest = expected
     n = int(controls[0])
     start, before = _encoded_start(vocabulary, before)
     head = np.concatenate([head, start])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, t
 from selectrie.errors import (
     MAX_QUOTED,
     IncompatibleOptionsError,
+    MissingTextError,
     OptionError,
     PromptError,
     TextError,
@@ -37,6 +39,13 @@ ROLE = re.compile(r"\w[\w .-]*")
 
 Templates write a role between control tokens, so it must not be able to spell one.
 """
+
+_ANSWERS = (b"A", b"0", b'"')
+"""Answers before which the end of a chat must have its own tokens."""
+_MAX_SHOWN = 3
+"""Number of control tokens that a note names."""
+_VISIBLE = (*range(0x21, 0x7F), *range(0xC2, 0xF5))
+"""First bytes of characters that are no white space."""
 
 Message = Mapping[str, object]
 Prompt = str | Sequence[int] | Sequence[Message] | PromptText
@@ -62,7 +71,8 @@ def read_prompt(
     - Chat messages (`{"role": ..., "content": ...}`), or a str with `prompting.system`:
       rendered by the model's template, with `assistant_prefix` after it. Control tokens
       are recognised in the template's own text, never in text of messages or
-      `template_args`.
+      `template_args`. The template's end becomes fixed tokens if the template writes
+      the same before an answer and the answer cannot change them.
 
     With `prompting.add_bos=False` no BOS is added to any of them.
 
@@ -85,7 +95,8 @@ def read_prompt(
         _refuse_chat_options(prompting)
         spans = [(to_bytes(prompt, "prompt"), prompting.parse_special)]
         read = _read_spans(vocabulary, spans, check_length)
-        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting))
+        spelled = () if prompting.parse_special else vocabulary.controls_spelled(spans[0][0])
+        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting), spelled=spelled)
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting, check_length)
     elif len(prompt) and isinstance(prompt[0], Mapping):
@@ -102,15 +113,14 @@ def read_prompt(
     return read
 
 
-def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> tuple[IntArray, bool]:
+def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams) -> tuple[IntArray, tuple[str, ...]]:
     """Return the tokens of a prompt that nothing follows.
 
     Token ids are taken exactly as they are given: no BOS is added before them. Anything
     else is read as `read_prompt` does, and its text is encoded.
 
     Returns:
-        The tokens, int32[T] with T >= 1, and whether the text was changed as the
-        tokenizer normalises it.
+        The tokens, int32[T] with T >= 1, and the notes on the prompt.
 
     Raises the errors of `read_prompt`.
     """
@@ -119,9 +129,16 @@ def exact_tokens(vocabulary: Vocabulary, prompt: Prompt, prompting: PromptParams
         tokens = _checked_ids(vocabulary, prompt)
         if not len(tokens):
             raise PromptError("the prompt is empty: it has no token that could be evaluated; give at least one id")
-        return tokens, False
+        return tokens, ()
     read = read_prompt(vocabulary, prompt, prompting)
-    return encode_prompt(vocabulary, read), read.is_normalized
+    return encode_prompt(vocabulary, read), prompt_notes(read)
+
+
+def is_chat(prompt: Prompt, prompting: PromptParams) -> bool:
+    """Return whether a prompt is chat messages, or a text with a system message."""
+    if isinstance(prompt, str | PromptText) or not _is_listed(prompt):
+        return prompting.system is not None
+    return len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def _is_ids(prompt: object) -> TypeGuard[Sequence[Any]]:
@@ -143,11 +160,23 @@ def _is_listed(prompt: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray | memoryview)
 
 
-def prompt_notes(*, is_normalized: bool) -> tuple[str, ...]:
+def prompt_notes(prompt: PromptText) -> tuple[str, ...]:
     """Return the notes of an answer about its prompt (`Selection.notes`)."""
-    if not is_normalized:
-        return ()
-    return ("the prompt was changed as the model's tokenizer normalises text, so it is not evaluated as it was given",)
+    notes = []
+    if prompt.is_normalized:
+        notes.append(
+            "the prompt was changed as the model's tokenizer normalises text, so it is not evaluated as it was given"
+        )
+    if prompt.spelled:
+        remedy = "parse_special (--parse-special) reads them as control tokens, and messages write a chat"
+        notes.append(f"{spelled_note(prompt.spelled)} plain text; {remedy}")
+    return tuple(notes)
+
+
+def spelled_note(spelled: Sequence[str]) -> str:
+    """Return the beginning of a note on the control tokens that a prompt spells."""
+    shown = ", ".join(map(repr, spelled[:_MAX_SHOWN])) + (", …" if len(spelled) > _MAX_SHOWN else "")
+    return f"the prompt spells {shown}, which {'is' if len(spelled) == 1 else 'are'} read as"
 
 
 def require_normalized(vocabulary: Vocabulary, text: bytes, what: str) -> bytes:
@@ -181,7 +210,8 @@ def truncate_left(vocabulary: Vocabulary, prompt: PromptText, max_tokens: int) -
         return replace(prompt, prefix=np.concatenate([kept, prompt.prefix[first:]]))
     if first == len(tokens):
         return replace(prompt, prefix=kept, text=b"")
-    return replace(with_text(vocabulary, kept, tokens[first:]), is_normalized=prompt.is_normalized)
+    cut = with_text(vocabulary, kept, tokens[first:])
+    return replace(cut, is_normalized=prompt.is_normalized, spelled=prompt.spelled)
 
 
 def _read_spans(
@@ -290,10 +320,56 @@ def _read_chat(
     if prompting.system is not None:
         checked.insert(0, {"role": "system", "content": prompting.system})
     rendered = rendered_chat(vocabulary.chat_template, checked, prompting.template_args)
-    spans = template_spans(vocabulary, rendered)
-    spans.append((to_bytes(prompting.assistant_prefix, "assistant_prefix"), False))
+    typed = to_bytes(prompting.assistant_prefix, "assistant_prefix")
+    spans = [*template_spans(vocabulary, rendered), (typed, False)]
     read = replace(_read_spans(vocabulary, spans, check_length), time=time_of(prompting))
+    is_templates = read.text and rendered and spans_of(rendered[-1:])[0][1] == TEMPLATE
+    if is_templates and prompting.boundary != "harness" and _is_continued(vocabulary, checked, prompting, rendered):
+        read = with_fixed_end(vocabulary, read, typed)
     return replace(read, prefix=with_bos(vocabulary, read.prefix, prompting)) if vocabulary.bos_in_chats else read
+
+
+def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"") -> PromptText:
+    """Return the prompt with its text before `typed` as fixed tokens, if it may be.
+
+    It may be if no token spans the position and a visible character after it, and the
+    text has its own tokens before `typed`, or before any of some answers. Otherwise the
+    prompt is returned unchanged. `typed` is the end of the prompt that a caller wrote.
+    """
+    head = prompt.text.removesuffix(typed)
+    is_apart = head and prompt.text == head + typed and not typed[:1].isspace()
+    if not is_apart or any(vocabulary.joins(head[-1], first) for first in _VISIBLE):
+        return prompt
+
+    def encoded(text: bytes) -> list[int]:
+        return encode_after(vocabulary, prompt.prefix, text, continues=prompt.continues)
+
+    try:
+        own = encoded(head)
+        is_certain = vocabulary.decode(own) in (head, vocabulary.begun(head))
+        for following in (typed,) if typed else _ANSWERS:
+            with suppress(TextError):  # the vocabulary has no token for it
+                is_certain &= encoded(head + following)[: len(own)] == own
+    except MissingTextError:  # an older trace did not ask for them
+        return prompt
+    if not is_certain:
+        return prompt
+    return replace(prompt, prefix=np.concatenate([prompt.prefix, np.asarray(own, dtype=np.int32)]), text=typed)
+
+
+def _is_continued(
+    vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]], prompting: PromptParams, rendered: str
+) -> bool:
+    """Return whether the chat with an answer begins as `rendered`, with no blank next.
+
+    False if the template does not render the answer, or an older trace did not.
+    """
+    answered = [*messages, {"role": "assistant", "content": _ANSWERS[0].decode()}]
+    try:
+        whole = vocabulary.chat_template(answered, **prompting.template_args) if vocabulary.chat_template else ""
+    except (PromptError, MissingTextError):
+        return False
+    return whole.startswith(rendered) and bool(whole[len(rendered) :][:1].strip())
 
 
 def time_of(prompting: PromptParams) -> str:

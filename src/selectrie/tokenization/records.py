@@ -21,6 +21,7 @@ class PromptText:
             space at the beginning of everything alone then adds none.
         is_normalized: Whether the text was changed as the tokenizer normalises it.
         time: The time that the chat template was told, in ISO 8601, or "".
+        spelled: Control tokens that a plain text spells, which are read as text.
     """
 
     prefix: IntArray
@@ -28,6 +29,7 @@ class PromptText:
     continues: bool = False
     is_normalized: bool = False
     time: str = ""
+    spelled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +56,6 @@ class EncodedChoices:
         boundary: The boundary used: "heal", "split" or "harness". "heal" becomes
             "split" if the bytes of the prompt's tokens are not those of its text
             (unknown tokens, lower-casing).
-        is_normalized: As in `PromptText`.
     """
 
     context: IntArray
@@ -66,4 +67,3 @@ class EncodedChoices:
     boundary_shift: IntArray
     following_bytes: int
     boundary: str
-    is_normalized: bool = False

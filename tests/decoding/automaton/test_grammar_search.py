@@ -83,6 +83,32 @@ def test_the_best_are_those_of_an_enumeration(automaton, seed, k, width, rule):
     assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
 
 
+def ended(model, automaton, path):
+    """Log-probability of a path and of no allowed token after it, each row on its own."""
+    state = automaton.start()
+    for token in path:
+        state = automaton.advance(state, token)
+    goes_on = sum(row_of(model, tuple(path))[token] for token in automaton.edges[state])
+    return joint(model, path, eog=False) + log(1 - goes_on)
+
+
+@settings(max_examples=20)
+@given(automata(), st.integers(0, 99), st.integers(1, 4), st.sampled_from([1, 16]))
+def test_texts_that_are_not_continued_are_those_of_an_enumeration(automaton, seed, k, width):
+    """Their events exclude each other, so that all of them have at most probability 1; the k best are proved."""
+    model = HashModel(seed, sharpness=2.0)
+    everything = {path: ended(model, automaton, path) for path in accepted(automaton, 3)}
+    if () in everything and not automaton.edges[automaton.start()]:
+        return  # of probability 1, and refused
+    spec = spec_of(k=k, width=width, terminator="unless-continued")
+    outcome = run(AutomatonSearch(PROMPT, automaton, spec), model)
+    expected = sorted(((logp, path) for path, logp in everything.items()), reverse=True)[:k]
+    assert_same(outcome, expected, k)
+    assert outcome.proved
+    assert mass(everything.values()) <= 1 + CLOSE
+    assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
+
+
 @settings(max_examples=30)
 @given(automata(), st.integers(0, 99), st.integers(1, 4), st.sampled_from(["joint", "token_mean"]))
 def test_merged_texts_come_by_their_best_path(automaton, seed, k, rule):

@@ -20,7 +20,8 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.engine.rendering import decide_slot as slot_module
 from selectrie.engine.rendering.decide_slot import decide_slot
 from selectrie.engine.rendering.slots import BeamSlot, GenSlot, SelectSlot, SlotContext
-from selectrie.engine.rendering.terminators import Ending, beginning_of, default_stop, ending_of
+from selectrie.engine.rendering.terminators import Ending, default_stop, ending_of
+from selectrie.engine.requests.following import beginning_of
 from selectrie.engine.requests.generate import GenerationParams
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.task_group import task_group

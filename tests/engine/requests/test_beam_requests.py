@@ -98,9 +98,8 @@ def test_a_finite_grammar_is_a_set_of_choices(seed):
 def test_tokens_and_end_add_up():
     """The joint is the sum over tokens and the end, less the healed bytes, as evaluating the path alone gives it."""
     model = HashModel(5)
-    result = found("a cat", PETS, model=model, n=4, max_tokens=8, merge_equal_text=False, width=64)
+    result = found("a cat", PETS, model=model, n=4, max_tokens=8, merge_equal_text=False, width=64, terminator="eog")
     assert result.healed == b" cat"
-    assert result.terminator == "eog"  # "cat" may go on to "cats"
     for one in result:
         path = [token.id for token in one.tokens]
         assert b"".join(token.piece for token in one.tokens) == result.healed + one.data
@@ -110,10 +109,12 @@ def test_tokens_and_end_add_up():
 
 
 def test_the_terminator_follows_from_the_grammar():
-    """Where no text continues another, nothing is added for the end, however many there are; where one may, EOG is."""
+    """Nothing is added where no text continues another; else no continuation, or EOG behind a control token."""
     assert found("a ", Grammar.from_gbnf('root ::= "cat" | "bat"'), max_tokens=5).terminator == "none"
-    assert found("a ", PETS, max_tokens=5).terminator == "eog"
-    assert found("a ", WORDS, max_tokens=5).terminator == "eog"
+    assert found("a ", PETS, max_tokens=5).terminator == "unless-continued"
+    assert found("a ", WORDS, max_tokens=5).terminator == "unless-continued"
+    assert found([0, 1, 3], PETS, max_tokens=5).terminator == "eog"
+    assert found([0, 3], PETS, max_tokens=5).terminator == "unless-continued"
     assert found("a ", Grammar.from_regex("(cat|bat)*s"), max_tokens=5).terminator == "none"
     assert found("a ", PETS, max_tokens=5, terminator="none").terminator == "none"
 

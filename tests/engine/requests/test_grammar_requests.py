@@ -355,8 +355,9 @@ def test_they_can_be_awaited(engine):
         ({"rule": "pmi"}, "rule"),
         ({"rule": lambda choice: choice.logp}, "rule"),
         ({"prior": {" cat": 1.0}}, "prior"),
-        ({"following": " "}, "following"),
-        ({"terminator": "unless-continued"}, "terminator"),
+        ({"following": " ", "terminator": "eog"}, "following"),
+        ({"terminator": "text"}, "following"),
+        ({"terminator": "soon"}, "terminator"),
         ({"search": SearchParams(method="exhaustive")}, "method"),
         ({"prompting": PromptParams(boundary="harness")}, "boundary"),
     ],
@@ -366,6 +367,35 @@ def test_what_cannot_be_searched_is_refused(engine, given, named):
     with pytest.raises(OptionError) as error:
         engine.select("a", grammar=MANY, **given)
     assert named in str(error.value)
+
+
+@pytest.mark.parametrize("prompt", ["a", "a ", "a c"])
+def test_searches_beams_and_draws_end_alike(engine, prompt):
+    """Unless a token follows that the grammar allows: one text has one log-probability however it is found."""
+    best = engine.select(prompt, grammar=MANY, search=SearchParams(max_tokens=4, k=3, stop="all"))
+    assert best.terminator == best.signature.terminator == "unless-continued"
+    assert best.certificate.proved
+    logp = {choice.text: choice.logp for choice in best.choices}
+    beam = engine.beam_search(prompt, MANY, beam=BeamSearchParams(width=64, n=3, max_tokens=4))
+    drawn = engine.sample(prompt, MANY, n=8, seed=2, search=SearchParams(max_tokens=4))
+    assert beam.terminator == "unless-continued"
+    assert beam[0].text == best.text
+    for one in [*beam, *drawn]:
+        assert one.logp == pytest.approx(logp[one.text], abs=1e-4)
+        assert one.ended_by == "grammar"
+    assert drawn.mass_low <= sum(map(exp, logp.values())) + 1e-6
+
+
+def test_a_search_takes_the_text_that_follows(engine):
+    """Texts are compared with the beginning of what follows them, which no result has."""
+    found: list[str] = []
+    search = SearchParams(max_tokens=6, on_found=lambda text, _: found.append(text))
+    one = engine.select("a", grammar=MANY, following=" a", search=search)
+    assert (one.terminator, one.signature.following_bytes) == ("text", 2)
+    assert one.grammar.digest == MANY.digest
+    assert one.text in found
+    plain = engine.select("a", grammar=MANY.followed_by(" a"), terminator="none", search=SearchParams(max_tokens=6))
+    assert (plain.text, plain.logp) == (one.text + " a", one.logp)
 
 
 def test_neither_or_no_grammar_is_refused(engine):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from selectrie.core.types import SelfCheck
 from selectrie.engine.engine import Engine
+from selectrie.engine.load import load
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import FakeModel, HashModel
 
@@ -78,3 +79,18 @@ def _row(impossible):
     row = np.zeros(vocabulary.n_tokens, dtype=np.float32)
     row[vocabulary.pieces.index(impossible.encode())] = -np.inf
     return row
+
+
+def test_an_answer_to_a_chat_ends_with_its_turn(embedded):
+    """As in `decide`: messages and a system message make "auto" the end of generation, unless another text follows."""
+    chat, choices = [{"role": "user", "content": "Is it so? Answer yes or no."}], ["yes", "no"]
+    with load(embedded, n_threads=1) as llm:
+        one = llm.select(chat, choices)
+        assert one.terminator == "eog"
+        assert one.choices.logp.tolist() == llm.select(chat, choices, terminator="eog").choices.logp.tolist()
+        assert llm.select("Is it so?", choices, prompting=PromptParams(system="Answer.")).terminator == "eog"
+        assert llm.select(chat, choices, tokenizations="all").terminator == "eog"
+        assert llm.select(chat, choices, following=".").terminator == "text"
+        assert llm.select(chat, choices, terminator="none").terminator == "none"
+        assert llm.select("Is it so?", choices).terminator == "none"
+        assert {made.terminator for made in llm.select_many([(chat, choices), (chat, choices)])} == {"eog"}

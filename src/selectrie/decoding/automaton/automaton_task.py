@@ -35,7 +35,6 @@ class AutomatonTask(TaskBase[list[int], R]):
         floor = Capacity(rows=1, nodes=spec.max_tokens + len(spec.healed), sequences=1)
         super().__init__(prompt, floor, [ROOT])
         self._automaton, self._spec = automaton, spec
-        self._ends_by_token = spec.terminator == "eog"
         self._tree = PathTree(automaton.start(), spec.healing)
         self._set_ends(ROOT)
         self._live = HeldNodes(self._tree)
@@ -68,6 +67,31 @@ class AutomatonTask(TaskBase[list[int], R]):
         tree, automaton = self._tree, self._automaton
         tree.can_end[node] = automaton.can_end(tree.state[node])
         tree.goes_on[node] = is_any(automaton.allowed(tree.state[node]))
+
+    def _ends_by_row(self, node: int) -> bool:
+        """Return whether a text ends at the node and its row says how likely."""
+        tree, terminator = self._tree, self._spec.terminator
+        return tree.can_end[node] and (terminator == "eog" or (terminator != "none" and tree.goes_on[node]))
+
+    def _ends_at_once(self, node: int) -> bool:
+        """Return whether a text ends at the node whatever comes next."""
+        return self._tree.can_end[node] and not self._ends_by_row(node)
+
+    def _end_reads(self, node: int) -> Reads:
+        """Return the `Reads` of the row of a node for `_end_logp`."""
+        allowed = self._tokens_past(node)
+        return Reads.of_row(masses=[self._spec.vocabulary.eog]) if allowed is None else Reads.of_row(rests=[allowed])
+
+    def _end_logp(self, node: int, rows: Rows, i: int) -> float:
+        """Return the log-probability that a text ends at the node, from its row."""
+        allowed = self._tokens_past(node)
+        return float(rows.log_mass(i, self._spec.vocabulary.eog) if allowed is None else rows.log_rest(i, allowed))
+
+    def _tokens_past(self, node: int) -> IntArray | None:
+        """Return the tokens that continue the text of a node; None if EOG ends it."""
+        if self._spec.terminator != "unless-continued" or not self._ends_by_row(node):
+            return None
+        return allowed_ids(self._automaton.allowed(self._tree.state[node]))
 
     def _may_go_on(self, node: int) -> bool:
         """Return whether automaton and `max_tokens` allow a token after the node."""

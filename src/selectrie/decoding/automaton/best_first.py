@@ -70,10 +70,11 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     ) -> None:
         super().__init__(prompt, automaton, spec)
         self._on_found, self._fill_rows = on_found, fill_rows
-        if self._tree.can_end[ROOT] and not self._ends_by_token:
+        if self._ends_at_once(ROOT):
             raise OptionError(
                 "terminator", "none", "'eog': the empty text is accepted, and its probability is 1 without one"
             )
+        self._is_eog = spec.terminator == "eog"
         self._row_ends: dict[int, RowEnds] = {}
         self._open = OpenList()
         self._finished = FinishedPaths(spec.search.k, merges=spec.merge_equal_text)
@@ -219,7 +220,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
             ids = eog
         elif self._spec.max_children is not None:
             ids = np.union1d(ids, eog)  # a mass that takes a further query would have bounds
-        reads = Reads.of_row(ids, masses=[eog], tops=tops)
+        reads = Reads.of_row(ids, tops=tops).joined(self._end_reads(node))
         return reads if self._is_ready else reads.joined(self._healing.reads())
 
     def _reads_best(self, ids: IntArray) -> bool:
@@ -253,7 +254,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         best = int(np.argmax(logp)) if len(ids) else NO_NODE
         best_logp = float(logp[best]) if len(ids) else self._beyond.get(node, (-np.inf, -np.inf))[0]
         best_token = int(ids[best]) if len(ids) and best_logp > -np.inf else NO_TOKEN
-        self._row_ends[node] = RowEnds(float(rows.log_mass(i, self._spec.vocabulary.eog)), best_token, best_logp)
+        self._row_ends[node] = RowEnds(self._end_logp(node, rows, i), best_token, best_logp)
         self._unread.append((node, ids, logp))
         if not self._is_ready:
             self._is_ready = not self._heal(rows, i)
@@ -276,8 +277,8 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _take_in(self) -> None:
         """Queue the children of all nodes read, and finish paths that end there."""
         for node, ids, logp in self._unread:
-            if self._ends_by_token and self._tree.can_end[node]:
-                self._finish(node, self._row_ends[node].eog_logp)
+            if self._ends_by_row(node):
+                self._finish(node, self._row_ends[node].end_logp)
             self._open.add(self._children(node, ids, logp), self._threshold())
             if node in self._beyond:
                 self._leave_out(node, *self._beyond.pop(node))
@@ -328,7 +329,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
     def _child(self, parent: int, token: int, logp: float) -> int:
         """Return the node of a token after its parent.
 
-        With terminator "none", a path that may end there is finished at once.
+        A path that may end there whatever comes next is finished at once.
         """
         tree = self._tree
         node = tree.find(parent, token)
@@ -340,7 +341,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
                 return tree.add(parent, token, logp, NO_STATE)
         node = self._add_child(parent, token, logp)
         self._n_dead_ends += not (tree.can_end[node] or tree.goes_on[node])
-        if tree.can_end[node] and not self._ends_by_token:
+        if self._ends_at_once(node):
             self._finish(node, 0.0)
         if tree.goes_on[node] and not self._may_go_on(node):
             self._cut_logp = max(self._cut_logp, tree.logp[node])
@@ -352,7 +353,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         return bound if self._spec.rule == "joint" or bound == -np.inf else max(bound, 0.0)
 
     def _needs_row(self, node: int) -> bool:
-        ends = self._ends_by_token and self._tree.can_end[node]
+        ends = self._ends_by_row(node)
         return not self._tree.evaluated[node] and (self._may_go_on(node) or ends or node in self._again)
 
     def _finish(self, node: int, terminator: float) -> None:
@@ -392,7 +393,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
         for tokens in canonical_paths(self._spec, self._automaton, self._paths_in_other_tokens()):
             path = FirstPath(self._tree, self._row_ends, self._known_logp, self._child)
             path.turn_to(tokens)
-            while (node := path.follow(ends_by_token=self._ends_by_token)) != NO_NODE and self._needs_row(node):
+            while (node := path.follow(ends_by_token=self._is_eog)) != NO_NODE and self._needs_row(node):
                 if self._n_evaluated >= max_evaluated:
                     return
                 yield node
@@ -416,7 +417,7 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
         `NO_NODE` means that the path has ended or can no longer matter.
         """
-        node = self._first.follow(ends_by_token=self._ends_by_token)
+        node = self._first.follow(ends_by_token=self._is_eog)
         if node == NO_NODE or not self._needs_row(node):
             return NO_NODE
         prefix = self._tree.logp[node] - self._log_heal

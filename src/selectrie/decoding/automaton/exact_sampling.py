@@ -156,7 +156,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
     Text i is drawn by a stream with the seed `seed` + i. It depends only on that and on
     the rows, neither on the other streams nor on the capacity. All streams go as far as
     they can without a row; then the rows that they need are asked for together. A text
-    ends with the end of generation or, with terminator "none", as soon as it may.
+    ends as `spec.terminator` says: with "none", as soon as it may.
     `spec.search` only gives the budget.
 
     Args:
@@ -181,7 +181,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         uniform(seed + n - 1, 0)
         self._tolerance, self._max_kept = tolerance, max_kept
         self._known: dict[int, KnownRow] = {}
-        self._eog_logp: dict[int, float] = {}
+        self._end_logps: dict[int, float] = {}
         # Nodes at and below which nothing lies in the language.
         self._dead: set[int] = set()
         # Nodes where the text that ends there is outside the language.
@@ -280,8 +280,9 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         is_healing = node == self._healing.waiting
         if is_healing and node != ROOT:
             return self._healing.reads()
-        masses = [] if node in self._again else [self._spec.vocabulary.eog]
-        reads = Reads.of_row(self._ids_after(self._again.get(node, node)), masses=masses)
+        reads = Reads.of_row(self._ids_after(self._again.get(node, node)))
+        if node not in self._again:
+            reads = reads.joined(self._end_reads(node))
         return reads.joined(self._healing.reads()) if is_healing else reads
 
     def _read_row(self, node: int, rows: Rows, i: int) -> None:
@@ -296,12 +297,11 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         if node in self._again:
             self._rests[source] = ids, p
             return
-        self._eog_logp[node] = float(rows.log_mass(i, self._spec.vocabulary.eog))
-        ends = self._ends_by_token and self._tree.can_end[node]
+        self._end_logps[node] = self._end_logp(node, rows, i)
         self._known[node] = KnownRow.of(
             ids,
             p,
-            float(np.exp(self._eog_logp[node])) if ends else 0.0,
+            float(np.exp(self._end_logps[node])) if self._ends_by_row(node) else 0.0,
             # Row 0 cannot be read again.
             max_kept=None if node == ROOT else self._max_kept,
             tolerance=self._tolerance,
@@ -371,7 +371,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
         elif index != END:
             child = self._tree.find(node, mass.token(node, index)[0])
             self._enter(stream, index, mass.left(child), mass.height(child))
-        elif not self._accept(stream, node, self._eog_logp[node]):
+        elif not self._accept(stream, node, self._end_logps[node]):
             self._no_end.add(node)
             mass.remove_end(node)
             self._reject(stream)
@@ -385,7 +385,7 @@ class ExactSampleTask(AutomatonTask[ExactOutcome]):
             child = self._child(stream.node, token, p)
         mass.set_parent(child, stream.node, index)
         stream.node, stream.claim, stream.claim_height = child, claim, claim_height
-        if tree.can_end[child] and not self._ends_by_token and child not in self._dead:
+        if self._ends_at_once(child) and child not in self._dead:
             if self._accept(stream, child, 0.0):
                 return
             self._dead.add(child)

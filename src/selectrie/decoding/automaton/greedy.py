@@ -22,12 +22,13 @@ class RowEnds(NamedTuple):
     """The probabilities of a row with which masked greedy decoding ends or goes on.
 
     Attributes:
-        eog_logp: Log-probability of the end of generation.
+        end_logp: Log-probability of the end of the text: of the end of generation, or
+            of no continuation.
         token, logp: The most probable allowed token, and its log-probability. NO_TOKEN
             if there is none, or if none was read; the second is then a bound.
     """
 
-    eog_logp: float
+    end_logp: float
     token: int
     logp: float
 
@@ -35,7 +36,7 @@ class RowEnds(NamedTuple):
 class FirstPath:
     """Follows masked greedy decoding through evaluated nodes to an early text.
 
-    The path ends where no allowed token is more probable than the end of generation. If
+    The path ends where no allowed token is more probable than the end of the text. If
     `canonical_path` returns other tokens for its text, those are followed next.
 
     Attributes:
@@ -81,7 +82,7 @@ class FirstPath:
         tree = self._tree
         while not self.greedy_ended and tree.evaluated[self.greedy]:
             node, row = self.greedy, self._rows[self.greedy]
-            if tree.can_end[node] and row.eog_logp >= row.logp:
+            if tree.can_end[node] and row.end_logp >= row.logp:
                 self.greedy_ended = True
             elif row.token == NO_TOKEN:
                 return NO_NODE

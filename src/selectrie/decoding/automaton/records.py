@@ -27,7 +27,8 @@ class AutomatonSpec:
     Attributes:
         max_tokens: Maximum number of tokens of a path, not counting those that spell
             only healed bytes.
-        terminator: "eog" (the end of generation is part of the event) or "none".
+        terminator: "eog" (the end of generation is part of the event), "none", or
+            "unless-continued" (no token that the automaton allows comes next).
         rule: "joint", or "token_mean" (the joint divided by the number of tokens that
             count).
         search: Number of texts, stop rule, budget and width. The stop rule "all" goes
@@ -73,7 +74,7 @@ class AutomatonSpec:
 
     def __post_init__(self) -> None:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
-        one_of("terminator", self.terminator, ("eog", "none"))
+        one_of("terminator", self.terminator, ("eog", "none", "unless-continued"))
         one_of("rule", self.rule, ("joint", "token_mean"))
         if not 0 <= self.tolerance < np.inf:
             raise OptionError("tolerance", self.tolerance, "a finite number of nats, at least 0")

@@ -184,7 +184,33 @@ class BeamExpander:
 
     def needs_row(self, node: int) -> bool:
         """Return whether the node's row is needed to extend or to end its path."""
-        return node in self.carries or (self._spec.terminator == "eog" and node in self.ends)
+        return node in self.carries or self.ends_by_row(node)
+
+    def ends_by_row(self, node: int) -> bool:
+        """Return whether a text ends at the node and its row says how likely."""
+        if node not in self.ends or self._spec.terminator != "unless-continued":
+            return node in self.ends and self._spec.terminator == "eog"
+        return is_any(self._automaton.allowed(self.tree.state[node]))
+
+    def end_reads(self, node: int) -> Reads:
+        """Return the `Reads` of the row of a node for `end_logp`."""
+        if node not in self.ends:
+            return Reads(1)
+        allowed, eog = self._tokens_past(node), self._spec.vocabulary.eog
+        if allowed is not None:
+            return Reads.of_row(rests=[allowed])
+        return Reads.of_row(eog, masses=[eog]) if self._spec.reads_best else Reads.of_row(masses=[eog])
+
+    def end_logp(self, node: int, rows: Rows, i: int) -> float:
+        """Return the log-probability that a text ends at the node, from its row."""
+        allowed = self._tokens_past(node)
+        return float(rows.log_mass(i, self._spec.vocabulary.eog) if allowed is None else rows.log_rest(i, allowed))
+
+    def _tokens_past(self, node: int) -> IntArray | None:
+        """Return the tokens that continue the text of a node; None if EOG ends it."""
+        if self._spec.terminator != "unless-continued":
+            return None
+        return allowed_ids(self._automaton.allowed(self.tree.state[node]))
 
     def reads(self, node: int, at_most: int) -> Reads:
         """Return the `Reads` that `followers` needs from the row of `node`.

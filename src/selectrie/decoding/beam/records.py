@@ -21,7 +21,7 @@ class BeamSpec:
     Attributes:
         beam: The options. This task ignores `beam.exact`, and uses the field
             `terminator` below in place of `beam.terminator`.
-        terminator: "none" or "eog".
+        terminator: As in `AutomatonSpec`.
         healed: Bytes of the prompt that every path spells first. Every score is
             conditional on them.
         canonical: Returns whether the tokens of a finished path are the tokenizer's own
@@ -47,7 +47,7 @@ class BeamSpec:
     reads_best: bool = False
 
     def __post_init__(self) -> None:
-        one_of("terminator", self.terminator, ("none", "eog"))
+        one_of("terminator", self.terminator, ("none", "eog", "unless-continued"))
         if self.terminator == "eog" and not len(self.vocabulary.eog):
             raise OptionError("terminator", "eog", "'none': this model has no end-of-generation token")
         if not 0 <= self.tolerance < np.inf:

@@ -4,10 +4,11 @@ It finds the most probable texts, as far as following a few paths at a time can 
 
 Definitions. A path's joint is the sum of its tokens' log-probabilities under the full
 softmax, never renormalised over what is allowed, plus the terminator's term: "eog" adds
-the log of the summed probability of the end-of-generation tokens, "none" adds 0. If
-bytes of the prompt were healed, the log-probability that text goes on with them is
-subtracted. score = joint / n_tokens ** length_penalty, where n_tokens counts the path's
-tokens without the terminator and without tokens that spell only healed bytes.
+the log of the summed probability of the end-of-generation tokens, "unless-continued"
+that of all tokens that may not follow, and "none" 0. If bytes of the prompt were
+healed, the log-probability that text goes on with them is subtracted.score = joint /
+n_tokens ** length_penalty, where n_tokens counts the path's tokens without the
+terminator and without tokens that spell only healed bytes.
 
 A step extends every kept path by one token. Of all extensions the `width` best by joint
 are kept (by group, with diversity subtracted for this order only); ties go by the order
@@ -159,9 +160,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
 
     def _row_reads(self, node: int) -> Reads:
         node = self._again.get(node, node)
-        eog = self._spec.vocabulary.eog
-        masses = [eog] if node in self._grown.ends else []
-        reads = Reads.of_row(eog, masses=masses) if masses and self._spec.reads_best else Reads.of_row(masses=masses)
+        reads = self._grown.end_reads(node)
         if node == self._healing.waiting:
             reads = reads.joined(self._healing.reads())
         if node == self._greedy and not self._grown.joins_all and not self._spec.reads_best:
@@ -228,9 +227,8 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
 
     def _step(self) -> None:
         """Extend all paths by one token, once all rows of the step have arrived."""
-        if self._spec.terminator == "eog":
-            self._finish_evaluated()
-        elif ROOT in self._rows:
+        self._finish_evaluated()
+        if ROOT in self._rows and not self._grown.ends_by_row(ROOT):
             for group in self._groups:
                 self._finish(ROOT, 0.0, group)
         chosen: Counter[int] = Counter()
@@ -245,10 +243,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._wait()
 
     def _finish_evaluated(self) -> None:
-        """Finish each evaluated path that may end, with the end-of-generation term."""
+        """Finish each evaluated path whose row says how likely it ends."""
         for node, (rows, i) in sorted(self._rows.items()):
-            if node in self._grown.ends:
-                end = rows.log_mass(i, self._spec.vocabulary.eog)
+            if self._grown.ends_by_row(node):
+                end = self._grown.end_logp(node, rows, i)
                 for group in [group for group in self._groups if node in group.beam] or self._groups[:1]:
                     self._finish(node, end, group)
 
@@ -298,7 +296,7 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
             node = grown.reach(*next_best.pop())
             if node != NO_NODE:
                 taken.append(node)
-                if self._spec.terminator == "none":
+                if not grown.ends_by_row(node):
                     self._finish(node, 0.0, group)
                 if grown.needs_row(node) or node not in grown.ends:
                     kept.append(node)
@@ -328,14 +326,14 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
     def _follow_greedy(self) -> None:
         """Extend the path of masked greedy decoding by one token, or end it.
 
-        It ends where the end of generation is more probable than every token that may
+        It ends where the end of the text is more probable than every token that may
         follow.
         """
         node, self._greedy = self._greedy, NO_NODE
         if node == NO_NODE:
             return
         rows, i = self._rows[node]
-        end = rows.log_mass(i, self._spec.vocabulary.eog) if node in self._grown.ends else -np.inf
+        end = self._grown.end_logp(node, rows, i) if node in self._grown.ends else -np.inf
         options: list[tuple[int, int, float]] = []
         # The same number for every width.
         n_most = self._n_most(1) if self._grown.joins_all else _MAX_GREEDY
@@ -365,12 +363,12 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         while self._greedy_options:
             node, token, logp = self._greedy_options.pop()
             if token == NO_TOKEN:
-                self._greedy_end, self._greedy_end_logp = node, logp if self._spec.terminator == "eog" else 0.0
+                self._greedy_end, self._greedy_end_logp = node, logp if self._grown.ends_by_row(node) else 0.0
                 return
             child = self._grown.reach(node, token, logp)
             if child == NO_NODE:
                 continue
-            if self._spec.terminator == "none":
+            if not self._grown.ends_by_row(child):
                 self._finish(child, 0.0, self._groups[0])
             if self._grown.needs_row(child):
                 self._greedy = child

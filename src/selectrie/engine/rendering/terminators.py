@@ -12,19 +12,16 @@ from typing import Any, TypeVar
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.decoding.sampling.detokenizer import n_incomplete
 from selectrie.engine.rendering.json_string import string_body, whole_length
+from selectrie.engine.requests.following import beginning_of, followed, without_following
 from selectrie.errors import GrammarError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.results import BeamResult, Completion, Hypothesis, Samples, Selection, Signature
-from selectrie.tokenization.canonical import encode_inside
 
 AnyResult = TypeVar("AnyResult", Samples, BeamResult)
 
-MAX_ENDING = 32
-"""Maximum characters of following text that end a text of a grammar."""
 QUOTES = {'"': '"', "'": "'", "`": "`", "\N{RIGHT DOUBLE QUOTATION MARK}": "\N{LEFT DOUBLE QUOTATION MARK}"}
 """Maps each closing quote to its opening quote."""
 _LINE_END = re.compile(r"\r?\n")
-_BEGINNING = re.compile(r"[^\n]*\n*")
 
 
 def default_stop(following: str, before: str) -> str:
@@ -51,26 +48,6 @@ def default_stops(following: str, before: str) -> tuple[str, ...]:
     """
     stop = default_stop(following, before)
     return (stop, "\n") if stop == "\r\n" else (stop,) if stop else ()
-
-
-def beginning_of(vocabulary: Vocabulary, following: str) -> str:
-    """Return the part of the following text that is appended to a grammar's texts.
-
-    It is as short as possible, because it is evaluated after every text: the fewest
-    tokens that hold more than spaces and tabs. It has at most `MAX_ENDING` characters
-    and does not go beyond the first line ends.
-    """
-    beginning = _BEGINNING.match(following)
-    whole = (beginning[0][:MAX_ENDING] if beginning else "").encode()
-    # Tokens of a text that goes on: "\n\n" is one only at the end of a text.
-    data, stop = following[: 2 * MAX_ENDING].encode(), 0
-    for token in encode_inside(vocabulary, data):
-        stop += int(vocabulary.lengths[token])
-        if stop >= len(whole):
-            break
-        if data[stop] & 0xC0 != 0x80 and data[:stop].strip(b" \t"):
-            return data[:stop].decode()
-    return whole.decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,13 +94,7 @@ class Ending:
 
     def of_selection(self, selection: Selection) -> Selection:
         """Return the selection without `self.text`, under the slot's grammar."""
-        if not self.text:
-            return selection
-        choices = replace(selection.choices, texts=tuple(self.strip(text) for text in selection.choices.texts))
-        facts = selection.grammar
-        facts = None if facts is None else replace(facts, name=self.own.name, digest=self.own.digest)
-        signature = self._signature(selection.signature)
-        return replace(selection, choices=choices, terminator="text", signature=signature, grammar=facts)
+        return without_following(selection, self.own, self.text)
 
     def of_draws(self, draws: Samples) -> Samples:
         """Return the samples without `self.text`, under the slot's grammar."""
@@ -168,7 +139,7 @@ class Ending:
         return replace(one, text=text, data=one.data[: len(one.data) - n_cut])
 
     def _signature(self, signature: Signature) -> Signature:
-        return replace(signature, terminator="text", following_bytes=len(self.text.encode()))
+        return followed(signature, self.text)
 
 
 def ending_of_string(vocabulary: Vocabulary, following: str) -> Ending:

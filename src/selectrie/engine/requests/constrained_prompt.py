@@ -13,6 +13,7 @@ import numpy as np
 
 from selectrie.core.automaton import Automaton, ChoiceAutomaton
 from selectrie.core.model import ModelDescription
+from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary, to_bytes
@@ -23,12 +24,12 @@ from selectrie.decoding.healed_mass import MAX_GAP
 from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import heal_unknown
-from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError, TextError
+from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError, TextError, WholeRowsError
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, PromptBoundary, open_prompt
-from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
+from selectrie.tokenization.prompts import Prompt, is_chat, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import PromptText
 
 _SPACE = b" "
@@ -51,7 +52,7 @@ class ConstrainedPrompt:
         delimiter: Bytes before the text: the space that the tokenizer adds, then the
             delimiter of the options.
         boundary: The boundary that is used, "heal" or "split".
-        terminator: "eog" or "none".
+        terminator: "eog", "none" or "unless-continued".
         canonicity: Tells which paths after the prompt are canonical.
         doubt: Why texts may be missing (`PromptBoundary.doubt`), or "".
         notes: Notes of the answer.
@@ -271,8 +272,8 @@ def constrain(
     """Check and tokenize a prompt and a grammar.
 
     Raises `RequestError` for everything that can be found invalid without a model call.
-    At most `max_tokens` tokens follow the prompt. `terminator` is "none", "eog" or
-    "auto".
+    At most `max_tokens` tokens follow the prompt. `terminator` is one of
+    `BEAM_TERMINATORS`.
 
     With boundary "heal", prompt tokens that the continuation may change are taken back,
     and the continuation spells their bytes first; "split" keeps them. "harness" applies
@@ -284,6 +285,12 @@ def constrain(
     vocabulary = model.vocabulary
     prompting = at_one_time(vocabulary, prompting, prompt)
     read = read_prompt(vocabulary, prompt, prompting)
+    is_served = model.identity.precision == REMOTE
+    if terminator == "auto":
+        ends_turn = is_served or is_chat(prompt, prompting) or _has_control(vocabulary, read)
+        terminator = _terminator(vocabulary, grammar, ends_turn=ends_turn)
+    if terminator == "unless-continued" and is_served:
+        raise WholeRowsError("terminator='unless-continued'", "use 'eog' or 'none', or load the model here")
     opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
     takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
@@ -297,12 +304,12 @@ def constrain(
         healed=opened.healed,
         delimiter=delimiter,
         boundary="heal" if opened.healed else "split",
-        terminator=_terminator(vocabulary, grammar) if terminator == "auto" else terminator,
+        terminator=terminator,
         canonicity=opened.paths,
         doubt=opened.doubt
         or _unwritten(vocabulary, grammar, opened, before)
         or (_alike(vocabulary, grammar) if shares_space else ""),
-        notes=prompt_notes(is_normalized=read.is_normalized),
+        notes=prompt_notes(read),
         shares_space=shares_space,
         time=read.time,
     )
@@ -443,16 +450,22 @@ def max_context_tokens(opened: PromptBoundary | HealedPrompt) -> int:
     return len(opened.context) + len(opened.healed)
 
 
-def _terminator(vocabulary: Vocabulary, grammar: Grammar) -> str:
-    """Return the terminator that "auto" selects, "eog" or "none".
+def _terminator(vocabulary: Vocabulary, grammar: Grammar, *, ends_turn: bool) -> str:
+    """Return the terminator that "auto" selects.
 
-    It is "eog" if a text of the grammar may continue another one, or if that is
-    unknown. It is "none" otherwise, and for a vocabulary without end-of-generation
-    tokens.
+    It is "none" if no text of the grammar continues another one. Otherwise, or if that
+    is unknown, it is "eog" where a turn ends behind the text, and else
+    "unless-continued".
     """
-    if not len(vocabulary.eog):
+    if is_prefix_free(grammar):
         return "none"
-    return "none" if is_prefix_free(grammar) else "eog"
+    return "eog" if ends_turn and len(vocabulary.eog) else "unless-continued"
+
+
+def _has_control(vocabulary: Vocabulary, read: PromptText) -> bool:
+    """Return whether a prompt has a control token other than BOS."""
+    is_control = np.isin(read.prefix, vocabulary.control)
+    return bool(is_control[read.prefix != vocabulary.bos].any())
 
 
 def is_prefix_free(grammar: Grammar) -> bool:

@@ -137,7 +137,7 @@ def prepare(model: ModelDescription, prompts: Prompts, request: GenerateRequest)
                 model.vocabulary, prompt, request.prompting, check_length=_checked_length(model, request)
             )
             specs.append(_fitting(model, read, request))
-            notes.update(dict.fromkeys(prompt_notes(is_normalized=read.is_normalized)))
+            notes.update(dict.fromkeys(prompt_notes(read)))
     first = int.from_bytes(os.urandom(4), "little") if request.seed is None else request.seed
     return PreparedGenerate(
         request,

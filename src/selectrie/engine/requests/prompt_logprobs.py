@@ -27,7 +27,7 @@ from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, number, record, token_ids
 from selectrie.results import PromptLogprobs, Signature, TokenScore
-from selectrie.tokenization.prompts import Prompt, exact_tokens, prompt_notes, time_of
+from selectrie.tokenization.prompts import Prompt, exact_tokens, time_of
 
 _NO_COST = Cost()
 
@@ -257,10 +257,10 @@ def prepare(
     tokens, notes = [], []
     for index, prompt in enumerate(several):
         with of_request(index if len(several) > 1 else None):
-            read, is_normalized = exact_tokens(vocabulary, prompt, request.prompting)
+            read, noted = exact_tokens(vocabulary, prompt, request.prompting)
             _check_fits(len(read), limits)
             tokens.append(read)
-            notes.append(prompt_notes(is_normalized=is_normalized))
+            notes.append(noted)
     by_first: dict[int, list[int]] = {}
     for index, one in enumerate(tokens):
         if len(one) > request.first:

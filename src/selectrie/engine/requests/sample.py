@@ -196,7 +196,7 @@ def _nested(constrained: ConstrainedPrompt) -> str:
 
     With terminator "none", those are the texts that continue another one.
     """
-    if constrained.terminator == "eog" or is_prefix_free(constrained.grammar):
+    if constrained.terminator != "none" or is_prefix_free(constrained.grammar):
         return ""
     return "terminator='none' ends a draw at the first text, so a text that continues another would never be drawn"
 

@@ -24,12 +24,13 @@ from selectrie.engine.requests.constrained_prompt import (
     nothing_found,
     shown,
 )
-from selectrie.engine.requests.selection import SelectRequest
+from selectrie.engine.requests.following import beginning_of, without_following
+from selectrie.engine.requests.selection import SelectRequest, checked_terminator
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import gap_moves, heal_unknown, left_unread, search_ended, too_close
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
-from selectrie.options import BEAM_TERMINATORS, SearchParams, one_of
+from selectrie.options import SearchParams
 from selectrie.results import Certificate, ChoiceTable, GrammarFacts, Selection, Signature, TokenScore
 from selectrie.tokenization.prompts import Prompt
 
@@ -60,11 +61,15 @@ class PreparedGrammarSelect:
         constrained: Prompt and grammar as tokens and an automaton.
         search: Options of the search.
         rule: Name of the rule, one of `RULES`.
+        grammar: The grammar whose texts are selected from.
+        following: Text that ends each text of `constrained`, or "".
     """
 
     constrained: ConstrainedPrompt
     search: SearchParams
     rule: str
+    grammar: Grammar
+    following: str = ""
 
     def run(self, session: Session) -> Selection:
         """Search the grammar and return the selection among the texts found.
@@ -74,7 +79,8 @@ class PreparedGrammarSelect:
         """
         constrained, on_found = self.constrained, self.search.on_found
         spec = replace(constrained.spec(self.search, rule=self.rule), max_children=session.max_named)
-        on_path = None if on_found is None else lambda path: on_found(shown(path.data), path.logp)
+        end = self.following
+        on_path = None if on_found is None else lambda path: on_found(shown(path.data).removesuffix(end), path.logp)
         task = AutomatonSearch(
             constrained.prompt, constrained.automaton, spec, on_found=on_path, fill_rows=session.fill_rows
         )
@@ -82,12 +88,13 @@ class PreparedGrammarSelect:
         outcome = handle.result()
         if not outcome.paths:
             raise nothing_found(constrained, outcome, self.search.max_tokens)
-        return self._selection(
+        made = self._selection(
             outcome,
             self._certificate(outcome, spec.search, session),
             constrained.cost(handle.cost, outcome.paths),
             constrained.signature(session, self.rule),
         )
+        return without_following(made, self.grammar, self.following)
 
     def _certificate(self, outcome: AutomatonOutcome, search: SearchParams, session: Session) -> Certificate:
         """Return the certificate of a search with these options, budget included.
@@ -212,21 +219,19 @@ def prepare(model: ModelDescription, prompt: Prompt, grammar: Grammar, request: 
         raise OptionError("rule", request.rule, f"one of {RULES} with a grammar whose texts are not listed")
     if request.prior is not None:
         raise IncompatibleOptionsError("prior", "a grammar", "a prior weighs choices that are listed, so leave it out")
-    if request.following:
-        remedy = "append the text to the grammar instead (`Grammar.followed_by`)"
-        raise IncompatibleOptionsError("following", "a grammar", remedy)
-    one_of("terminator", request.terminator, BEAM_TERMINATORS)
+    terminator = checked_terminator(request)
+    text = beginning_of(model.vocabulary, request.following)
     if search.method == "exhaustive":
         raise OptionError("method", "exhaustive", "'auto' or 'best_first' with a grammar whose texts are not listed")
     constrained = constrain(
         model,
         prompt,
-        grammar,
+        grammar.followed_by(text) if text else grammar,
         max_tokens=search.max_tokens,
-        terminator=request.terminator,
+        terminator="none" if text else terminator,
         prompting=request.prompting,
     )
-    return PreparedGrammarSelect(constrained, search, rule)
+    return PreparedGrammarSelect(constrained, search, rule, grammar, text)
 
 
 def _highest(scores: FloatArray, decision: scoring.Posterior, best_open: float) -> FloatArray:

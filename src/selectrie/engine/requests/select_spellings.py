@@ -175,6 +175,7 @@ def prepare(
     """
     _check_options(options)
     vocabulary = model.vocabulary
+    options = selection.within_turn(vocabulary, options, prompt)
     options = replace(options, terminator=_terminator(vocabulary, choices, options))
     prepared = selection.prepare(model, prompt, choices, replace(options, search=_exhaustive(options.search)))
     encoded = prepared.encoded

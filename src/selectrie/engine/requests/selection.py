@@ -33,7 +33,7 @@ from selectrie.results import ChoiceScore
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
-from selectrie.tokenization.prompts import Prompt, prompt_notes, read_prompt, require_normalized, truncate_left
+from selectrie.tokenization.prompts import Prompt, is_chat, prompt_notes, read_prompt, require_normalized, truncate_left
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 CustomRule = Callable[[ChoiceScore], float]
@@ -206,7 +206,16 @@ def prepare(
     prompting = at_one_time(model.vocabulary, request.prompting, prompt)
     if prompting is not request.prompting:
         request = replace(request, prompting=prompting)
-    return SelectPlan(model, choices, request, premises=premises).after(prompt)
+    return SelectPlan(model, choices, within_turn(model.vocabulary, request, prompt), premises=premises).after(prompt)
+
+
+def within_turn(vocabulary: Vocabulary, request: SelectRequest, prompt: Prompt) -> SelectRequest:
+    """Return a request with what "auto" means in a chat: the end of the turn.
+
+    That is unless another text follows, or the model has no end-of-generation token.
+    """
+    is_open = request.terminator == "auto" and not request.following and len(vocabulary.eog)
+    return replace(request, terminator="eog") if is_open and is_chat(prompt, request.prompting) else request
 
 
 class SelectPlan:
@@ -308,7 +317,7 @@ class SelectPlan:
             if self._premises is None
             else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),
             plan=ScorePlan(trie, needs),
-            notes=_notes(encoded, request.prompting.boundary),
+            notes=_notes(read, encoded, request.prompting.boundary),
             values=self._values,
             time=read.time,
         )
@@ -330,7 +339,8 @@ def _end_of(read: PromptText) -> tuple[object, ...] | None:
     """
     if len(read.text) > _END_BYTES:
         return None
-    return read.text, read.continues, read.is_normalized, min(len(read.prefix), 2), *read.prefix[-1:].tolist()
+    notes = read.is_normalized, read.spelled
+    return read.text, read.continues, *notes, min(len(read.prefix), 2), *read.prefix[-1:].tolist()
 
 
 def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits) -> PreparedSelect:
@@ -377,25 +387,31 @@ def check_texts(choices: Choices) -> tuple[str, ...]:
     return texts
 
 
-def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
+def checked_terminator(request: SelectRequest) -> str:
+    """Return the terminator of a request; raise `OptionError` if it cannot be had."""
     one_of("terminator", request.terminator, TERMINATORS)
     if request.terminator == "text" and not request.following:
         raise OptionError("following", request.following, "the text after the choice, for terminator 'text'")
     if request.following and request.terminator not in ("auto", "text"):
         remedy = "leave one of them out"
         raise IncompatibleOptionsError("following", f"terminator={request.terminator!r}", remedy)
+    return request.terminator
+
+
+def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabulary) -> str:
+    terminator = checked_terminator(request)
     following = to_bytes(request.following, "following")
-    auto = request.terminator == "auto"
-    terminator = scoring.auto_terminator(written, following) if auto else request.terminator
+    if terminator == "auto":
+        terminator = scoring.auto_terminator(written, following)
     scoring.check_choices(written, terminator)
     if terminator == "eog" and not len(vocabulary.eog):
         raise OptionError("terminator", "eog", "another: this model has no end-of-generation token")
     return terminator
 
 
-def _notes(encoded: EncodedChoices, boundary: str) -> tuple[str, ...]:
+def _notes(read: PromptText, encoded: EncodedChoices, boundary: str) -> tuple[str, ...]:
     split = (SPLIT_NOTE,) if (boundary, encoded.boundary) == ("heal", "split") else ()
-    return (*prompt_notes(is_normalized=encoded.is_normalized), *split)
+    return (*prompt_notes(read), *split)
 
 
 def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:

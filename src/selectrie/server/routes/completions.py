@@ -12,7 +12,7 @@ from starlette.responses import Response
 from selectrie.engine.aio import Arrivals, in_thread
 from selectrie.engine.engine import Engine
 from selectrie.results import Generation
-from selectrie.server.completion_prompts import fixed, naming, score_prompts
+from selectrie.server.completion_prompts import fixed, naming, noted, score_prompts
 from selectrie.server.completion_response import AnsweredPrompt, ChoiceWriter, CompletionWriter
 from selectrie.server.completion_wire import CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
@@ -46,6 +46,7 @@ async def completions(request: Request) -> Response:
         return EventStream(_events(state, exchange, completion_request))
     generation = None
     async with lease_model(state, exchange) as lease:
+        completion_request = noted(lease.engine, completion_request)
         prompts = await score_prompts(lease.engine, completion_request, state.options)
         if completion_request.max_tokens:
             with naming(completion_request):
@@ -65,6 +66,7 @@ async def _events(state: ServerState, exchange: Exchange, request: CompletionReq
     """Yield the objects of an answer while it is drawn."""
     generation = None
     async with lease_model(state, exchange) as lease:
+        request = noted(lease.engine, request)
         prompts = await score_prompts(lease.engine, request, state.options)
         choices, answer = _choices(lease.engine, request, prompts), CompletionWriter(request, exchange)
         if request.echo or request.returns_ids or not request.max_tokens:
