@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +26,11 @@ from selectrie.engine.load import SelfCheckFile
 from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
+
+# Images of containers often forbid bytecode. Then each command that a test starts compiles every module it imports, which
+# is most of its time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile(
     "selectrie",
