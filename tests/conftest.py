@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -35,14 +36,21 @@ sys.dont_write_bytecode = False
 settings.register_profile(
     "selectrie",
     derandomize=True,
-    max_examples=64,  # the whole suite stays within six minutes; `explore` looks further
+    max_examples=32,  # `make test-long` tries four times as many; `explore` looks further, and elsewhere each time
     deadline=None,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("long", settings.get_profile("selectrie"), max_examples=128)
 settings.register_profile("explore", settings.get_profile("selectrie"), derandomize=False, max_examples=1_000)
 settings.load_profile("selectrie")
+
+
+def pytest_collection_finish() -> None:
+    """What the modules of all tests brought stays: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
