@@ -25,18 +25,19 @@ test-tools: $(VENV)/installed $(VENV)/extras-tried
 	$(BIN)/python -m pytest tests/tools
 
 # Tests that passed on these sources are recorded in build/sweeps and not run again; SWEEP=name runs one sweep. Those of XLA
-# are called xla_…
+# are called xla_… After the sweeps each law of the default run is tried on four times as many examples.
 test-long: $(VENV)/installed $(VENV)/extras-tried
 ifeq ($(filter xla_%,$(SWEEP)),)
 	$(BIN)/python tools/llama_server.py >/dev/null || echo "# llama-server cannot be built; the tests on it are skipped" >&2
-	$(BIN)/python -m pytest --sweeps $(if $(SWEEP),--sweep $(SWEEP))
+	$(BIN)/python -m pytest --hypothesis-profile=long --sweeps $(if $(SWEEP),--sweep $(SWEEP))
 endif
 ifeq ($(SWEEP),)
+	$(BIN)/python -m pytest --hypothesis-profile=long -m 'hypothesis and not long' --ignore=tests/tools
 	$(MAKE) test-xla
 endif
 ifeq ($(filter-out xla_%,$(SWEEP)),)
 	$(MAKE) $(XLA)/installed
-	$(XLA)/bin/python -m pytest tests/backends/xla --sweeps $(if $(SWEEP),--sweep $(SWEEP))
+	$(XLA)/bin/python -m pytest tests/backends/xla --hypothesis-profile=long --sweeps $(if $(SWEEP),--sweep $(SWEEP))
 endif
 
 # jax and torchax want versions of their own, so they have a place of their own; elsewhere these tests are skipped by name.

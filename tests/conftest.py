@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,17 +28,29 @@ from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
 from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
 
+# Images of containers often forbid bytecode. Then each command that a test starts compiles every module it imports, which
+# is most of its time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 settings.register_profile(
     "selectrie",
     derandomize=True,
-    max_examples=64,  # the whole suite stays within six minutes; `explore` looks further
+    max_examples=32,  # `make test-long` tries four times as many; `explore` looks further, and elsewhere each time
     deadline=None,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("long", settings.get_profile("selectrie"), max_examples=128)
 settings.register_profile("explore", settings.get_profile("selectrie"), derandomize=False, max_examples=1_000)
 settings.load_profile("selectrie")
+
+
+def pytest_collection_finish() -> None:
+    """What the modules of all tests brought stays: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, InternalError, ModelError
 from tests.support.arrays import ints
+from tests.support.n_examples import n_examples
 
 V = 3
 NODES = 12
@@ -80,7 +81,7 @@ class Pool:
             assert (layout.tokens[i], layout.positions[i]) == (0, 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=n_examples(150), deadline=None)
 @given(data=st.data())
 def test_a_row_sees_its_path_and_nothing_else(data):
     """Whatever was dropped, wanted again or failed before, a row sees one cell for each prefix of its path."""

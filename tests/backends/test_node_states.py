@@ -12,6 +12,7 @@ from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT
 from selectrie.errors import NodeError
 from tests.support.arrays import ints
+from tests.support.n_examples import n_examples
 
 V = 3
 
@@ -79,7 +80,7 @@ class Twin:
         return [Run(*self.chain_to(e), self.needs_state(e)) for e in ends]
 
 
-@settings(max_examples=300)
+@settings(max_examples=n_examples(300))
 @given(data=st.data())
 def test_runs_are_those_of_the_twin(data):
     """A call takes one run to each entry that needs a state, and one to each due entry that no other run passes."""

@@ -13,6 +13,7 @@ from selectrie.backends.prefix_tree import PrefixTree
 from selectrie.core.types import ROOT
 from selectrie.errors import CapacityError, NodeError, ProtocolError, TokenRangeError
 from tests.support.arrays import ints
+from tests.support.n_examples import n_examples
 
 Path = tuple[int, ...]
 V = 4
@@ -176,7 +177,7 @@ class Both:
                 tree.path(node)
 
 
-@settings(max_examples=80)
+@settings(max_examples=n_examples(80))
 @given(data=st.data())
 def test_random_work_equals_a_tree_of_whole_paths(data):
     """Calls with in-call parents and repeats, releases, forgetting, eviction and trimming keep the books right."""
@@ -257,7 +258,7 @@ def worn_tree() -> PrefixTree:
 WORN = worn_tree()
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     before=st.lists(st.tuples(st.integers(0, 5), st.integers(0, V - 1)), max_size=40),
     after=st.lists(st.tuples(st.integers(0, 5), st.integers(0, V - 1), st.booleans()), min_size=1, max_size=30),

@@ -19,6 +19,7 @@ from selectrie.cli.report.layout import Units
 from selectrie.core import plain_text
 from selectrie.results import Certificate, Spellings, TokenScore
 from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, ChoiceScores, answer, armour, plan, text_score
+from tests.support.n_examples import n_examples
 
 
 def shown(report: RenderableType, width: int = 80) -> str:
@@ -184,7 +185,7 @@ def test_open_mass_shows_an_interval():
 @given(
     texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=6, unique=True), width=st.integers(40, 120)
 )
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_no_text_can_break_a_report(texts: list[str], width: int):
     """Whatever the choices hold, no control character gets out and no line is wider than the terminal."""
     scored: list[ChoiceScores] = [(text.replace("|", "/").encode("utf-8", "replace").decode(), 0.5) for text in texts]

@@ -15,6 +15,7 @@ from selectrie.core.path_model import PartialRow
 from selectrie.core.reads import Reads
 from selectrie.core.rows import DenseRows
 from selectrie.errors import UnreadRowError
+from tests.support.n_examples import n_examples
 
 V = 40
 INF = math.inf
@@ -89,7 +90,7 @@ def read_top(rows, dense, i, k, allowed):
 
 
 @given(seeds)
-@settings(max_examples=24)
+@settings(max_examples=n_examples(24))
 def test_every_value_is_that_of_the_dense_rows_or_within_its_bounds(seed):
     """Also after every way to cut, reorder and stack them."""
     rng, dense, rows, known = of_seed(seed, n=4)

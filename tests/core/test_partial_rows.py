@@ -11,6 +11,7 @@ from selectrie.core.partial_rows import PartialRows
 from selectrie.core.reads import Reads, TokenSet, TopTokens
 from selectrie.core.rows import DenseRows
 from selectrie.errors import NonFiniteLogitsError, UnreadRowError
+from tests.support.n_examples import n_examples
 
 V = 40
 seeds = st.integers(0, 2**32 - 1)
@@ -93,7 +94,7 @@ def test_both_of_two_reads_can_be_read(seed):
 
 
 @given(seeds)
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 def test_parts_are_the_whole(seed):
     """Rows taken one by one and put together again are read as before."""
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from selectrie import Choice, Option, Predicate, Score
 from selectrie.decide.question_data import data_of_questions, questions_of_data
 from selectrie.errors import InputFileError, SelectrieError
 from selectrie.tables.questions_file import read_questions
+from tests.support.n_examples import n_examples
 
 TOML = """
 [intent]
@@ -115,7 +116,7 @@ NAMED = st.dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=n_examples(40), deadline=None)
 @given(questions=NAMED)
 def test_questions_read_back_from_their_data(questions):
     """Data of questions gives the same questions, through JSON too."""

@@ -12,6 +12,7 @@ from selectrie.decide.params import DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Score
 from selectrie.decide.templates import StateFrame, check_slots, digest_of, render, shipped
 from selectrie.errors import TemplateError
+from tests.support.n_examples import n_examples
 
 CHOICE = Choice("What does the customer want?", ["refund", "track order"])
 DESCRIBED = Choice("Which team?", [Option("sales", description="prices"), Option("post", "the post")])
@@ -147,7 +148,7 @@ def test_a_template_without_the_answer_is_refused(source, message):
 
 @pytest.mark.parametrize("name", ["chat", "base"])
 @pytest.mark.parametrize("layout", ["state first", "options last", "questions first"])
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(
     state=st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
     | st.sampled_from(["[st4te 0]", "<<x>>", "[st4te 1][st4te"]),

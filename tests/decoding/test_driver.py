@@ -15,6 +15,7 @@ from selectrie.errors import DecodeError, ProtocolError
 from selectrie.testing import HashModel
 from selectrie.testing.driver import run
 from tests.support.arrays import ints
+from tests.support.n_examples import n_examples
 
 BOS = 0
 RECURRENT = Limits(nodes=30, sequences=8, rows_per_call=6, kind=ModelKind.RECURRENT, max_idle_rows=10)
@@ -71,7 +72,7 @@ class Walk:
 @pytest.mark.parametrize("kind", tuple(ModelKind))
 @pytest.mark.parametrize("rows_per_call", [4, 64])
 @given(seed=st.integers(0, 10_000), prompt=st.lists(st.integers(2, 5), min_size=1, max_size=9))
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 def test_run_tells_every_row_and_leaves_nothing(kind, rows_per_call, seed, prompt):
     """A task is told the row of each wanted node of its asks, in order, on every kind of model; then all is given back."""
     limits = Limits(nodes=60, sequences=30, rows_per_call=rows_per_call, kind=kind, max_idle_rows=10)

@@ -33,6 +33,7 @@ from selectrie.errors import (
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from tests.support.chat_templates import TEMPLATES
 from tests.support.deciding import BYTES, DESCRIBED, QUESTIONS, STATE, fake, prompt_of, selected
+from tests.support.n_examples import n_examples
 
 LAYOUTS = ("state first", "options last", "questions first")
 
@@ -152,7 +153,7 @@ def test_a_plain_premise_is_that_of_select(plain):
 # Alone and among others
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(names=st.lists(st.sampled_from(list(QUESTIONS)), min_size=1, unique=True), layout=st.sampled_from(LAYOUTS))
 def test_other_questions_change_no_answer(names, layout):
     """A question alone and the same among others, in any order, have answers that are equal to the last bit."""
@@ -257,7 +258,7 @@ def test_states_are_read_as_they_are_needed(llm):
 # Orders
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(order=st.permutations(range(4)), n=st.sampled_from([1, 3, 4, 7, "all"]))
 def test_the_order_of_the_caller_does_not_matter_under_permutations(order, n):
     """With any number of orders, an answer is the same for every order in which the options are given."""

@@ -19,6 +19,7 @@ from selectrie.core.types import FloatArray, SelfCheck
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.engine_twin import PlainEngine
 from tests.support.measured import assert_same_logp, measured, score_nats
+from tests.support.n_examples import n_examples
 
 PROMPT = "Once upon a time there was a little girl who came from"
 COUNTRIES = (
@@ -249,7 +250,7 @@ WORDS_OF_SETS = st.lists(st.sampled_from(WORD_POOL), min_size=1, max_size=40, un
 PROMPTS = st.sampled_from([PROMPT, "My card was", "The", "I was charged an extra fee on my account"])
 
 
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 @given(st.data())
 def test_no_set_order_waves_or_cache_moves_a_joint_beyond_the_tolerance(sized, data):
     """Some choices alone on an empty cache, and among others on a full one: tolerance times rows bounds the difference."""

@@ -31,6 +31,7 @@ from selectrie.errors import (
     OptionError,
     UnsupportedModelError,
 )
+from tests.support.n_examples import n_examples
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG_S = 20
@@ -178,7 +179,7 @@ def test_a_model_larger_than_the_budget_is_refused_before_anything_happens(shop)
     assert shop.log == ["+c"]
 
 
-@settings(max_examples=80)
+@settings(max_examples=n_examples(80))
 @given(
     budget=st.integers(1, 10),
     steps=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=40),
@@ -605,7 +606,7 @@ def test_a_damaged_header_is_a_model_file_error(tmp_path, tiny_model, keep):
         memory_needed(path, LlamaOptions())
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(at=st.integers(24, 3000), value=st.binary(min_size=1, max_size=8))
 def test_garbage_in_a_header_never_escapes_the_tree(tiny_model, tmp_path_factory, at, value):
     """Whatever bytes are written over, the answer is a number or an error of the model's file."""

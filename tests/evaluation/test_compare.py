@@ -17,6 +17,7 @@ from selectrie.evaluation.compare import compare, comparison_dict
 from selectrie.evaluation.items import ChoiceLoglikelihood, ItemRecord
 from selectrie.evaluation.metrics import METRICS, named
 from selectrie.evaluation.results import Evaluation, TaskResult
+from tests.support.n_examples import n_examples
 
 
 def record(index, logps, *, gold=(0,), name="", problem=None):
@@ -71,7 +72,7 @@ LOGPS = st.lists(st.floats(-30, 0), min_size=3, max_size=3)
 ITEMS = st.lists(st.tuples(LOGPS, LOGPS, st.integers(0, 2)), min_size=1, max_size=12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(ITEMS)
 def test_flips_and_figures_agree(items):
     """The difference of accuracies is what is gained less what is lost, over n; turned round, everything changes its sign."""

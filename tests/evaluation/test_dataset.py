@@ -15,6 +15,7 @@ from selectrie.evaluation.dataset import Shots, items_of
 from selectrie.evaluation.field_steps import STEPS, FieldError, Preparation, value_at
 from selectrie.evaluation.readers import Data, Record, read_data
 from selectrie.evaluation.tasks import load_task, parse_task
+from tests.support.n_examples import n_examples
 
 GENERIC = load_task("generic")
 
@@ -275,7 +276,7 @@ def test_a_mistake_among_the_examples_is_told_with_their_file():
         items_of(TASK, data_of(POOL), shots=Shots(1, data_of([POOL[0], record(gold=5)], "dev.jsonl")))
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     groups=st.lists(st.sampled_from("xyz"), min_size=2, max_size=9),
     n=st.integers(1, 3),
@@ -397,7 +398,7 @@ ANY = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(
     data=st.data(),
     name=st.sampled_from(

@@ -21,6 +21,7 @@ from selectrie.evaluation.report import svg
 from selectrie.evaluation.report.html import MAX_PROBLEMS, comparison_page, evaluation_page
 from selectrie.evaluation.report.svg import Axis, Row, Words
 from selectrie.evaluation.results import Evaluation, TaskResult
+from tests.support.n_examples import n_examples
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[2J\u202e\ud800"
 VOID = {"meta", "line", "circle", "rect"}
@@ -216,7 +217,7 @@ def test_texts_stay_texts():
         page.encode()
 
 
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 @given(st.text(st.characters(categories=None)))
 def test_every_text_can_be_shown(text):
     """The page can be written as UTF-8, and read again the text is what it was but for what does not print."""

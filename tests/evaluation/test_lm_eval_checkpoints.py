@@ -99,8 +99,9 @@ def test_texts_are_generated_as_by_hf(pair):
 
 def test_a_task_has_the_metrics_of_hf(pair, tmp_path, monkeypatch):
     """The harness's own evaluation of a local file, with a description that all items share."""
-    import lm_eval
     from lm_eval.tasks import TaskManager
+
+    from tests.support.lm_eval_tasks import simple_evaluate
 
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     path = tmp_path / "labels.jsonl"
@@ -121,9 +122,7 @@ def test_a_task_has_the_metrics_of_hf(pair, tmp_path, monkeypatch):
     figures = []
     for model in pair:
         manager = TaskManager(include_defaults=False)
-        found = lm_eval.simple_evaluate(
-            model, tasks=[dict(task)], task_manager=manager, bootstrap_iters=0, log_samples=False
-        )
+        found = simple_evaluate(model, tasks=[dict(task)], task_manager=manager, bootstrap_iters=0, log_samples=False)
         figures.append({name: value for name, value in found["results"]["labels"].items() if name.endswith(",none")})
     accuracies = [{name: value for name, value in one.items() if name.startswith("acc")} for one in figures]
     assert accuracies[0] == accuracies[1] != {}

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.support.lm_eval_tasks import first_records, local_task
+from tests.support.lm_eval_tasks import first_records, local_task, simple_evaluate
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_DATASETS_OFFLINE", "1")
@@ -137,7 +137,6 @@ def test_what_is_too_long_loses_its_beginning(pair, caplog):
 
 def test_every_metric_of_the_harness_is_that_of_hf_and_ours(pair, tmp_path, monkeypatch):
     """`simple_evaluate` with either model, and `selectrie.evaluation` on the same records: the same figures."""
-    import lm_eval
     from lm_eval.tasks import TaskManager
 
     from selectrie.evaluation import Item, evaluate
@@ -149,7 +148,7 @@ def test_every_metric_of_the_harness_is_that_of_hf_and_ours(pair, tmp_path, monk
         records, tasks = first_records(name, n), [local_task(tmp_path, name, n, metrics)]
         figures = []
         for model in pair:
-            found = lm_eval.simple_evaluate(
+            found = simple_evaluate(
                 model,
                 tasks=tasks,
                 task_manager=TaskManager(include_defaults=False),

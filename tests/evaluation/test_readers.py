@@ -16,6 +16,7 @@ from selectrie.errors import InputFileError, MissingExtraError
 from selectrie.evaluation import readers
 from selectrie.evaluation.readers import MAX_WHOLE_BYTES, read_data
 from selectrie.runs.data_lines import MAX_LINE_BYTES
+from tests.support.n_examples import n_examples
 
 GOOD = b'{"a": 1}\n'
 
@@ -171,7 +172,7 @@ BITS = st.sampled_from([b'{"a": ', b'"', b"}", b"[", b"]", b",", b"\n", b"\r", b
 ANY = st.binary(max_size=80) | st.lists(BITS, max_size=14).map(b"".join)
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(data=ANY, suffix=st.sampled_from(SUFFIXES))
 @example(data=b"\n1", suffix=".csv")
 @example(data=b"a\n\0", suffix=".csv")
@@ -197,7 +198,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     records=st.lists(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=3), min_size=1, max_size=4),
     is_ascii=st.booleans(),
@@ -214,7 +215,7 @@ def test_what_json_wrote_is_read_again(records, is_ascii, tmp_path_factory):
         assert [one.number for one in found] == list(range(1, len(records) + 1))
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4),
     dialect=st.sampled_from([("csv", ","), ("tsv", "\t")]),

@@ -28,6 +28,7 @@ from selectrie.runs.log_lines import LogLine, TornLineError
 from selectrie.testing import HashModel
 from selectrie.testing.fakes import WIDE
 from tests.support import kill_points
+from tests.support.n_examples import n_examples
 
 DRIVER = Path(kill_points.__file__)
 
@@ -73,7 +74,7 @@ def test_the_points_lie_within_the_log(finished):
     assert LOG_BYTES <= (finished / LOG).stat().st_size < LOG_BYTES + 200
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(data=st.data())
 def test_whatever_stands_at_the_end_of_a_log_is_measured_again(finished, data, tmp_path_factory):
     """A log cut anywhere, with anything after it, or with a byte changed: the same results."""

@@ -18,6 +18,7 @@ from selectrie.evaluation.tasks import load_task, parse_task, shipped, written
 from selectrie.evaluation.work_units import plan
 from selectrie.testing import make_vocabulary
 from selectrie.testing.fakes import WIDE
+from tests.support.n_examples import n_examples
 from tests.support.real_data import real_file
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -322,7 +323,7 @@ def test_awkward_texts_are_asked_as_the_harness_asks_them(name, data):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", HARNESS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=n_examples(300), deadline=None)
 @given(data=st.data())
 def test_many_awkward_texts_are_asked_as_the_harness_asks_them(name, data):
     """The same, often."""
@@ -661,7 +662,7 @@ def test_a_task_of_ones_own_is_read(tmp_path):
 ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(["<<q>>", "{{q}}", "\\<<", "\n", " ", "<<#if q>>"])  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     before=st.sampled_from(["", " ", "\n", "Q: ", "a\n\n"]),
     value=ANYTHING,

@@ -33,6 +33,7 @@ from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 from tests.support.slow_machine import SlowMachine
 from tests.support.vocabularies import vocabulary_of
 
@@ -135,7 +136,7 @@ def leaps(request, monkeypatch):
         monkeypatch.setattr(token_mask, "_LEAP", 0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(expressions, vocabularies, st.randoms(use_true_random=False))
 @example(ANY_TEXT, make_vocabulary(FRAGMENTS), random.Random(0))
 @example(STRING, make_vocabulary([b'"a', b'a"', b"\xe2\x82", b"\xac", b"a\xed\xa0b", b"a", b"a"]), random.Random(0))
@@ -144,7 +145,7 @@ def test_allowed_tokens_are_those_that_trying_finds(leaps, expression, vocabular
     check_along_a_path(machine_of(expression), vocabulary, rng)
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(expressions, vocabularies, st.randoms(use_true_random=False))
 def test_a_machine_of_plain_stacks_allows_the_same(expression, vocabulary, rng):
     """The walk asks nothing of a machine but its table: one that tells every byte from every other gives the same tokens."""
@@ -333,7 +334,7 @@ def test_what_is_kept_stays_within_its_budget():
 
 
 @given(expressions, vocabularies, pieces)
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @example(Text(b"b"), make_vocabulary([b"a", b"ab", b"b", b"aab", b"aabb"]), b"aa")
 def test_a_prefix_comes_first_however_tokens_cut_it(expression, vocabulary, prefix):
     """Allowed and reached is what the prefix and then the grammar as one grammar would allow, in every state."""
@@ -368,7 +369,7 @@ def test_a_prefix_on_a_real_vocabulary(real_vocabularies):
     assert ids_of(prefixed.allowed(prefixed.start())) == brute(joined, vocabulary, joined.start)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(vocabularies)
 @example(make_vocabulary([b"a", b"a", b"ab", b"\xc3", b"\xc3\xa9", b"a"]))
 def test_the_byte_trie_holds_every_beginning_once(vocabulary):

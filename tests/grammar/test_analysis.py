@@ -15,6 +15,7 @@ from selectrie.grammar.enumeration import Texts
 from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.ambiguity import MANY, Ways
 from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
+from tests.support.n_examples import n_examples
 from tests.support.random_texts import count_derivations
 
 
@@ -123,7 +124,7 @@ expressions = st.recursive(
 flat = st.sampled_from([Text(b"a"), Text(b"b"), Alternatives((Text(b"a"), Text(b"ab"))), Text(b"")])
 
 
-@settings(max_examples=80)
+@settings(max_examples=n_examples(80))
 @given(expressions, flat, st.text("ab", max_size=4))
 def test_derivations_are_counted_as_on_paper(root, x, text):
     """0, 1 or more: a chart by recursion says the same where nothing is repeated that may be empty."""

@@ -35,6 +35,7 @@ from selectrie.grammar.rules.expressions import (
 from tests.grammar.test_machine import alt, grammar, lit, rule_sets, seq
 from tests.support.expression_twin import Twin
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 
 LETTERS = "ab"
 AB = alt(lit("a"), lit("b"))
@@ -281,7 +282,7 @@ def _texts(machine: Machine, most: int, longest: int) -> list[bytes]:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(rules=rule_sets)
 def test_a_prefix_free_grammar_has_no_text_that_begins_another(rules):
     """Whenever that is said of it, of its shortest texts."""
@@ -292,7 +293,7 @@ def test_a_prefix_free_grammar_has_no_text_that_begins_another(rules):
         assert not any(after.startswith(before) for before, after in itertools.pairwise(texts))
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(rules=rule_sets)
 def test_a_finite_grammar_comes_to_an_end(rules):
     """Reading on by everything that may come dies out after so many symbols iff it is said to be finite."""
@@ -348,7 +349,7 @@ def test_finite_and_prefix_free(rules, finite, prefix_free):
     assert (is_finite(program), is_prefix_free(program)) == (finite, prefix_free)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(rules=rule_sets, seed=st.integers(0, 99))
 def test_the_next_characters_are_those_whose_bytes_live(rules, seed):
     """Exactly those, each range with where its bytes lead; inside a character, the bytes that may go on."""

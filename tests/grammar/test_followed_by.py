@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from selectrie.errors import GrammarError, OptionError, TextError
 from selectrie.grammar import Grammar
 from selectrie.grammar.grammar import MAX_FOLLOWED
+from tests.support.n_examples import n_examples
 
 SOURCES = (
     'root ::= "a" root | "b"',
@@ -21,7 +22,7 @@ SOURCES = (
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=n_examples(200))
 @given(st.sampled_from(SOURCES), st.sampled_from([".", "a", "ab", "é"]), st.text("ab.é", max_size=5))
 def test_its_texts_are_those_of_the_grammar_and_the_text_behind_them(source, following, text):
     """A text is one of it where it ends so and the grammar has what stands before."""

@@ -26,6 +26,7 @@ from selectrie.grammar.rules.expressions import (
 )
 from selectrie.grammar.rules.gbnf_limits import ANY
 from selectrie.grammar.rules.unparse import NOTHING, canonical_rules, gbnf_names, printed, printed_rules
+from tests.support.n_examples import n_examples
 
 
 def is_read(text: str) -> bool:
@@ -274,7 +275,7 @@ SIGNS = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(st.lists(SIGNS, max_size=30).map("".join) | st.text(max_size=40))
 def test_any_text_is_read_or_refused(text):
     """Nothing but our error leaves the reader, whatever is put in."""
@@ -327,7 +328,7 @@ def plain(part):
     return part
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(expressions, expressions)
 def test_what_is_printed_reads_back_to_itself(root, other):
     """The same rules, but for what GBNF does not tell apart."""

@@ -22,6 +22,7 @@ from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import Alternatives, Characters, Reference, Repeat, RuleSet, Sequence, Text
 from selectrie.grammar.shortest_completion import NEVER, min_lengths
 from selectrie.testing import make_vocabulary
+from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts as slowly_accepts
 from tests.support.word_lists import made_words
 
@@ -57,7 +58,7 @@ def made(rules: RuleSet) -> Grammar:
     return grammar
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(rule_sets)
 @example(RuleSet({"root": Alternatives((Sequence((Reference("root"), Text(b"a"))), Text(b"b"))), "x": Text(b"")}))
 @example(RuleSet({"root": Repeat(Repeat(Characters.of([(97, 98)]), 0, 1), 0, None), "x": Text(b"")}))
@@ -90,7 +91,7 @@ def test_that_law_can_fail():
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(rule_sets)
 def test_finite_grammars_are_counted_exactly(rules):
     """All texts are listed where there are finitely many; where not, there is one that no finite automaton of this size ends."""
@@ -105,7 +106,7 @@ def test_finite_grammars_are_counted_exactly(rules):
         assert len(list(grammar.expand(300))) == 300
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(rule_sets, st.sampled_from([1, 3, 30, 2_000]))
 def test_a_grammar_is_listed_up_to_the_number_of_texts_that_is_promised(rules, most):
     """All its texts in order where there are at most so many, else None; put together from its parts or, where rules lead to
@@ -168,7 +169,7 @@ def test_a_limit_of_a_list_is_a_count(grammar, most):
 
 
 @given(rule_sets, st.lists(st.integers(0, 40), min_size=2, max_size=5))
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 def test_what_was_listed_before_changes_no_list(rules, limits):
     """A grammar that was listed up to other numbers answers as a new one does."""
     assert made(rules)
@@ -224,7 +225,7 @@ def test_long_rules_are_listed_as_promised():
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(rule_sets)
 def test_the_shortest_way_out_is_exact(rules):
     """From the start it is the length of the first text; every state has one, but for a start without texts."""
@@ -235,7 +236,7 @@ def test_the_shortest_way_out_is_exact(rules):
     assert texts.min_length == len(next(grammar.expand(1)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(rule_sets)
 def test_printed_rules_have_the_same_language(rules):
     """A grammar, its GBNF, and what that reads back to: the same texts in the same order."""

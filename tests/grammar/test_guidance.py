@@ -24,6 +24,7 @@ from selectrie.grammar.tokens.prefixed import PrefixedAutomaton
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary, spell
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import vocabulary_of
 
 TINY = make_vocabulary()
@@ -405,7 +406,7 @@ def test_too_many_ways_to_go_on_are_told_as_such():
         grammar.accepts("{")
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(
     words=st.lists(st.text("abI\u00e9", min_size=1, max_size=4), min_size=3, max_size=12),
     most=st.sampled_from([20, 200, 500]),

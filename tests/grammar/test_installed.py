@@ -19,6 +19,7 @@ from selectrie.grammar.readers.gbnf import read_gbnf
 from selectrie.grammar.rules.expressions import RuleSet
 from tests.support.installed_oracles import EXACT, ORACLES
 from tests.support.llama_grammar import llama_grammar
+from tests.support.n_examples import n_examples
 from tests.support.random_texts import RandomTexts, count_derivations
 from tests.support.valid_texts import VALID
 from tests.support.vocabularies import vocabulary_of
@@ -159,7 +160,7 @@ def test_many_random_texts(name):
 
 
 @each
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(data=st.data())
 def test_valid_texts_are_accepted(name, data):
     """Texts that the format's own writers make, or its rules, are accepted."""

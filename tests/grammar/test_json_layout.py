@@ -22,6 +22,7 @@ from selectrie.grammar.schema import check, finite
 from selectrie.grammar.schema.check import Check
 from selectrie.grammar.schema.normalize import copy_schema
 from selectrie.grammar.schema.schema import ListedSchema, read_schema
+from tests.support.n_examples import n_examples
 
 
 def dumped(value, separators=None):
@@ -369,14 +370,14 @@ def check_against_every_value(schema):
     assert [dumped(value) for value in values] == list(texts_of(schema))
 
 
-@settings(max_examples=64)  # a sweep draws 3 000
+@settings(max_examples=n_examples(64))  # a sweep draws 3 000
 @given(schema=FINITE)
 def test_what_is_listed_is_every_valid_value_once(schema):
     """By `jsonschema`, among all values that such schemas can have."""
     check_against_every_value(schema)
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(schema=DEEP)
 def test_what_is_listed_is_valid_and_what_llguidance_has(schema):
     """Of schemas nested deeper: no text is invalid, none twice, and whatever llguidance writes is one of them."""
@@ -447,7 +448,7 @@ def check_the_layout(data, route, texts, numbers):
 
 
 @pytest.mark.parametrize("route", ["auto", "llguidance"])
-@settings(max_examples=32)
+@settings(max_examples=n_examples(32))
 @given(data=st.data())
 def test_a_value_is_written_as_json_dumps_writes_it(route, data):
     """By llguidance, whose strings hold no character that JSON writes by number alone."""

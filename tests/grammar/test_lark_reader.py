@@ -16,6 +16,7 @@ from selectrie.grammar.readers.lark_reader import read_lark
 from selectrie.grammar.readers.lark_syntax import MAX_DEPTH
 from selectrie.grammar.rules.expressions import Reference, RuleSet
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts
 
 MEGABYTE = 1_000_000
@@ -77,7 +78,7 @@ IGNORES = st.sampled_from(("", '%ignore " "\n', "%ignore B\n", '%ignore " "\n%ig
 
 
 @given(parts, parts, parts, IGNORES)
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @example('x "a" | "a"', "y start | A", '_t{B} "b"', '%ignore " "\n')
 @example("[A] x*", '"b" y?', "A | start", '%ignore " "\n')
 def test_a_grammar_has_the_language_of_lark(start, x, y, ignores):
@@ -275,7 +276,7 @@ def test_nesting_up_to_the_bound_is_read():
 
 
 @given(st.text(st.sampled_from('abAB:|()[]{}?*+~.,"/\\%->!_#0 2\n'), max_size=20).map("start: ".__add__))
-@settings(max_examples=200)
+@settings(max_examples=n_examples(200))
 def test_any_text_is_read_or_refused(grammar):
     """Nothing but our own error comes out, whatever goes in."""
     try:

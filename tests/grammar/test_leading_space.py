@@ -11,6 +11,7 @@ from selectrie.core.automaton import allowed_ids
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import ProtocolError
 from selectrie.testing import make_vocabulary
+from tests.support.n_examples import n_examples
 
 spaced = st.text(alphabet=" ab", max_size=4)
 texts = st.lists(spaced, min_size=1, max_size=5, unique=True).filter(any)
@@ -36,7 +37,7 @@ def viable(paths: set[bytes], vocabulary: Vocabulary, before: bytes) -> list[int
 @example(texts=["  a", "a"], pieces=[b"  ", b" ", b"a", b" a", b"  a"])
 @example(texts=[" "], pieces=[b" ", b"a"])
 @example(texts=["", "b"], pieces=[b" ", b"b"])
-@settings(max_examples=200)
+@settings(max_examples=n_examples(200))
 def test_each_text_is_spelled_after_one_space_at_most(texts, pieces):
     """Allowed tokens, states, ends and walks are those of the spelled texts, in every state that is reached."""
     vocabulary = make_vocabulary(pieces)

@@ -18,6 +18,7 @@ from selectrie.grammar.rules.text_list import TextList
 from selectrie.grammar.tokens.token_automaton import GrammarAutomaton
 from selectrie.testing import make_vocabulary
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 from tests.support.word_lists import made_words
 
 TEXTS = st.text("aab é\u20ac\U0001f600", max_size=5)
@@ -34,7 +35,7 @@ def by_rules(texts: list[str]) -> Grammar:
     return Grammar(TextList(tuple(dict.fromkeys(texts))).rules)
 
 
-@settings(max_examples=120)
+@settings(max_examples=n_examples(120))
 @given(LISTS, st.lists(PIECES, min_size=3, max_size=20))
 def test_a_list_allows_the_tokens_that_its_rules_allow(texts, pieces):
     """State by state, along every path of tokens: the compiled rules are the slow twin."""
@@ -50,7 +51,7 @@ def test_a_list_allows_the_tokens_that_its_rules_allow(texts, pieces):
             waiting += [(fast.advance(one, token), slow.advance(other, token)) for token in allowed]
 
 
-@settings(max_examples=120)
+@settings(max_examples=n_examples(120))
 @given(LISTS, st.lists(TEXTS, max_size=4))
 def test_a_list_says_of_texts_what_its_rules_say(texts, others):
     """Verdict, place and what could stand there, of texts, of their beginnings and of bytes; and all that is known of the whole."""
@@ -67,7 +68,7 @@ def test_a_list_says_of_texts_what_its_rules_say(texts, others):
     assert list(grammar.followed_by(".").expand()) == list(twin.followed_by(".").expand())
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(LISTS)
 def test_what_is_found_wrong_with_a_list_is_what_is_wrong_with_its_rule(texts):
     """One rule, sound, each text made in one way; the samples are of it, and the same for the same seed."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie.grammar.schema.logic import MAX_LOOKS, MAX_STEPS, InexpressibleError, Logic, other_strings
+from tests.support.n_examples import n_examples
 from tests.support.schema_strategies import NUMBERS, STRINGS
 
 READERS = {
@@ -131,14 +132,14 @@ def check_apart(case):
         assert not [value for value in values if all(each(value) for each in readers)]
 
 
-@settings(max_examples=64)  # a sweep draws 5 000
+@settings(max_examples=n_examples(64))  # a sweep draws 5 000
 @given(case=cases())
 def test_an_opposite_refuses_what_the_schema_allows_and_nothing_else(case):
     """By jsonschema, in every draft."""
     check_opposite(case)
 
 
-@settings(max_examples=64)  # a sweep draws 5 000
+@settings(max_examples=n_examples(64))  # a sweep draws 5 000
 @given(case=cases())
 def test_no_value_is_of_two_schemas_that_are_apart(case):
     """By jsonschema, in every draft."""

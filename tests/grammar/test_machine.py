@@ -26,6 +26,7 @@ from selectrie.grammar.rules.expressions import (
 )
 from tests.support.expression_twin import Twin
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 
 NAMES = ("root", "a", "b", "c")
 TERMINALS = (TokenSet(("<think>",)), TokenSet((7,), negated=True))
@@ -110,7 +111,7 @@ LIMITS = (GrammarLimits(), GrammarLimits(max_inlined=0), GrammarLimits(max_inlin
 """As it is; every rule called, none put in place; and none made deterministic either."""
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(rules=rule_sets, seed=st.integers(0, 9), limits=st.sampled_from(LIMITS))
 @example(rules=grammar(root=alt(seq("root", "root"), lit("a"), EMPTY)), seed=0, limits=LIMITS[0])
 @example(
@@ -157,7 +158,7 @@ def test_the_law_can_fail():
     assert any(verdict(machine, word) != expected for word, expected in words(twin, 120, 0))
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(rules=rule_sets, seed=st.integers(0, 9))
 def test_filling_the_table_is_stepping(rules, seed):
     """`fill` writes what `step` returns on another machine of the same rules, repeated pairs included."""
@@ -180,7 +181,7 @@ def test_filling_the_table_is_stepping(rules, seed):
                 assert filled.can_end(found) == stepped.can_end(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(rules=rule_sets, seed=st.integers(0, 9))
 def test_a_union_accepts_what_any_of_its_parts_does(rules, seed):
     """The verdict on every continuation is the best verdict of the parts; the start counts as any other."""

@@ -13,6 +13,7 @@ from json_schemas import accepts, automaton_of, piece_vocabulary
 from selectrie import Grammar
 from selectrie.errors import GrammarError
 from selectrie.grammar.schema.ranges import MAX_DECIMALS, ranged
+from tests.support.n_examples import n_examples
 
 BYTES = piece_vocabulary()
 LIMITS = st.one_of(
@@ -73,7 +74,7 @@ def check_bounds(made, texts):
     assert all(is_inside(float(text), made) for text in taken)
 
 
-@settings(max_examples=32)  # a sweep draws 3 000
+@settings(max_examples=n_examples(32))  # a sweep draws 3 000
 @given(data=st.data(), made=bounds())
 def test_short_decimals_are_texts_where_they_are_inside(data, made):
     """Trailing zeros included; what is outside, read as a double or exactly, is none."""

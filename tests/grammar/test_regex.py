@@ -16,6 +16,7 @@ from selectrie.grammar.readers.regex import MAX_DEPTH, read_regex
 from selectrie.grammar.readers.regex_sets import case_variants, category
 from selectrie.grammar.rules.expressions import EMPTY, Characters, RuleSet, Text
 from tests.support.machines import compile_rules
+from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts
 
 MEGABYTE = 1_000_000
@@ -129,7 +130,7 @@ def differences(pattern: re.Pattern[str], rules: RuleSet, checked: list[str]) ->
 
 
 @given(patterns, texts)
-@settings(max_examples=200)
+@settings(max_examples=n_examples(200))
 @example("(?:a|^b|b$)*", SHORT)
 @example("(?:a?$)+\n?", SHORT)
 @example("(?:^a|b)(?:\n|$)*", SHORT)
@@ -158,7 +159,7 @@ def test_differences_are_found():
 
 
 @given(st.text(st.sampled_from("ab1-^$.|?*+(){}[]\\,:=!<>PsixmdwN\n #&~"), max_size=12))
-@settings(max_examples=400)
+@settings(max_examples=n_examples(400))
 def test_what_python_refuses_is_refused(pattern):
     """Whatever the text: our error and nothing else, or rules; and never rules where Python sees no pattern."""
     rules, refusal = tried(pattern)

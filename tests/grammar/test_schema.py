@@ -37,6 +37,7 @@ from selectrie.grammar.readers.formats import FORMATS
 from selectrie.grammar.schema import check, normalize, schema
 from selectrie.grammar.schema.patterns import PatternError, rewrite_name, rewrite_pattern
 from selectrie.grammar.schema.schema import read_schema
+from tests.support.n_examples import n_examples
 from tests.support.schema_strategies import whole_schemas
 from tests.support.vocabularies import vocabulary_of
 
@@ -522,7 +523,7 @@ def ecma(pattern):
     return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
 
 
-@settings(max_examples=300)
+@settings(max_examples=n_examples(300))
 @given(pieces=st.lists(PIECES, max_size=5), texts=st.lists(TEXTS, min_size=4, max_size=8))
 def test_a_rewritten_pattern_matches_what_all_match(pieces, texts):
     """Never more than ECMA-262 and Python, and the same on texts without doubtful characters."""
@@ -727,7 +728,7 @@ def test_texts_are_valid_on_a_part_of_the_schemas_in_use(test_data):
     assert tally.produced > 8
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(made=whole_schemas())
 def test_texts_are_valid_for_any_schema(made):
     """Schemas made of what is carried over, side by side."""
@@ -805,7 +806,7 @@ def test_texts_are_valid_for_very_many_schemas(part, record_property):
     """As above, and more of them; each part draws others."""
 
     @seed(part)
-    @settings(max_examples=200)
+    @settings(max_examples=n_examples(200))
     @given(made=whole_schemas())
     def hold(made):
         assert examined([Case("made", made)], walks=5).invalid == []

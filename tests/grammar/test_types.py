@@ -17,6 +17,7 @@ from selectrie.errors import GrammarError
 from selectrie.grammar.readers.types import list_of_choices, rules_of_type
 from selectrie.grammar.rules.expressions import RuleSet
 from selectrie.grammar.rules.text_list import TextList
+from tests.support.n_examples import n_examples
 from tests.support.slow_language import accepts
 
 
@@ -105,7 +106,7 @@ def test_plain_types_are_plain_text(kind, accepted, rejected):
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False)))
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_numbers_are_those_of_json(number):
     """Every number that Python writes as JSON is one of ours."""
     assert accepts(rules_of_type(type(number)), json.dumps(number))

@@ -25,6 +25,7 @@ from json_schemas import piece_vocabulary, walk
 from selectrie.errors import GrammarError
 from selectrie.grammar import Grammar
 from selectrie.grammar.readers.types import rules_of_type
+from tests.support.n_examples import n_examples
 
 annotated_types = pytest.importorskip("annotated_types")
 attrs = pytest.importorskip("attrs")
@@ -219,7 +220,7 @@ def test_a_value_of_a_type_is_a_text(kind):
     holder = pydantic.create_model("Holder", value=(kind, ...))
     plain, inside = Grammar.from_type(kind), [Grammar.from_type(one) for one in (list[kind], holder)]
 
-    @settings(max_examples=25)
+    @settings(max_examples=n_examples(25))
     @given(value=VALUES[kind])
     def holds(value):
         written = json.loads(adapter.dump_json(value))

@@ -19,6 +19,7 @@ from selectrie.options import ScoringRule, SearchParams
 from selectrie.testing import HashModel
 from tests.laws.test_engine_laws import CLOSE, EXACT, WIDE, Request, letters, requests
 from tests.support.hidden_rows import HidingModel, served_engine
+from tests.support.n_examples import n_examples
 
 SHARES = st.sampled_from([(0.0,), (0.0, 0.5), (0.3,), (0.0, 0.9, 1.0), (1.0,)])
 
@@ -94,7 +95,7 @@ def check_proof(exact, found, k):
         np.testing.assert_allclose(first, expected, atol=CLOSE, rtol=0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(request=requests(), shares=SHARES)
 def test_bounds_contain_what_the_whole_rows_say(request, shares):
     """Every terminator, boundary, rule and prior, scored in full."""
@@ -115,7 +116,7 @@ UNKNOWN_HEAL = Request(  # nothing covers the healed space, as far as is known, 
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @example(request=UNKNOWN_HEAL, shares=(0.0, 0.9, 1.0))
 @given(request=requests(), shares=SHARES)
 def test_a_search_proves_nothing_that_the_whole_rows_contradict(request, shares):
@@ -153,7 +154,7 @@ END_WITH_BOUNDS = Request(  # it ended too early if the upper bound on the end o
 
 @example(request=LENGTHS_MOVE_APART, shares=(1.0,))
 @example(request=END_WITH_BOUNDS, shares=(0.0, 0.9))
-@settings(max_examples=80)
+@settings(max_examples=n_examples(80))
 @given(request=requests(), shares=SHARES)
 def test_a_search_without_a_budget_proves_what_full_scoring_proves(request, shares):
     """It looks on where what is not known of healed bytes, baselines and ends may move two scores against each other."""
@@ -175,7 +176,7 @@ def test_a_search_without_a_budget_proves_what_full_scoring_proves(request, shar
 
 
 @pytest.mark.parametrize("method", ["exhaustive", "best_first"])
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(request=requests(), shares=SHARES, tolerance=st.sampled_from([0.01, 0.3, 2.0]), seed=st.integers(0, 99))
 def test_a_served_model_proves_what_no_answer_within_its_tolerance_changes(method, request, shares, tolerance, seed):
     """Each row of a second model differs by up to the tolerance, as another answer to the same question may."""

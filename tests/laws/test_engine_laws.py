@@ -16,6 +16,7 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import RequestError
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.testing import HashModel
+from tests.support.n_examples import n_examples
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 """A fake's rows are the same bits in every layout."""
@@ -297,7 +298,7 @@ EXCLUDED_UNREAD = (
 )
 
 
-@settings(max_examples=64)  # a sweep draws 20 000
+@settings(max_examples=n_examples(64))  # a sweep draws 20 000
 @example(UNFINISHED)
 @example(HEALED)
 @example(HEALED_BY_MASS)

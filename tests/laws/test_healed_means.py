@@ -21,6 +21,7 @@ from selectrie.errors import RequestError
 from selectrie.options import ScoringRule, SearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from tests.laws.test_engine_laws import EXACT, WIDE, requests
+from tests.support.n_examples import n_examples
 
 MEANS = [ScoringRule(name) for name in ("token_mean", "char_mean", "byte_mean")]
 ALL_CLOSE = SelfCheck(batch_multiple=1, moved=25.0, tolerance=100.0, n_rows=100)
@@ -72,7 +73,7 @@ def possible_scores(request, full):
 
 
 @pytest.mark.parametrize(("method", "check"), [("exhaustive", ALL_CLOSE), ("best_first", EXACT)])
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(request=requests(), rule=st.sampled_from(MEANS))
 def test_what_is_proved_holds_for_every_value_that_the_healed_bytes_may_have(method, check, request, rule):
     """The first k, their order, the margin and the bounds of every probability."""

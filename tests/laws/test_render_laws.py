@@ -22,6 +22,7 @@ from selectrie.testing.tiny_vocabulary import DEFAULT_PIECES
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.records import PromptText
 from tests.support.measured import assert_same_logp
+from tests.support.n_examples import n_examples
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 FORKS = Limits(nodes=4096, sequences=64, rows_per_call=64, kind=ModelKind.RECURRENT, max_idle_rows=4096)
@@ -127,7 +128,7 @@ def bodies(depth, known=("n", "m")):
     m=st.sampled_from(["", "s", "b c"]),
     items=st.lists(st.sampled_from(["", "s", "t"]), max_size=3),
 )
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 def test_text_without_slots_is_that_of_a_slow_twin(body, n, m, items):
     """Conditions, loops, blocks, sets: what a recursive interpreter of thirty lines writes."""
     values = {"n": n, "m": m, "items": items}
@@ -150,7 +151,7 @@ def test_the_twin_can_disagree():
 
 
 @given(seed=st.integers(0, 1000), before=literals, after=st.text(LETTERS, max_size=8), texts=options)
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 def test_a_select_is_that_of_the_engine_with_the_text_that_follows(seed, before, after, texts):
     """The same scores to the last bit, by the same terminator."""
     template = Template(before + "<<select 'x' options=texts>>" + after)
@@ -238,7 +239,7 @@ def strip(record):
 
 
 @given(text=pages(), seed=st.integers(0, 100), texts=options)
-@settings(max_examples=10)
+@settings(max_examples=n_examples(10))
 def test_events_make_up_the_page_and_the_stream_brings_them(text, seed, texts):
     """Texts of events joined are the page's text, as a record and as they come; and so are the slots, in order."""
     values = {"name": "a", "texts": texts, "items": [1, 2]}
@@ -258,7 +259,7 @@ def test_events_make_up_the_page_and_the_stream_brings_them(text, seed, texts):
 
 
 @given(seed=st.integers(0, 300), text=literals, texts=options)
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_what_is_hidden_changes_nothing_behind_it(seed, text, texts):
     """A page with a hidden block and a hidden slot goes on as one without."""
     rest = "<<select 'y' options=texts>>" + text + "<<gen 'z' max_tokens=2>>"
@@ -319,7 +320,7 @@ def check_rows(engine, page, rows, *, forks=False):
 
 
 @given(seed=st.integers(0, 300), text=st.text("abst .:", min_size=1, max_size=60), texts=options, n=st.integers(1, 5))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_rows_are_bounded_on_fakes(seed, text, texts, n):
     """Whatever the layout of the page, and the model's own count says so too."""
     body = "".join(f"<<select 'x{at}' options=texts>>{text}<<gen 'y{at}' max_tokens=3>>" for at in range(n))
@@ -423,7 +424,7 @@ def value_at(page, path):
 
 
 @given(text=nested(), seed=st.integers(0, 50), texts=options, name=st.sampled_from("ab"))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_what_the_checks_pass_is_rendered(text, seed, texts, name):
     """Slots within loops within blocks: no error, every value where its path says, the records beside the values."""
     template = Template(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import runpy
@@ -21,8 +22,9 @@ ON_PAGES = ("classify_emails.py", "fill_form.py", "render_character.py", "route_
 EXAMPLES = sorted({path.name for path in (ROOT / "examples").glob("[!_]*.py")} - set(ON_PAGES))
 
 
+@functools.cache
 def run(name: str, *arguments: object) -> str:
-    """Standard output of an example; its failure is the test's."""
+    """Standard output of an example in a process of its own; its failure is the test's."""
     command = [sys.executable, ROOT / "examples" / name, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -37,9 +39,9 @@ def test_example_runs(name, any_model):
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_example_runs_without_a_model(name, any_model):
+def test_example_runs_without_a_model(name, any_model, monkeypatch):
     """Without an argument the embedded model answers, and not otherwise than where its file is the argument."""
-    assert run(name) == run(name, embedded_file()) != run(name, any_model)
+    assert run_here(monkeypatch, name) == run_here(monkeypatch, name, embedded_file()) != run(name, any_model)
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: object) -> str:
@@ -70,9 +72,9 @@ def test_a_form_always_parses(tiny_model, monkeypatch):
     assert run_here(monkeypatch, "fill_form.py", tiny_model("f32", seed=2)).count("\n  {") == 2
 
 
-def test_tickets_go_to_their_intents_and_the_rest_to_a_person():
+def test_tickets_go_to_their_intents_and_the_rest_to_a_person(monkeypatch):
     """By the limit that is fitted to the labelled messages, none of which is a ticket."""
-    lines = run("route_ticket.py").splitlines()
+    lines = run_here(monkeypatch, "route_ticket.py").splitlines()
     arrows = [line.split("-> ")[1] for line in lines if "->" in line]
     assert arrows == ["track order", "change address", "a person", "a person"]
     assert lines[0].endswith("16 of 17 labelled messages go where they should")
@@ -84,9 +86,9 @@ def test_every_ticket_that_fits_no_intent_goes_to_a_person(any_model):
     assert [line for line in lines if "->" in line] == ["  -> a person"] * 4
 
 
-def test_what_ends_a_choice_decides_between_cat_and_cats(weights):
+def test_what_ends_a_choice_decides_between_cat_and_cats(weights, monkeypatch):
     """Without an end the prefix wins; with either end the trained model says two cats."""
-    text = run("pick_continuation.py", weights("stories260K.gguf"))
+    text = run_here(monkeypatch, "pick_continuation.py", weights("stories260K.gguf"))
     winners = [text.splitlines()[i + 1].split("'")[1] for i in (0, 4, 8)]
     assert winners == [" cat", " cats", " cats"]
     assert text.splitlines()[-1].endswith("yes")

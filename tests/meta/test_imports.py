@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.import_statements import import_statements
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = (
     "llama_cpp",
@@ -86,10 +88,10 @@ def imported(folder: Path, own: set[str] = frozenset()) -> set[str]:
     """Third-party packages that the Python files of a folder import, at any level of nesting; `own` names are not."""
     names = set()
     for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in import_statements(path.read_text()):
             if isinstance(node, ast.Import):
                 names |= {name.name.split(".")[0] for name in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            elif not node.level and node.module:
                 names.add(node.module.split(".")[0])
     return names - own - {"selectrie", *LATER} - sys.stdlib_module_names
 

@@ -4,6 +4,7 @@ type-only imports included."""
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.support.import_statements import import_statements
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "selectrie"
 DESIGN = SOURCE.parent.parent / "docs" / "design.md"
@@ -219,11 +222,11 @@ def module_names(source: Path) -> dict[str, Path]:
 
 def imports_of(module: str, text: str, is_package: bool, known: frozenset[str]) -> Iterator[Import]:
     """Every import of a module, wherever it stands. `from a import b` counts as a.b where that is a module."""
-    for node in ast.walk(ast.parse(text)):
+    for node in import_statements(text):
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield Import(module, node.lineno, name.name)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 steps = module.split(".")
@@ -234,6 +237,7 @@ def imports_of(module: str, text: str, is_package: bool, known: frozenset[str]) 
                 yield Import(module, node.lineno, inner if inner in known else base)
 
 
+@functools.cache
 def all_imports(source: Path) -> list[Import]:
     """Every import of every module of a package."""
     names = module_names(source)

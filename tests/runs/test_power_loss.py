@@ -15,6 +15,7 @@ from selectrie.errors import OptionError
 from selectrie.runs import unit_log
 from selectrie.runs.folder import LOG, RUN
 from tests.support import kill_points
+from tests.support.n_examples import n_examples
 from tests.support.summed_rows import one_after_another, run, summed, twin, write_table
 
 BLOCK = 64
@@ -54,7 +55,7 @@ class Disk:
         return self.synced == self.log.stat().st_size
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=n_examples(30), deadline=None)
 @given(seconds=st.lists(st.sampled_from([0.0, 0.2, 0.5, 1.0, 1.5]), min_size=1, max_size=12), stops=st.booleans())
 def test_what_is_not_on_the_disk_was_finished_within_a_second_of_what_is(seconds, stops, tmp_path_factory):
     """Whatever units take; and nothing is missing when the results are written, or the run ends with an error."""
@@ -90,7 +91,7 @@ def after_power_loss(log: bytes, synced: int, has_come: list[bool], length: int)
     return bytes(left)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=n_examples(60), deadline=None)
 @given(data=st.data())
 def test_a_run_goes_on_from_what_a_loss_of_power_leaves(data, tmp_path_factory):
     """Blocks of a log come to the disk in any order. Whatever is left, lines that were put on the disk count, and log

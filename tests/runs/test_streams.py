@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from selectrie.errors import InputFileError, InternalError, OptionError
 from selectrie.runs.folder import LOG, RUN
 from tests.support import summed_rows
+from tests.support.n_examples import n_examples
 from tests.support.summed_rows import resume, run, summed, twin, units_of, write_table
 
 POINTS = [*(str(i * 4_400 // 12) for i in range(12)), "-1", "-2", "900,2500", "3000,0"]
@@ -71,7 +72,7 @@ def stopped(work, n):
     return stopping
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=n_examples(40), deadline=None)
 @given(data=st.data())
 def test_any_order_within_the_window_gives_the_results_of_the_twin(data, tmp_path_factory):
     """However long the input, wide the window, often the run stops, and torn the log."""

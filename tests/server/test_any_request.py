@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions, app
 from tests.support.deciding import fake
+from tests.support.n_examples import n_examples
 from tests.support.serving import ask
 
 JSON = st.recursive(
@@ -122,7 +123,7 @@ def application():
         yield app(llm, ServerOptions(default_max_tokens=4, max_n=3))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=n_examples(150), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(path=st.sampled_from(["/v1/decisions", "/v1/systemone"]), body=BODY)
 def test_bodies_of_any_shape(application, path, body):
     """200 with probabilities, or 400 in OpenAI's shape; nothing else, whatever the fields hold."""
@@ -134,7 +135,7 @@ def test_bodies_of_any_shape(application, path, body):
         assert reply.json["answers"]
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=n_examples(250), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     asked=CHAT.map(lambda body: ("/v1/chat/completions", body)) | COMPLETION.map(lambda body: ("/v1/completions", body))
 )

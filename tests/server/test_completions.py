@@ -23,6 +23,7 @@ from selectrie.server import ServerOptions, app, completion_prompts
 from selectrie.server.serve import Serving, _bound
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.deciding import BYTES, EXACT, LIMITS, fake
+from tests.support.n_examples import n_examples
 from tests.support.real_data import real_file
 from tests.support.serving import ask, asked, running
 
@@ -377,7 +378,7 @@ def place_of(data, at):
 BYTE_IDS = st.sampled_from([A, *E_ACUTE, 2 + 0xE2, 2 + 0x82, 2 + 0xAC, 2 + 0xF0, 2 + 0x9F, 2 + 0xFF, 0, 1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=n_examples(60), deadline=None)
 @given(ids=st.lists(BYTE_IDS, min_size=1, max_size=8), after=st.lists(BYTE_IDS, max_size=5))
 def test_places_are_those_of_the_bytes(ids, after):
     """Of any tokens, whole characters or not, echoed and drawn: a token's place is the character of its first byte."""
@@ -501,7 +502,7 @@ def test_many_prompts_are_counted_before_they_are_tokenized():
         assert not seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=n_examples(60), deadline=None)
 @given(
     prompts=st.lists(
         st.one_of(st.text("ab<eos>é", min_size=1, max_size=12), st.lists(st.just(A), min_size=1, max_size=12)),
@@ -685,7 +686,7 @@ def stream_of(llm, **body):
     return reply.data
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=n_examples(40), deadline=None)
 @given(
     prompt=st.sampled_from(["a", ["a", "éb"], [[A], [0, *E_ACUTE[:1]], [1]]]),
     n=st.integers(1, 3),

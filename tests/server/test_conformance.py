@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def unbacked(rows: list[list[str]]) -> list[str]:
     return found
 
 
+@functools.cache
 def names_in(path: Path) -> set[str]:
     """The names of the tests in a file."""
     return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}

@@ -19,7 +19,7 @@ pytest.importorskip("aiohttp", reason="needs the extra 'test-clients'")
 pytest.importorskip("tenacity", reason="needs the extra 'test-clients'")
 
 from selectrie.server import app
-from tests.support.lm_eval_tasks import local_task
+from tests.support.lm_eval_tasks import local_task, simple_evaluate
 from tests.support.real_data import real_file
 from tests.support.serving import running
 
@@ -43,10 +43,9 @@ def served(request, tmp_path_factory):
 
 def evaluated(asked, tasks, **arguments):
     """What the harness finds with a model: log-likelihoods and greediness by task, and the accuracies."""
-    import lm_eval
     from lm_eval.tasks import TaskManager
 
-    found = lm_eval.simple_evaluate(
+    found = simple_evaluate(
         asked,
         model_args=arguments or None,
         tasks=tasks,

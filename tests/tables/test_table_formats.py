@@ -16,6 +16,7 @@ from selectrie.decide.columns import columns_of
 from selectrie.errors import InputFileError, OptionError
 from selectrie.tables.formats import check_output, open_table, writer_of
 from selectrie.tables.rows import scan
+from tests.support.n_examples import n_examples
 
 ADDED = columns_of({"q": Choice("", ["a", "b"]), "p": Predicate("x")})
 CELLS = ("a", 0.25, 1.0, 0.5, float("inf"), "", True, 0.75, 0.5, 0.1, 1e-300, 'below "x"', None)
@@ -75,7 +76,7 @@ def test_an_object_is_copied_as_it_is_written(tmp_path):
     assert scan(open_table(source)).names == ("b", "a", "c")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=n_examples(15), deadline=None)
 @given(data=st.data())
 def test_delimited_text_reads_back_in_every_format(data, tmp_path_factory):
     """Whatever is in the fields, however the rows are cut into units, each format gives it back as text."""
@@ -100,7 +101,7 @@ def test_delimited_text_reads_back_in_every_format(data, tmp_path_factory):
     assert all(list(one) == [*names, *ADDED.names] for one in objects)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=n_examples(15), deadline=None)
 @given(rows=st.lists(st.dictionaries(st.sampled_from("abc"), JSON), min_size=1, max_size=5))
 def test_objects_read_back_in_every_format(rows, tmp_path_factory):
     """JSON Lines keeps every value; in delimited text what is no text is written as JSON writes it."""

@@ -18,6 +18,7 @@ from selectrie.template.syntax.ast import (
     Path,
 )
 from selectrie.template.syntax.parser import parse
+from tests.support.n_examples import n_examples
 from tests.support.template_strategies import NAMES, sources
 from tests.support.written_templates import written
 
@@ -201,7 +202,7 @@ def conditions(depth: int = 3) -> st.SearchStrategy[Expression]:
 
 
 @given(conditions())
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_helpers_are_operators(expression):
     """A condition by helpers reads as the one by operators, however they are nested, also over values called like a helper."""
     by_helpers = f"{{{{#if {as_helpers(expression)}}}}}x{{{{/if}}}}"
@@ -212,7 +213,7 @@ def test_helpers_are_operators(expression):
 
 
 @given(sources("handlebars", depth=1))
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 def test_the_other_dialect_sees_text(source):
     """A program has no tag for our dialect, but where it holds our delimiters."""
     if "<<" not in source:

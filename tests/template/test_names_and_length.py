@@ -13,6 +13,7 @@ from selectrie.template.analysis import segment_counts
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.values.scope import Scope
 from selectrie.testing import HashModel
+from tests.support.n_examples import n_examples
 
 TAKING = {
     "<<select 'name' options=l>>": 1,
@@ -121,7 +122,7 @@ def pages(draw, depth=3, in_loop=False):
     return "".join(parts)
 
 
-@settings(max_examples=300)
+@settings(max_examples=n_examples(300))
 @given(source=pages())
 @example("<<#each a>><<#if f>><<set s=b>><</if>><</each>><<#each s>>x<</each>>")
 @example("<<#each n as w>><<#each a>><<#each w>>x<</each>><</each>><</each>>")

@@ -35,6 +35,7 @@ from selectrie.template.syntax.ast import (
 from selectrie.template.syntax.parser import parse
 from selectrie.template.syntax.source_positions import error_at, line_and_column
 from selectrie.template.syntax.tags import TAGS
+from tests.support.n_examples import n_examples
 from tests.support.template_strategies import inner_bodies, mutations, sources, walk
 from tests.support.written_templates import written
 
@@ -239,7 +240,7 @@ def test_what_stands_beside_a_tag(source, expected):
     trims=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=3, max_size=3),
     blanks=st.lists(st.sampled_from(("", " ", " \n")), min_size=8, max_size=8),
 )
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_trimming_is_stripping(texts, trims, blanks):
     """Between tags stands the text, stripped on the sides where its neighbours have a `~`: the same by `str.strip`."""
     texts = [blanks[2 * i] + text + blanks[2 * i + 1] for i, text in enumerate(texts)]
@@ -256,7 +257,7 @@ def test_trimming_is_stripping(texts, trims, blanks):
 
 
 @given(st.text(max_size=30))
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 def test_text_without_the_delimiter_is_itself(source):
     """Any text that has no `<<` is one literal of exactly that text, whatever its characters; no text is no segment."""
     if "<<" not in source:
@@ -267,7 +268,7 @@ def test_text_without_the_delimiter_is_itself(source):
 
 @pytest.mark.parametrize("dialect", ["selectrie", "handlebars"])
 @given(data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 def test_spans_lie_in_the_source_in_order(dialect, data):
     """Each segment's span lies within the span of what it stands in, behind those before it; its text reads as that segment."""
     source = data.draw(sources(dialect))
@@ -318,7 +319,7 @@ def check_error(error: TemplateError, source: str) -> None:
 
 
 @given(source=mutations(sources(depth=1)), dialect=st.sampled_from(("selectrie", "handlebars")))
-@settings(max_examples=80)
+@settings(max_examples=n_examples(80))
 def test_any_source_is_a_document_or_one_error(source, dialect):
     """Whatever was done to a template, it is read, or refused with a place in it and words that people use."""
     try:

@@ -20,6 +20,7 @@ from selectrie.template.syntax.ast import (
     Set,
 )
 from selectrie.template.syntax.parser import parse
+from tests.support.n_examples import n_examples
 from tests.support.template_strategies import documents, expressions, sources
 from tests.support.written_templates import expression_text, written
 
@@ -33,7 +34,7 @@ def text_of(*body):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 def test_written_segments_are_read_as_they_were(dialect, data):
     """A document's text reads as the same segments, and they are written as the same text: `True` stays apart from `1`."""
     document = data.draw(documents(dialect))
@@ -45,7 +46,7 @@ def test_written_segments_are_read_as_they_were(dialect, data):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 def test_a_source_is_the_template_of_its_segments(dialect, data):
     """What people write has the segments of the text that is written from them."""
     document = parse(data.draw(sources(dialect)), dialect=dialect)
@@ -53,7 +54,7 @@ def test_a_source_is_the_template_of_its_segments(dialect, data):
 
 
 @given(documents())
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 def test_dialects_differ_in_spelling_alone(document):
     """The same segments are written and read in either dialect."""
     other = Document("made", "", document.body, "handlebars")
@@ -76,7 +77,7 @@ def loud(expression: Expression) -> str:
 
 
 @given(expressions())
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_parentheses_are_left_out_where_they_say_nothing(expression):
     """The text with as few parentheses as can be reads as the one with all of them."""
     assert parse(f"<<set x={expression_text(expression)}>>").body == (Set("x", expression),)

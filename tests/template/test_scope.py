@@ -23,6 +23,7 @@ from selectrie.template.values.scope import (
     truth_at,
 )
 from selectrie.template.values.values import Option, contains, option_of, options_of, order, part, same, text_of, truth
+from tests.support.n_examples import n_examples
 
 DOCUMENT = Document("page.tmpl", "one\ntwo <<x>>\n", ())
 HERE = Span(10, 11)
@@ -154,7 +155,7 @@ def twin_same(one, other):
 
 
 @given(values, values)
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 def test_equality_tells_kinds_apart(one, other):
     """Two values are equal where Python says so of values of one kind, in lists and mappings too."""
     assert same(one, other) == same(other, one) == twin_same(one, other)
@@ -346,7 +347,7 @@ def test_what_is_no_list_of_options(value, message):
 
 
 @given(st.lists(values, max_size=4))
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 def test_options_are_refused_or_distinct(given_values):
     """A list of values that each make an option, with different texts, gives these options; any other list is refused."""
     try:

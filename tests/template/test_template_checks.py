@@ -18,6 +18,7 @@ from selectrie.template.analysis.template import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.steps import Continue, Decide
 from selectrie.template.syntax.source_positions import line_and_column
+from tests.support.n_examples import n_examples
 from tests.support.template_strategies import mutations, sources
 
 
@@ -469,7 +470,7 @@ def try_page(source, values):
 
 
 @given(all_pages, given_values)
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_a_check_raises_nothing_else(source, values):
     """Whatever the template and the values, making and checking end well or in a `TemplateError` with a place."""
     _, error = try_page(source, values)
@@ -487,7 +488,7 @@ written_by_people = [
     made=st.one_of(*written_by_people),
     values=st.dictionaries(st.sampled_from(["a", "b", "i", "items", "name"]), words | wrong_values | st.lists(words)),
 )
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_any_template_is_made_and_checked_or_refused(made, values):
     """Templates of any form and values of any kind: nothing but a `TemplateError`, always with a place."""
     source, dialect = made
@@ -496,7 +497,7 @@ def test_any_template_is_made_and_checked_or_refused(made, values):
 
 
 @given(all_pages, given_values, st.integers(0, 99))
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_what_is_checked_renders(source, values, seed):
     """A template that passes its check with values renders, whatever the slots decide, but for what depends on a slot."""
     template, error = try_page(source, values)
@@ -506,7 +507,7 @@ def test_what_is_checked_renders(source, values, seed):
 
 
 @given(plain_pages, given_values)
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_a_check_of_a_page_without_slots_is_its_rendering(source, values):
     """Both end well, or both in the same error."""
     template, error = try_page(source, values)

@@ -10,6 +10,7 @@ from selectrie import Template
 from selectrie.template.runtime.interpreter import Interpreter
 from selectrie.template.runtime.lookahead import MAX_FOLLOWING, Following, what_comes, what_follows
 from selectrie.template.runtime.steps import Continue, Decide, Hide, Naming, Together, Write
+from tests.support.n_examples import n_examples
 
 X = "<<select 'x' options=['a', 'b']>>"
 H = "<<select 'h' options=['a', 'b'] hidden=true>>"
@@ -170,7 +171,7 @@ pieces = st.lists(
 
 
 @given(pieces=pieces)
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_what_follows_is_what_comes(pieces):
     """Between two slots of which nothing reads the value, it is the text that the program then writes."""
     text = "".join(piece.replace("{0}", f"x{at}") for at, piece in enumerate(pieces))

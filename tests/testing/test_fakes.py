@@ -38,6 +38,7 @@ from selectrie.testing import (
 )
 from selectrie.testing.fakes import WIDE
 from tests.support.arrays import ints
+from tests.support.n_examples import n_examples
 
 VOCABULARY = make_vocabulary()
 KINDS = tuple(ModelKind)
@@ -350,7 +351,7 @@ def sparse(table) -> TableModel:
     return TableModel({key: {**row, "<eos>": 1 - sum(row.values())} for key, row in full.items()})
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(tables, path_sets)
 def test_oracles_agree_with_writing_out_every_text(table, paths):
     """Joint and unless-continued by recursion equal counting all texts; the longest choices and none make one."""

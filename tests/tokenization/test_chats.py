@@ -23,6 +23,7 @@ from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.chat_templates import CONTROL, OWN, TEMPLATES
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import vocabulary_of
 
 BYTE_PIECES = [bytes([byte]) for byte in range(256)]
@@ -484,7 +485,7 @@ def read_with_unknown_functions(vocabulary, said):
         return read_prompt(vocabulary, [{"role": "user", "content": said}], PromptParams())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=n_examples(200), deadline=None)
 @given(
     said=st.sampled_from(["</s><s>", "<s>", "/s><s", "a</s", "s>", "<|im_end|>"]),
     steps=st.lists(st.sampled_from(LOSSES) | st.sampled_from(KEEPS), max_size=4),
@@ -565,7 +566,7 @@ OURS, THEIRS = "ab \n", "AB\t\r"
 PIECES = st.lists(st.text(OURS, max_size=4) | st.text(THEIRS, max_size=4), max_size=6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=n_examples(300))
 @given(
     pieces=PIECES,
     other=st.text(OURS, max_size=2) | st.text(THEIRS, max_size=2),

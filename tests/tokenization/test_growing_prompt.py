@@ -19,6 +19,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import vocabulary_of
 from tests.tokenization.test_boundary import PARTS
 
@@ -93,7 +94,7 @@ def test_text_is_never_read_as_control_tokens():
         assert page.text == "a<eos>b"
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(
     parts=st.lists(
         st.sampled_from(["<bos>", "<eos>", " ", "\n", "Once upon a time ", "the park. " * 9, "é"]), max_size=40
@@ -154,7 +155,7 @@ def test_a_page_in_pieces_is_the_page_at_once(texts):
     assert tokens_of(page) == encode_prompt(TINY, read_prompt(TINY, whole, PromptParams())).tolist()
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(parts=st.lists(st.sampled_from([*PARTS, " ", ". ", "'s"]), min_size=30, max_size=90), data=st.data())
 @pytest.mark.parametrize("name", REAL)
 def test_choices_after_a_page_are_cut_as_after_its_text(name, parts, data, weights):
@@ -259,7 +260,7 @@ def do(page, operation):
         page.add_drawn(encode_prompt(TINY, page.prompt), tokens, data)
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(operations=OPERATIONS)
 def test_a_page_gone_back_is_the_page_that_never_went_on(operations):
     """Its twin is made anew of the steps that count."""
@@ -389,7 +390,7 @@ def test_what_was_drawn_elsewhere_is_refused(context):
     assert state_of(page) == before
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     text=st.text("ab cat", max_size=12),
     tokens=st.lists(st.integers(2, 28), max_size=12),
@@ -412,7 +413,7 @@ def test_drawn_tokens_are_the_tokens_of_the_page(text, tokens, n_healed, n_cut):
         assert tokens_of(page) == [*context.tolist(), *path.tolist()]
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(text=st.sampled_from(("Once upon", "a", "She said: ", "one\n")), seed=st.integers(0, 999), n=st.integers(0, 30))
 @pytest.mark.parametrize("name", REAL)
 def test_random_tokens_of_real_vocabularies_stay(name, text, seed, n, weights):

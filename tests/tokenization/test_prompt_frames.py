@@ -18,6 +18,7 @@ from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompt_frames import chat_frame, page_frame
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.chat_templates import OWN, TEMPLATES
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import vocabulary_of
 from tests.tokenization.test_chats import with_template
 
@@ -88,7 +89,7 @@ def test_pages_have_their_own_tokens_in_every_tokenizer(real_vocabulary, layout)
     if frame is None:
         pytest.skip("no position at the end of the page is settled in this vocabulary")
 
-    @settings(max_examples=60)
+    @settings(max_examples=n_examples(60))
     @given(states)
     def law(text):
         assert agree(vocabulary, frame, read, text, b"\n")
@@ -105,7 +106,7 @@ def test_chats_have_their_own_tokens(name, embedded, real_vocabularies):
     assert frame is not None
     assert len(frame.before) < 16 < len(frame.head)
 
-    @settings(max_examples=100)
+    @settings(max_examples=n_examples(100))
     @given(states)
     def law(text):
         assert agree(vocabulary, frame, read, text)

@@ -15,6 +15,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.stable_prefix import split_stable
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import start_of, vocabulary_of
 from tests.tokenization.test_boundary import CHOICES, PARTS, random_text
 
@@ -70,7 +71,7 @@ def test_what_follows_twenty_thousand_texts_is_encoded_the_same(real_vocabulary)
     assert random_pairs_that_differ(vocabulary_of(real_vocabulary), random.Random(7), 20_000)[0] == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(parts=AWKWARD, rest=AWKWARD, blank=st.booleans())
 def test_awkward_texts_go_on_the_same(parts, rest, blank, weights):
     """Blanks, digits, marks and scripts in any order: on a byte-level and on a SentencePiece vocabulary."""

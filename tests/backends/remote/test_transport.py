@@ -24,6 +24,7 @@ from selectrie.backends.remote.transport import Server, Transport, base_url
 from selectrie.core.path_model import Cancellation, RowQuery
 from selectrie.errors import CancelledError, ClosedError, OptionError, ProtocolError, SelectrieError, ServerError
 from tests.support.fake_servers import STALL, EchoServer, LlamaServer, SglangServer, VllmServer
+from tests.support.n_examples import n_examples
 
 QUERY = RowQuery(np.array([0, 5, 6], dtype=np.int32), np.array([7, 8], dtype=np.int32))
 KEY = "sk-very-secret"
@@ -343,7 +344,7 @@ def test_a_spoiled_answer_is_an_error_or_changes_nothing(kind):
     query = RowQuery(np.array([0, 70, 71], dtype=np.int32), np.array([72, 73], dtype=np.int32))
     (right,) = rows(model, query)
 
-    @settings(max_examples=60)
+    @settings(max_examples=n_examples(60))
     @given(where=st.integers(0, 10_000), value=_ODD, is_removed=st.booleans())
     def check(where, value, is_removed):
         def change(_path, answer):

@@ -32,6 +32,7 @@ from selectrie.testing import check_model
 from tests.support import checkpoints
 from tests.support.arrays import every, ints
 from tests.support.fast_tokenizers import made
+from tests.support.n_examples import n_examples
 from tests.support.transformers_models import (
     ARCHITECTURES,
     N_TOKENS,
@@ -171,7 +172,7 @@ def test_the_laws_of_the_port_hold_behind_a_prefix():
     )
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=n_examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_computed_prefix_is_its_tokens_before_each_path(data):
     """Where it is cut changes nothing: the rows are those of the whole text by a forward without any cache."""

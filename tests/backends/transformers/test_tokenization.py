@@ -26,6 +26,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.fast_tokenizers import SPECS, made
+from tests.support.n_examples import n_examples
 from tests.tokenization import test_settled_positions as settled
 from tests.tokenization.test_boundary import pairs_that_differ
 from tests.tokenization.test_settled_positions import LIMITS, engine_on
@@ -91,7 +92,7 @@ def test_a_search_is_the_list(name):
         st.sampled_from(("a", " a", "  a", "the", " the", "\n", ".", "日本", " 日", "e")), min_size=1, unique=True
     ),
 )
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_choices_are_encoded_with_the_prompt(name, prompt, choices):
     """Context and path are the tokens that Transformers makes of prompt and choice together."""
     own = vocabulary(name)

@@ -15,6 +15,7 @@ from selectrie.errors import NonFiniteLogitsError, UnreadRowError
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from selectrie.backends.transformers.rows import TorchRows, rows_of
+from tests.support.n_examples import n_examples
 
 NEAR = 2e-7
 """Nats: `DenseRows` takes exponentials in float32, with a relative error of 6e-8 each."""
@@ -73,7 +74,7 @@ def assert_near(rows, dense, reads):
 
 @pytest.mark.parametrize("device", DEVICES)
 @given(seed=seeds, v=st.sampled_from([7, 40, 700]))
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_rows_on_the_device_are_the_dense_ones(device, seed, v):
     """Read one by one, fetched at once, cut, reordered, copied and stacked."""
     rng = np.random.default_rng(seed)

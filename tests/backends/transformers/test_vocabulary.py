@@ -26,6 +26,7 @@ from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.prompts import read_prompt, with_text
 from tests.support import fast_tokenizers
 from tests.support.fast_tokenizers import SPECIAL, SPECS, added, made, rewritten, tokenizer_of
+from tests.support.n_examples import n_examples
 from tests.support.real_data import real_file
 from tests.support.vocabularies import vocabulary_of
 from tests.tokenization.test_boundary import random_text
@@ -112,7 +113,7 @@ def test_every_byte_may_be_told_apart_from_the_altered():
 
 @pytest.mark.parametrize("name", SPECS)
 @given(parts=st.lists(st.one_of(st.sampled_from(SPECIAL), texts), max_size=6))
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 def test_tokens_behind_control_tokens(name, parts):
     """A text with control tokens is read as Transformers reads it: a space is added before text where it adds one."""
     own, text = vocabulary(name), "".join(parts)
@@ -381,7 +382,7 @@ def test_bytes_without_a_token_are_refused_by_name():
 
 
 @given(text=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12))
-@settings(max_examples=400)
+@settings(max_examples=n_examples(400))
 def test_nfc_changes_no_text_without_the_characters_that_it_may_change(text):
     """The list of characters is complete."""
     own = vocabulary("qwen-2")

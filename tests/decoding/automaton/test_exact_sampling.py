@@ -23,6 +23,7 @@ from selectrie.testing import HashModel, TableModel, spell
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import FakeModel
 from tests.decoding.automaton.test_grammar_search import automata
+from tests.support.n_examples import n_examples
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass
 from tests.support.task_driver import Driver
 
@@ -129,7 +130,7 @@ def test_only_own_paths_are_drawn():
     assert chi_square(counts, law) < 13.82  # 2 degrees of freedom
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(automata(), st.integers(0, 50), st.integers(1, 4))
 def test_the_mass_lies_between_its_bounds(automaton, seed, n):
     """Whatever the automaton: every text is accepted, its log-probability its own, and the bounds hold the whole mass."""
@@ -146,7 +147,7 @@ def test_the_mass_lies_between_its_bounds(automaton, seed, n):
         )
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(
     automata(),
     st.integers(0, 50),
@@ -196,7 +197,7 @@ def test_the_first_number_of_a_seed_decides_the_first_step():
         assert path == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(
     automata(),
     st.integers(0, 50),

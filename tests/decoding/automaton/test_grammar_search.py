@@ -24,6 +24,7 @@ from selectrie.grammar import Grammar
 from selectrie.options import SearchParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary, spell
 from selectrie.testing.driver import run
+from tests.support.n_examples import n_examples
 from tests.support.small_automata import PROMPT, TINY, TableAutomaton, accepted, joint, mass, row_of
 from tests.support.task_driver import Driver
 
@@ -65,7 +66,7 @@ def assert_same(outcome, expected, k):
     assert scores == pytest.approx([score for score, _ in expected], abs=CLOSE)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(
     automata(),
     st.integers(0, 99),
@@ -109,7 +110,7 @@ def test_texts_that_are_not_continued_are_those_of_an_enumeration(automaton, see
     assert all(logp == pytest.approx(everything[path], abs=CLOSE) for path, logp in found_by(outcome).items())
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(automata(), st.integers(0, 99), st.integers(1, 4), st.sampled_from(["joint", "token_mean"]))
 def test_merged_texts_come_by_their_best_path(automaton, seed, k, rule):
     """With paths of one text as one text, the k best texts by their best paths, proved, each with the logp of that path alone."""
@@ -154,7 +155,7 @@ def test_exact_search_is_enumeration(part, record_property):
     record_property("searches", n)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(automata(), st.integers(0, 99), st.integers(1, 12))
 def test_a_budget_leaves_true_bounds(automaton, seed, budget):
     """Stopped early: nothing that was not found scores more than the best bound, or weighs more than what is open."""
@@ -173,7 +174,7 @@ def test_a_budget_leaves_true_bounds(automaton, seed, budget):
         assert_same(outcome, best_of(model, automaton, 2), 2)
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(automata(), st.integers(0, 99), st.integers(1, 3), st.sampled_from(["joint", "token_mean"]))
 def test_nothing_left_out_scores_more_than_the_open_bound(automaton, seed, k, rule):
     """Texts that ended below the k-th best and were refused too: what is given is ahead of all others by `bound_gap`."""
@@ -186,7 +187,7 @@ def test_nothing_left_out_scores_more_than_the_open_bound(automaton, seed, k, ru
     assert max(missing, default=-inf) <= outcome.best_open + CLOSE
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     automata(),
     st.integers(0, 99),
@@ -259,7 +260,7 @@ def test_equal_bounds_do_not_take_turns_for_ever(canonical_only):
     assert (len(outcome.paths), outcome.proved) == (16 if canonical_only else 32, True)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(
     automata(),
     st.integers(0, 99),
@@ -274,7 +275,7 @@ def test_small_rooms_change_nothing(automaton, seed, rooms):
     assert_same(outcome, best_of(model, automaton, 2), 2)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(automata(), st.integers(0, 99), st.integers(1, 40))
 def test_what_asks_are_filled_up_to_changes_no_answer(automaton, seed, fill_rows):
     """Asks of any width find the same texts, with the same proof."""
@@ -294,7 +295,7 @@ def test_the_width_of_asks_is_a_multiple(fill_rows):
     assert all(n >= 4 and n % fill_rows == 0 for n in widths)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(automata(), st.integers(0, 99), st.integers(2, 5))
 def test_only_own_paths_count(automaton, seed, modulus):
     """With a test of finished paths, the best of those that pass; neighbours that never pass may be left out early."""
@@ -319,7 +320,7 @@ def test_only_own_paths_count(automaton, seed, modulus):
         assert outcome.proved
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(automata(), st.integers(0, 20), st.sampled_from([(32, 64, 8), (4, 6, 2), (1, 3, 1)]))
 def test_rows_that_were_cut_are_read_again(automaton, seed, capacity):
     """With one child kept a row, the others come from reading it again, and the answer is the same in any room."""
@@ -333,7 +334,7 @@ def test_rows_that_were_cut_are_read_again(automaton, seed, capacity):
     assert_same(run(task, model), best_of(model, automaton, 5), 5)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(automata(), st.integers(0, 99))
 def test_the_greedy_path_is_followed(automaton, seed):
     """Where it was followed to its end, it is what masked greedy decoding writes."""
@@ -601,7 +602,7 @@ def own_path(path):
     return TINY.tokenize(TINY.decode(path))
 
 
-@settings(max_examples=120)
+@settings(max_examples=n_examples(120))
 @given(WORD_LISTS, st.integers(0, 9999), st.integers(4, 16), st.sampled_from(["eog", "none"]), st.integers(1, 3))
 def test_a_budget_never_ends_with_nothing_where_texts_were_met(words, seed, budget, terminator, k):
     """A text met in other tokens than its own counts with its own, within `max_tokens` rows more, by the joint of its own path;

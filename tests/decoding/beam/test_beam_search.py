@@ -23,6 +23,7 @@ from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.oracles import naive_joint
 from selectrie.testing.tiny_vocabulary import EOS, spell
+from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 
 VOCABULARY = make_vocabulary()
@@ -113,7 +114,7 @@ def brute_force(model, paths, terminator, *, merges: bool, penalty: float = 0.0)
     penalty=st.sampled_from([0.0, 0.7, 1.0]),
     merges=st.booleans(),
 )
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 def test_a_wide_beam_is_exhaustive(paths, seed, terminator, penalty, merges):
     """With room for every path, the texts and their scores are those of brute force over all token paths."""
     model = HashModel(seed)
@@ -125,7 +126,7 @@ def test_a_wide_beam_is_exhaustive(paths, seed, terminator, penalty, merges):
 
 
 @given(paths=path_sets, seed=seeds, n=st.integers(1, 3), terminator=st.sampled_from(["none", "eog"]))
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 def test_the_first_n_are_settled_before_everything_is_read(paths, seed, n, terminator):
     """Ending by bounds changes none of the first n texts, which a full evaluation puts there too."""
     model = HashModel(seed)
@@ -136,7 +137,7 @@ def test_the_first_n_are_settled_before_everything_is_read(paths, seed, n, termi
 
 
 @given(paths=path_sets, seed=seeds, width=st.integers(1, 3), terminator=st.sampled_from(["none", "eog"]))
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 def test_every_text_is_one_of_the_grammar_and_its_joint_is_right(paths, seed, width, terminator):
     """However narrow the beam, each path given is accepted and has the joint of evaluating it alone."""
     model = HashModel(seed, sharpness=2.0)
@@ -148,7 +149,7 @@ def test_every_text_is_one_of_the_grammar_and_its_joint_is_right(paths, seed, wi
 
 
 @given(paths=path_sets, seed=seeds, width=st.integers(1, 3), terminator=st.sampled_from(["none", "eog"]))
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 def test_what_was_lost_bounds_what_was_not_found(paths, seed, width, terminator):
     """No path that the beam did not find scores more than the bound it reports."""
     model = HashModel(seed)
@@ -164,7 +165,7 @@ def test_what_was_lost_bounds_what_was_not_found(paths, seed, width, terminator)
 
 
 @given(paths=path_sets, seed=seeds, width=st.integers(1, 2), terminator=st.sampled_from(["none", "eog"]))
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 def test_it_never_loses_to_masked_greedy_decoding(paths, seed, width, terminator):
     """The winner is at least as probable as what masked greedy decoding writes."""
     outcome = search(HashModel(seed), paths, BeamSearchParams(width=width, max_tokens=6), terminator)
@@ -204,7 +205,7 @@ def test_greedy_ends_where_the_end_is_more_probable():
 
 
 @given(paths=path_sets, seed=seeds, rooms=ROOMS, width=st.integers(1, 4), terminator=st.sampled_from(["none", "eog"]))
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 def test_no_room_moves_a_number(paths, seed, rooms, width, terminator):
     """In any sequence of rooms the answer has the same bits, and every ask keeps to its room."""
     model = HashModel(seed)
@@ -214,7 +215,7 @@ def test_no_room_moves_a_number(paths, seed, rooms, width, terminator):
 
 
 @given(paths=path_sets, seed=seeds, branches=st.integers(3, 12), width=st.integers(1, 4))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_forking_models_find_the_same(paths, seed, branches, width):
     """On a model that has a state at tips alone, with few states, the answer has the same bits."""
     beam = BeamSearchParams(width=width, n=3, max_tokens=6)
@@ -224,7 +225,7 @@ def test_forking_models_find_the_same(paths, seed, branches, width):
 
 
 @given(sets=st.lists(path_sets, min_size=2, max_size=4), seed=seeds, kind=st.sampled_from(list(ModelKind)))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_together_is_alone(sets, seed, kind):
     """Several searches on one small model each find what they find alone, bit for bit."""
     beam = BeamSearchParams(width=3, n=2, max_tokens=6)
@@ -251,7 +252,7 @@ def worked_off(model, tasks) -> list[Job]:
 
 
 @given(paths=path_sets, seed=seeds, kind=st.sampled_from(list(ModelKind)), branches=st.integers(3, 8))
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 def test_rows_evaluated_again_are_counted(paths, seed, kind, branches):
     """In a small room a search gives paths up and evaluates them again: the cost says how many rows, for every kind of model."""
     limits = Limits(nodes=60, sequences=branches, rows_per_call=16, kind=kind, max_idle_rows=64)
@@ -303,7 +304,7 @@ class Suspicious:
 
 
 @given(seed=seeds, width=st.integers(1, 6))
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 def test_reordering_beams_never_mixes_states(seed, width):
     """Whatever places beams take from step to step, each is led by the automaton's state of its own tokens."""
     automaton = Suspicious([3, 4, 5], 4)
@@ -347,7 +348,7 @@ def test_without_merging_the_best_path_stands_for_a_text():
 
 
 @given(seed=seeds, width=st.integers(1, 4), n=st.integers(1, 5))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_duplicates_take_no_place_among_the_texts(seed, width, n):
     """However many paths spell it, a text is given once."""
     paths = [
@@ -408,7 +409,7 @@ def test_groups_differ_by_diversity():
 
 
 @given(paths=path_sets, seed=seeds, groups=st.sampled_from([2, 3]), diversity=st.sampled_from([0.0, 0.5, 3.0]))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_diversity_moves_no_joint(paths, seed, groups, diversity):
     """Whatever groups do to each other's order, the joints given are raw, and the best text of the first group is given."""
     model = HashModel(seed)
@@ -544,7 +545,7 @@ def test_healed_bytes_are_taken_off():
 
 
 @given(rooms=ROOMS, seed=seeds)
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 def test_healing_keeps_to_the_room(rooms, seed):
     """The rows that only the healed bytes need are asked for within the room, and move nothing."""
     paths = texts(" cat", " c|at", " |c|at", " car", " |ca|t")

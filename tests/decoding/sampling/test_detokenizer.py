@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from selectrie.decoding.sampling.detokenizer import IncrementalDetokenizer
 from selectrie.errors import OptionError, ProtocolError
+from tests.support.n_examples import n_examples
 
 whole = [b"a", b"b", b"ab", b"\n", "é".encode(), "€".encode(), "🤗".encode()]
 broken = [
@@ -72,7 +73,7 @@ def pieces_of(data: bytes, at: list[int]) -> list[bytes]:
 
 
 @given(streams, stops, cuts)
-@settings(max_examples=300)
+@settings(max_examples=n_examples(300))
 @example(b"xabab", [b"abab"], [2, 4])
 @example(b"abcd", [b"abcd", b"bc"], [1])
 @example(b"a\xe2\x82END", [b"END"], [2, 4])

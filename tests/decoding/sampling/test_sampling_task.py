@@ -29,6 +29,7 @@ from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.oracles import probabilities
 from selectrie.testing.tiny_vocabulary import EOS, spell
+from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 
 VOCABULARY = make_vocabulary()
@@ -214,7 +215,7 @@ def assert_empty(model) -> None:
     assert model.contexts == {0: ()}
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(seed=seeds, weights=st.integers(0, 50), sampling=chains, stopping=stoppings)
 def test_a_sequence_is_what_evaluating_every_path_anew_would_draw(seed, weights, sampling, stopping):
     """Tokens, text, bytes, log-probabilities and the way it ends are the slow twin's."""
@@ -269,7 +270,7 @@ def test_the_comparison_with_the_twin_can_fail():
         check_twin(run(SampleTask(replace(spec, seed=6)), model), expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     seed=seeds, weights=st.integers(0, 50), extra=st.lists(st.tuples(*[st.integers(0, 8)] * 3), min_size=1, max_size=4)
 )
@@ -287,7 +288,7 @@ def test_any_room_from_the_floor_on_gives_the_same_sequence(seed, weights, extra
 
 
 @pytest.mark.parametrize("kind", ModelKind)
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(seed=seeds, weights=st.integers(0, 50), stopping=stoppings, sampling=chains)
 def test_a_draft_changes_no_sequence(kind, seed, weights, stopping, sampling):
     """Whatever is guessed, in a model of any kind; and what was guessed is counted."""
@@ -396,7 +397,7 @@ def test_a_wrong_proposal_ends_its_own_sequence_and_no_other(proposed, error, wo
 
 
 @pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(data=st.data(), weights=st.integers(0, 50))
 def test_sequences_together_are_each_alone(kind, data, weights):
     """Prompts that share beginnings, drafts, small models, some cancelled on the way: the others are as if alone."""
@@ -569,7 +570,7 @@ def test_every_end_of_generation_token_ends_it_and_none_is_drawn_when_they_are_i
         assert not {1, 7} & set(sampled.tokens.tolist())
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(seed=seeds, weights=st.integers(0, 30), stopping=stoppings, is_drafted=st.booleans())
 def test_streamed_text_is_the_text(seed, weights, stopping, is_drafted):
     """Pieces of text taken after every tell add up to it, and none is taken back."""
@@ -631,7 +632,7 @@ def test_log_probabilities_are_the_models_own():
         assert [token.piece for token in sampled.alternatives[step]] == [PIECES[t] for t in best]
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     paths=st.lists(st.lists(st.integers(2, 6), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6),
     seed=seeds,

@@ -21,6 +21,7 @@ from selectrie.decoding.sampling.stability import Band, _mean_bounds, could_chan
 from selectrie.errors import DeadEndError, NonFiniteLogitsError
 from selectrie.options import SamplingParams
 from tests.decoding.sampling.test_sampler import as_row, chains, rows
+from tests.support.n_examples import n_examples
 from tests.support.sampler_chain import candidates
 
 ALL = SamplingParams.UNCHANGED
@@ -84,7 +85,7 @@ def where_they_differ(row, changed, sampling, counts) -> list[float]:
 
 
 @given(chains, tolerances, st.integers(0, 2**32 - 1))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=n_examples(150), deadline=None)
 def test_whatever_can_change_a_draw_makes_it_close(sampling, tolerance, seed):
     """Wherever a perturbed row draws another token the draw was called close: at edges of intervals, filters and ties."""
     rng = np.random.default_rng(seed)
@@ -191,7 +192,7 @@ def test_a_penalty_magnifies_the_change(penalty, close):
 
 
 @given(rows, chains)
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 @example([0.0, 0.0], ALL)
 def test_without_a_tolerance_nothing_is_close(logits, sampling):
     """Exact numbers leave no doubt; a hopeless tolerance leaves nothing else where there is a choice."""
@@ -206,7 +207,7 @@ def test_without_a_tolerance_nothing_is_close(logits, sampling):
     st.sampled_from([0.0, 1e-5, 0.01, 0.25, 3.0, 200.0]),
     st.data(),
 )
-@settings(max_examples=400)
+@settings(max_examples=n_examples(400))
 def test_a_greedy_draw_is_that_of_the_whole_chain(logits, tolerance, data):
     """Two tokens of a row say which one is drawn and whether it is close, as the chain over all of them does."""
     allowed = data.draw(st.one_of(st.none(), st.lists(st.booleans(), min_size=len(logits), max_size=len(logits))))

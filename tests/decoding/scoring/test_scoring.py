@@ -42,6 +42,7 @@ from selectrie.testing import (
     spell,
 )
 from selectrie.testing.driver import run
+from tests.support.n_examples import n_examples
 
 FLOAT32_ROW = 1e-6
 """Nats: a row's float32 exponentials move its log-sum-exp by 1e-7, and paths here have at most six rows."""
@@ -66,7 +67,7 @@ def pieces(*choices):
     return [spell(make_vocabulary(), choice) for choice in choices]
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds)
 def test_joint_equals_each_path_alone(paths, seed):
     """Sharing prefixes may save rows, never move a number."""
@@ -74,7 +75,7 @@ def test_joint_equals_each_path_alone(paths, seed):
     np.testing.assert_allclose(scores.logp[trie.path_of], naive_joint(HashModel(seed), PROMPT, paths), atol=FLOAT32_ROW)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds)
 def test_eog_adds_the_mass_of_all_end_tokens(paths, seed):
     """With several end-of-generation tokens the terminator is the sum over them."""
@@ -87,7 +88,7 @@ def test_eog_adds_the_mass_of_all_end_tokens(paths, seed):
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds)
 def test_unless_continued_equals_the_recursive_twin(paths, seed):
     """The log-probability that a choice is the longest one the text starts with, and its step-by-step twin."""
@@ -115,7 +116,7 @@ def test_unless_continued_counts_texts():
     assert np.exp(scores.logp[trie.path_of]) == pytest.approx((0.29, 0.21, 0.3))
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds)
 def test_a_set_with_none_sums_to_one(paths, seed):
     """The empty choice under unless-continued is 'none of the others': with it, probabilities sum to one."""
@@ -123,7 +124,7 @@ def test_a_set_with_none_sums_to_one(paths, seed):
     assert coverage_of(scores.logp) == pytest.approx(1.0, abs=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds, tail=st.lists(st.integers(2, 5), min_size=3, max_size=5))
 def test_an_absurd_long_choice_never_changes_the_winner_among_the_others(paths, seed, tail):
     """A continuation that the model gives nearly no mass leaves the others' scores where they were."""
@@ -177,7 +178,7 @@ def test_greedy_stops_where_ending_weighs_most_and_ties_go_to_the_smaller_token(
     assert scores.greedy_path == trie.path_of[1]
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds, data=st.data())
 def test_order_and_duplicates_do_not_matter(paths, seed, data):
     """A permuted list with repeats gives every choice the score it had."""
@@ -202,7 +203,7 @@ def test_minus_infinity_is_a_result_and_nan_an_error():
         scored(HashModel(1, planted={(0,): logits}), [(3, 4), (2, 4)], "none")
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds, skip=st.integers(0, 3))
 def test_tokens_before_first_scored_do_not_count(paths, seed, skip):
     """Equal paths may count from different tokens; the rest is a plain sum of the later edges."""
@@ -250,7 +251,7 @@ def test_auto_equals_comparing_all_pairs(choices):
     assert (auto_terminator(encoded, b"") == "unless-continued") == pairs
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(paths=path_sets, seed=seeds)
 def test_edges_below_a_node_share_at_most_its_mass(paths, seed):
     """A row predicts the token after its node: children and rest of every inner node at or below an end sum to one."""
@@ -502,7 +503,7 @@ def test_nothing_close_needs_no_settling():
         assert indices.tolist() == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 @given(
     scores=st.lists(st.integers(-8, 0), min_size=1, max_size=9),
     width=st.integers(0, 2),

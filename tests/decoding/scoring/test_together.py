@@ -22,6 +22,7 @@ from selectrie.decoding.scoring import (
 from selectrie.decoding.trie.exhaustive import ScorePlan, ScoreTask
 from selectrie.testing import HashModel
 from selectrie.testing.driver import run
+from tests.support.n_examples import n_examples
 
 COLUMNS = ("logp", "logp_lower", "logp_upper", "logp_terminator", "logp_local")
 path_sets = st.lists(st.lists(st.integers(2, 5), max_size=4).map(tuple), min_size=1, max_size=40)
@@ -32,7 +33,7 @@ def same(one, other):
     return np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(path_sets, st.integers(0, 2**31), st.integers(2, 9), st.sampled_from(["none", "eog", "unless-continued"]))
 def test_paths_have_the_scores_that_they_have_alone(paths, seed, n_prompts, terminator):
     """After several prompts, whatever ends a path; tasks share a plan."""

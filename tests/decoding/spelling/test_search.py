@@ -19,6 +19,7 @@ from selectrie.decoding.spelling.search import ROW_ERROR, SpellingSearch, Spelli
 from selectrie.errors import ProtocolError
 from selectrie.testing import HashModel, TableModel, make_vocabulary, naive_joint, naive_spelled
 from tests.support.bits import plain
+from tests.support.n_examples import n_examples
 from tests.support.spellings import PROMPT, WIDE, searched, spec_of, vocabularies
 
 AB = st.binary(min_size=1, max_size=5).map(lambda data: bytes(b"ab"[byte % 2] for byte in data))
@@ -162,7 +163,7 @@ def test_the_rounding_of_every_row_of_a_prefix_is_in_its_bound():
     assert prefixes.log_mass(lattice, 0.5).tolist() == [math.log(2), -np.inf]
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(st.floats(-20, 20, width=32), st.floats(-25, 0, width=32), st.integers(1, 19))
 def test_rounding_of_a_row_stays_below_its_bound(peak, tail, log2_size):
     """Even where every term of a log-sum-exp is rounded in the same direction."""

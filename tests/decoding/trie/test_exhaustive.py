@@ -16,6 +16,7 @@ from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.errors import NonFiniteLogitsError, ProtocolError
 from selectrie.testing import HashModel, naive_joint
 from selectrie.testing.driver import run
+from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 
 PROMPT = np.array([0, 3], dtype=np.int32)
@@ -40,7 +41,7 @@ def proper_prefixes(paths):
     return {path[:n] for path in paths for n in range(len(path))} | {()}
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(paths=path_sets, seed=seeds, extras=st.lists(slack, min_size=1, max_size=4))
 def test_every_needed_row_is_told_once_in_any_room(paths, seed, extras):
     """Distinct proper prefixes and nothing else, each once, whatever the rooms; scores do not move."""
@@ -53,7 +54,7 @@ def test_every_needed_row_is_told_once_in_any_room(paths, seed, extras):
     np.testing.assert_allclose(scores, naive_joint(HashModel(seed), PROMPT, paths), atol=1e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds)
 def test_terminators_need_what_they_say(paths, seed):
     """Eog adds the ends of paths; unless-continued adds no row at all."""
@@ -69,7 +70,7 @@ def test_terminators_need_what_they_say(paths, seed):
         assert evaluation.n_evaluated == len(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(paths=path_sets, seed=seeds)
 def test_the_floor_is_enough_and_nothing_less(paths, seed):
     """One row at a time along one path; a node less is refused before anything is asked."""
@@ -83,7 +84,7 @@ def test_the_floor_is_enough_and_nothing_less(paths, seed):
         task.ask(Capacity(1, task.floor.nodes - 1, 1))
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(paths=path_sets, seed=seeds, kind=st.sampled_from(list(ModelKind)), nodes=st.integers(8, 16))
 def test_models_of_every_kind_give_the_same_numbers(paths, seed, kind, nodes):
     """In a small model, forking or not, the evaluation has the bits it has in a wide one."""

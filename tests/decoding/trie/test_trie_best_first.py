@@ -36,6 +36,7 @@ from selectrie.testing import FakeModel, HashModel, TableModel, make_vocabulary,
 from selectrie.testing.driver import run
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.records import PromptText
+from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 
 PROMPT = np.array([0, 3], dtype=np.int32)
@@ -167,7 +168,7 @@ def check_against_exhaustive(case, found, k):
             assert np.nanargmax(scores) == posterior(expected, case.trie.path_of).winner
 
 
-@settings(max_examples=120)
+@settings(max_examples=n_examples(120))
 @given(case=cases(), extras=rooms, k=st.integers(1, 4), width=st.integers(1, 9))
 def test_the_k_best_are_those_of_exhaustive_scoring(case, extras, k, width):
     """Every rule with a bound, every terminator, priors that exclude, rooms down to the floor: proved and equal."""
@@ -177,7 +178,7 @@ def test_the_k_best_are_those_of_exhaustive_scoring(case, extras, k, width):
     check_against_exhaustive(case, found, k)
 
 
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 @given(case=cases(), extras=rooms, width=st.integers(1, 9))
 def test_no_row_is_told_twice_and_greedy_is_always_known(case, extras, width):
     """Rows lost are carried again without being read; the greedy path is that of exhaustive scoring."""
@@ -189,7 +190,7 @@ def test_no_row_is_told_twice_and_greedy_is_always_known(case, extras, width):
     assert found.greedy_path == case.exhaustive()[1].greedy_path
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(), budget=st.integers(1, 12), k=st.integers(1, 3), stop=st.sampled_from(["best", "mass", "all"]))
 def test_a_budget_is_kept_and_nothing_is_proved_wrongly(case, budget, k, stop):
     """Whatever is left open, bounds hold, and `proved` stays an exact statement. Only the greedy path goes beyond, and
@@ -207,7 +208,7 @@ def test_a_budget_is_kept_and_nothing_is_proved_wrongly(case, budget, k, stop):
         assert outcome.n_evaluated >= budget or stop == "mass"
 
 
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 @given(case=cases(), budget=st.integers(1, 12), mass=st.sampled_from([0.5, 0.9, 1.0]))
 def test_posterior_intervals_hold_the_exhaustive_posterior(case, budget, mass):
     """Open mass bounds what pruned choices could weigh, for sums and, by their number, for means."""
@@ -221,7 +222,7 @@ def test_posterior_intervals_hold_the_exhaustive_posterior(case, budget, mass):
     assert np.exp(exact.logp[left]).sum() <= outcome.open_mass + CLOSE
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(), mass=st.sampled_from([0.5, 0.9, 0.99]))
 def test_stop_by_mass_finishes_that_much(case, mass):
     """The finished choices hold the mass asked for, of the posterior over the set."""
@@ -234,7 +235,7 @@ def test_stop_by_mass_finishes_that_much(case, mass):
         assert probability[finished].sum() >= mass - CLOSE
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(), extras=rooms)
 def test_stop_all_is_exhaustive_scoring(case, extras):
     """Every needed row, each once, in any room."""
@@ -247,7 +248,7 @@ def test_stop_all_is_exhaustive_scoring(case, extras):
     assert (outcome.bound_gap, outcome.open_mass) == (np.inf, 0.0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(with_prior=False), tolerance=st.sampled_from([0.01, 0.3]), k=st.integers(1, 3))
 def test_all_finalists_are_known(case, tolerance, k):
     """With a tolerance a row, nothing pruned can be within tolerance of the k-th best: exhaustive finalists are finished."""
@@ -258,7 +259,7 @@ def test_all_finalists_are_known(case, tolerance, k):
     assert not np.isnan(scores[indices]).any()
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(case=cases(), fill_rows=st.integers(1, 40))
 def test_what_asks_are_filled_up_to_changes_no_answer(case, fill_rows):
     """Every rule and terminator, with asks filled up to any multiple: proved, and the best score is the right one."""
@@ -357,7 +358,7 @@ def test_rows_evaluated_again_are_counted(kind, stop):
     assert outcome.n_repeated > 0 or stop == "all"
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(terminator="none", rule="token_mean", with_prior=False), log_heal=st.sampled_from([-0.1, -3.0, -9.0]))
 def test_healed_bytes_count_in_means(case, log_heal):
     """What healing takes off moves means of different lengths differently, so the observed rows come first."""
@@ -477,7 +478,7 @@ def test_calls_are_filled_up_to_the_granule():
     assert all(size % 8 == 0 for size in driver.sizes)
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(case=cases(zeros=False), kind=st.sampled_from(list(ModelKind)))
 def test_models_of_every_kind_give_the_same_winner(case, kind):
     """Through a real context tree, forking or not."""
@@ -492,7 +493,7 @@ def test_models_of_every_kind_give_the_same_winner(case, kind):
     check_against_exhaustive(case, (outcome, None, case.scores(found.logp), upper, found), 1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(), data=st.data())
 def test_order_and_duplicates_of_choices_do_not_matter(case, data):
     """The same rows are asked for in the same order, and the same paths win."""
@@ -515,7 +516,7 @@ def test_no_objective_where_no_prefix_bounds_what_is_below():
         objective_of(ScoringRule("pmi"), trie, lengths, baseline=np.array([-1.0, -1.0, -np.inf]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(case=cases(rule="joint", with_prior=False), skip=st.integers(0, 2), budget=st.integers(1, 30))
 def test_tokens_that_do_not_count_are_left_out_of_bounds(case, skip, budget):
     """lm-eval's boundary: the first tokens of every path are free."""

@@ -20,6 +20,7 @@ from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel
 from tests.support.deciding import BYTES, LIMITS, QUESTIONS, STATE, fake
 from tests.support.gated_paths import LONG_S, GatedPaths, NotedPaths, limits
+from tests.support.n_examples import n_examples
 
 PROMPTS = ["a bat", "a ", "a c", "ca", "cat s"]
 CHOICES = ["at", " cat", "s", "a", "art", " bat s", "a cat", "cat at"]
@@ -56,7 +57,7 @@ choices = st.lists(st.sampled_from(CHOICES), min_size=1, max_size=6, unique=True
         st.sampled_from(["heal", "split", "harness"]),
     ),
 )
-@settings(max_examples=24)
+@settings(max_examples=n_examples(24))
 def test_a_selection_has_the_values_of_the_local_engine(seed, prompt, texts, options):
     """Every terminator that reads named tokens alone, rule and boundary; all rows, and the best found by bounds."""
     terminator, rule, boundary = options
@@ -78,7 +79,7 @@ def test_a_selection_has_the_values_of_the_local_engine(seed, prompt, texts, opt
 
 
 @given(st.integers(0, 99), st.sampled_from(PROMPTS))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_a_search_finds_the_winner_of_the_local_engine(seed, prompt):
     """Best first, with as many rows at a time as are worth it: the same texts, and a proof."""
     remote, local = engines(seed, limits=limits(named_ids=26))
@@ -102,7 +103,7 @@ def test_a_search_finds_the_winner_of_the_local_engine(seed, prompt):
     ),
     st.tuples(st.sampled_from([2, 5, 26]), st.sampled_from([1, 3, 26]), st.booleans()),
 )
-@settings(max_examples=50)
+@settings(max_examples=n_examples(50))
 def test_intervals_contain_the_values_of_the_local_engine(seed, prompt, texts, options, told):
     """Few tokens can be named and few are told: what is no interval has its bits, and what is proved is so."""
     terminator, rule, boundary, method = options

@@ -18,6 +18,7 @@ from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import HashModel, PathsOf, TableModel, make_vocabulary
 from tests.engine.path_driver.test_path_engine import path_engine
 from tests.support.gated_paths import NotedPaths, limits
+from tests.support.n_examples import n_examples
 
 GRAMMARS = {
     "words": Grammar.from_regex("( ?(a|at|cat|bat|car|rat|sat|us)){1,40}"),
@@ -51,7 +52,7 @@ def answer(function):
 
 
 @given(seeds, grammars, st.sampled_from(["a", "a ", "ca"]), st.sampled_from(["joint", "token_mean"]))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_where_all_tokens_can_be_named_nothing_differs(seed, name, prompt, rule):
     """The same texts with the same bits, proof, bounds and masses; and so with a beam."""
     remote, local = engines(seed, named_ids=26, top_ids=2)
@@ -79,7 +80,7 @@ def test_where_all_tokens_can_be_named_nothing_differs(seed, name, prompt, rule)
 
 
 @given(seeds, grammars, tops, st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 def test_what_is_proved_is_so(seed, name, top_ids, hides_rest):
     """Each text has its local log-probability, those proved to be the best are, and the open mass holds the rest."""
     remote, local = engines(seed, named_ids=3, top_ids=top_ids, hides_rest=hides_rest)
@@ -103,7 +104,7 @@ def test_what_is_proved_is_so(seed, name, top_ids, hides_rest):
 
 
 @given(seeds, grammars, tops, st.sampled_from([False, True]))
-@settings(max_examples=24)
+@settings(max_examples=n_examples(24))
 def test_a_beam_is_that_of_the_local_engine_where_it_says_so(seed, name, top_ids, is_canonical):
     """Without a close step it is the same; with a proof, its texts are the best; an exact search proves as `select`."""
     remote, local = engines(seed, named_ids=3, top_ids=top_ids)
@@ -228,7 +229,7 @@ def test_a_search_with_a_budget_says_that_it_ended():
 
 
 @pytest.mark.parametrize(("named_ids", "top_ids"), [(1, 1), (1, 2), (4, 1)])
-@settings(max_examples=10)
+@settings(max_examples=n_examples(10))
 @given(seed=seeds)
 def test_an_exact_search_names_the_end_whatever_few_tokens_a_query_may_name(named_ids, top_ids, seed):
     """Its log-probability is a part of a score, so it takes a further query rather than having bounds."""

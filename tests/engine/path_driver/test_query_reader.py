@@ -18,6 +18,7 @@ from selectrie.engine.path_driver.query_reader import QueryReader
 from selectrie.errors import CancelledError, ClosedError, DecodeError, WholeRowsError
 from selectrie.testing import HashModel
 from tests.support.gated_paths import LONG_S, GatedPaths, NotedPaths, limits
+from tests.support.n_examples import n_examples
 
 V = len(HashModel(1).vocabulary.pieces)
 
@@ -90,7 +91,7 @@ def random_reads(rng, n):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 7, 100]), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 def test_rows_are_those_of_the_model(seed, named_ids, hides_rest):
     """Named tokens have their bits, bounds hold the values, and the most probable token is certain if it is read."""
     rng, plain = np.random.default_rng(seed), HashModel(seed % 100)

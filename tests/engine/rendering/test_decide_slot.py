@@ -32,6 +32,7 @@ from selectrie.template.values.values import Option
 from selectrie.testing import HashModel, TableModel, make_vocabulary
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
+from tests.support.n_examples import n_examples
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 TINY = make_vocabulary()
@@ -83,7 +84,7 @@ def costless(record):
 choices = st.lists(st.sampled_from(CHOICES), min_size=1, max_size=4, unique=True)
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(
     st.integers(0, 99),
     choices,
@@ -205,7 +206,7 @@ def test_every_uniform_number_draws_by_shares_side_by_side(scores, temperature):
         assert chances[slot_module.index_at(chances, u)] > 0
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(st.integers(0, 2**64), st.permutations(["cat", "bat", "u"]), st.sampled_from([0.3, 1.0, 4.0]))
 def test_the_order_of_the_options_draws_nothing_else(seed, texts, temperature):
     """One seed, one text; the record says by which probability, and has every score."""
@@ -289,7 +290,7 @@ def test_the_record_of_a_draw_is_ready_for_json():
 WORDS = ("cat", "bat", "cats", "ca", "a", "at", "at.", "cat.", "b\n", "s")
 
 
-@settings(max_examples=30)
+@settings(max_examples=n_examples(30))
 @given(
     st.integers(0, 99),
     st.lists(st.sampled_from(WORDS), min_size=2, max_size=5, unique=True),
@@ -312,7 +313,7 @@ def test_a_grammar_and_what_follows_are_their_texts_and_what_follows(seed, texts
     assert (found.record.terminator, found.record.grammar.digest) == ("text", grammar.digest)
 
 
-@settings(max_examples=20)
+@settings(max_examples=n_examples(20))
 @given(st.integers(0, 99), st.sampled_from([".", "\n", " cat"]))
 def test_a_searched_grammar_decides_as_its_list_does(seed, following):
     """Where the text that follows begins with a token of its own, paths of both end behind that token."""
@@ -447,7 +448,7 @@ def generated(model, prompt, *, max_tokens, stop, **options):
     return asked(model, "generate", prompt, sampling=gen_of().sampling, stopping=stopping, options=healed, **options)
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(
     st.integers(0, 99),
     st.sampled_from(["a", "a ", "cat c", "u\n"]),
@@ -468,7 +469,7 @@ def test_a_gen_is_that_of_the_engine(seed, prompt, following, n):
     assert found.record.stopping == StopParams(max_tokens=8, stop=(stop,) if stop else ())
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(st.integers(0, 99), st.sampled_from(["a", "a ", "cat c"]), st.sampled_from(["", ".", "\nb"]))
 def test_the_tokens_drawn_spell_the_page_on(seed, prompt, following):
     """After their context, which the page begins with: the rest of the page, the text, and then maybe a stop text."""
@@ -500,7 +501,7 @@ def test_one_token_is_one_token_of_text():
     assert found.text == "cat"
 
 
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 @given(st.integers(0, 99), st.sampled_from([".", " cat", "at"]), st.integers(1, 10))
 def test_a_gen_of_a_grammar_may_end_by_what_follows(seed, following, most):
     """Ended, it is a text of the grammar; broken off, the beginning of one. It is told piece by piece without what follows."""

@@ -32,6 +32,7 @@ from selectrie.tokenization import products
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.prompts import read_prompt
 from tests.support.hidden_rows import HiddenRows, HidingModel
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import start_of, vocabulary_of
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
@@ -113,7 +114,7 @@ prompts = st.text("abct ", min_size=1, max_size=5)
 places = st.sampled_from([(".", False), ("t", False), (" ca", False), ("a. b", False), ("", True), ("", False)])
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(
     request=st.builds(
         JointRequest,
@@ -167,7 +168,7 @@ REFUSED_BELOW = JointRequest(  # texts below the k-th were forgotten, and those 
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @example(request=REFUSED_BELOW, seed=240131, prompt="bt", place=("", True))
 @given(request=SEARCHED, seed=st.integers(0, 2**20), prompt=prompts, place=places)
 def test_a_searched_block_is_brute_force_over_the_product(request, seed, prompt, place):
@@ -229,7 +230,7 @@ def test_the_comparison_can_fail():
             check_is_brute_force(replace(found, assignments=wrong), expected, 1)
 
 
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 @given(
     parts=blocks(),
     order=st.randoms(use_true_random=False),
@@ -337,7 +338,7 @@ class OnlyTheProduct(HidingModel):
         return replace(extension, rows=EndsToldRows(extension.rows, self._seed, self._shares))
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(
     seed=st.integers(0, 2**20), shares=st.sampled_from([(0.0,), (0.0, 0.5), (0.9,), (1.0,)]), budget=st.integers(1, 40)
 )
@@ -483,7 +484,7 @@ def awkward_products(draw):
     return tuple(part for part in parts if part), following.encode()
 
 
-@settings(max_examples=10)
+@settings(max_examples=n_examples(10))
 @given(given=awkward_products(), prompt=st.sampled_from(["Name: Aria", "The ", "x = '", "Hello\n", "A  "]))
 def test_chunks_have_the_tokens_of_the_whole(real_vocabulary, given, prompt):
     """Cut into chunks, a product has exactly the paths, the context and the following bytes of all of its texts encoded."""
@@ -536,7 +537,7 @@ def test_the_automaton_accepts_the_concatenations(sets):
         automaton.advance(automaton.start(), 3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(
     sets=st.lists(
         st.lists(st.lists(st.integers(2, 6), min_size=1, max_size=3), min_size=1, max_size=4), min_size=1, max_size=3

@@ -16,6 +16,7 @@ from selectrie.engine.rendering.json_string import string_body, whole_length
 from selectrie.errors import TemplateError
 from selectrie.results import TextEvent
 from selectrie.testing import HashModel, TableModel, make_vocabulary
+from tests.support.n_examples import n_examples
 
 EXACT = SelfCheck(batch_multiple=1, moved=0.0, tolerance=0.0)
 ESCAPES = rb"\u \ud \\ \\\" \" \n u00 d83d \ud83d\u 3d\ud de00 DFFF a\ ab abc".split()
@@ -37,7 +38,7 @@ def parses(text):
     return True
 
 
-@settings(max_examples=200)
+@settings(max_examples=n_examples(200))
 @given(BODIES)
 @example(r"\ud83d")
 @example(r"\ud83da")
@@ -49,7 +50,7 @@ def test_the_body_of_a_string_is_what_json_reads(text):
     assert whole_length(text) == max(n for n in range(len(text) + 1) if parses(text[:n]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=n_examples(60), deadline=None)
 @given(
     seed=st.integers(0, 999),
     most=st.integers(1, 12),

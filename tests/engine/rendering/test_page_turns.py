@@ -16,6 +16,7 @@ from selectrie.testing.tiny_vocabulary import BOS, EOS, make_vocabulary
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.growing_prompt import GrowingPrompt
 from selectrie.tokenization.prompts import read_prompt
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import vocabulary_of
 
 BYTES = make_vocabulary([bytes([byte]) for byte in range(256)])
@@ -131,7 +132,7 @@ def test_bos_stands_once_before_a_template_that_writes_it():
     assert page_of(plain, ("user", None)).prompt.prefix.tolist() == [BOS]
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(
     contents=st.lists(CONTENT, min_size=1, max_size=5),
     system=st.none() | CONTENT,

@@ -24,6 +24,7 @@ from selectrie.errors import NothingFoundError, OptionError, PromptTooLongError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, StopParams
 from selectrie.testing import HashModel, TableModel, make_vocabulary, score_paths_alone
+from tests.support.n_examples import n_examples
 
 PETS = Grammar.from_gbnf('root ::= "cat" | "bat" | "rat" | "cat" "s"')
 WORDS = Grammar.from_regex("(cat|bat|a)( (cat|bat|a))*")
@@ -51,7 +52,7 @@ def found(prompt, grammar, *, model=None, prompting=None, **beam):
     boundary=st.sampled_from(["heal", "split"]),
     canonical=st.booleans(),
 )
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 def test_every_text_is_accepted(prompt, seed, width, boundary, canonical):
     """Whatever the prompt and the boundary, each text given parses, and texts come once, best first."""
     how = {"prompting": PromptParams(boundary=boundary), "width": width, "n": 3, "max_tokens": 12}
@@ -68,7 +69,7 @@ def test_every_text_is_accepted(prompt, seed, width, boundary, canonical):
 
 
 @given(seed=st.integers(0, 10**6), canonical=st.booleans(), prompt=st.sampled_from(PROMPTS))
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 def test_a_wide_beam_finds_what_the_exact_search_proves(seed, canonical, prompt):
     """The exact search and a beam wide enough give the same texts with the same joints, each text once, and both are proved."""
     common = {"n": 4, "max_tokens": 8, "canonical_only": canonical, "merge_equal_text": False}
@@ -82,7 +83,7 @@ def test_a_wide_beam_finds_what_the_exact_search_proves(seed, canonical, prompt)
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=10)
+@settings(max_examples=n_examples(10))
 def test_a_finite_grammar_is_a_set_of_choices(seed):
     """Behind a fixed prompt, canonical texts have the joints that `score` gives, and the first is the one `select` picks."""
     model = HashModel(seed)

@@ -15,6 +15,7 @@ from selectrie.engine.engine import Engine
 from selectrie.errors import PromptTooLongError, SelectrieError
 from selectrie.testing import HashModel, make_vocabulary
 from tests.support.deciding import EXACT, LIMITS
+from tests.support.n_examples import n_examples
 
 NODES = 24
 LONG = make_vocabulary([b"abcdef", b"ab", *(bytes([value]) for value in range(256))])
@@ -52,7 +53,7 @@ def llm():
         yield made
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=n_examples(80), deadline=None)
 @given(
     text=prompts,
     choices=st.lists(prompts, min_size=1, max_size=2, unique=True),

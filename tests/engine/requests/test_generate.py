@@ -31,6 +31,7 @@ from selectrie.errors import (
 )
 from selectrie.results import Completion, Generation
 from selectrie.testing import HashModel, TableModel, make_vocabulary
+from tests.support.n_examples import n_examples
 
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
 SMALL = Limits(nodes=60, sequences=6, rows_per_call=5, kind=ModelKind.ATTENTION, max_idle_rows=4096)
@@ -79,7 +80,7 @@ def same_where_certain(one: Completion, other: Completion) -> bool:
 
 
 @given(given_prompts=prompts, n=st.integers(1, 4), seed=seeds, sampling=samplings, stopping=stoppings)
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_every_sequence_is_what_it_is_alone(given_prompts, n, seed, sampling, stopping):
     """Many prompts of many lengths with n sequences each: the same records as one by one, though room is short."""
     how = {"sampling": sampling, "stopping": stopping, "options": GenerationParams(n_alternatives=2, named=[3, 7])}
@@ -555,7 +556,7 @@ def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
 
 
 @given(seed=seeds)
-@settings(max_examples=15)
+@settings(max_examples=n_examples(15))
 def test_offsets_are_where_tokens_begin_in_the_text(seed):
     """The text from a token's offset on begins with the token, where token and text are whole characters."""
     with engine_on(

@@ -29,6 +29,7 @@ from selectrie.testing.tiny_vocabulary import BOS, EOS, spell
 from selectrie.tokenization.canonical import reopen
 from selectrie.tokenization.healing_automaton import HealedBytes
 from selectrie.tokenization.records import PromptText
+from tests.support.n_examples import n_examples
 from tests.support.vocabularies import start_of, vocabulary_of
 
 VOCABULARY = make_vocabulary()
@@ -302,7 +303,7 @@ def test_a_bias_against_every_spelling_is_a_dead_end():
 
 
 @given(given_prompts=st.lists(prompts, min_size=1, max_size=3), n=st.integers(1, 3), seed=seeds, sampling=samplings)
-@settings(max_examples=10)
+@settings(max_examples=n_examples(10))
 def test_every_sequence_is_what_it_is_alone_on_any_model(given_prompts, n, seed, sampling):
     """Many prompts, short rooms and forking models: the records of one sequence at a time on a wide one."""
     how = {"sampling": sampling, "stopping": StopParams(max_tokens=6, stop=["tt"]), "options": HEAL}
@@ -331,7 +332,7 @@ def test_a_draft_changes_nothing(draft):
 
 
 @given(prompt=prompts, seed=seeds)
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_a_stream_brings_the_same(prompt, seed):
     """The texts of the chunks are the text, their tokens all that were drawn."""
     how = {"n": 2, "seed": seed, "stopping": StopParams(max_tokens=6, stop=["at"]), "options": HEAL}

@@ -24,6 +24,7 @@ from selectrie.errors import NothingFoundError, OptionError
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, StopParams
 from selectrie.testing import HashModel, TableModel
+from tests.support.n_examples import n_examples
 from tests.support.small_automata import TINY, accepted, joint, mass
 from tests.support.word_lists import made_words
 
@@ -177,7 +178,7 @@ SPELLINGS = [Grammar.from_regex(one) for one in ("(cat|c|ca|bat|b)(s|at)?", "(at
 """Grammars with texts that several token paths spell."""
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     grammar=st.sampled_from(SPELLINGS),
     seed=st.integers(0, 10**6),

@@ -17,6 +17,7 @@ from selectrie.errors import RequestError
 from selectrie.options import PromptParams, ScoringRule
 from selectrie.testing import HashModel, numbered_vocabulary
 from tests.laws.test_engine_laws import EXACT, WIDE, requests
+from tests.support.n_examples import n_examples
 
 SOME_ARE_CLOSE = SelfCheck(batch_multiple=1, moved=0.01, tolerance=0.04, n_rows=100)
 
@@ -37,7 +38,7 @@ class OtherLayout(HashModel):
         return context
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(requests())
 def test_the_coverage_is_that_of_the_choices_as_they_are_shown(request):
     """Where some choices were scored again, the sum has their new values."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from selectrie import Choice, DecisionParams, Option
 from selectrie.errors import OptionError, TooManyRowsError
 from tests.support.deciding import QUESTIONS, STATE, fake
+from tests.support.n_examples import n_examples
 
 TEXTS = st.text(st.sampled_from("ab "), min_size=1, max_size=6).filter(str.strip)
 CHOICES = st.builds(
@@ -35,7 +36,7 @@ def planned(questions, params) -> int:
         return caught.value.planned_rows
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=n_examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(questions=st.dictionaries(TEXTS, CHOICES, min_size=1, max_size=3), params=PARAMS)
 def test_what_is_planned_is_what_is_evaluated(questions, params):
     """With nothing cached, permutations, baselines of the rules and shared beginnings included."""

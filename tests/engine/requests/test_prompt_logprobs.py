@@ -30,6 +30,7 @@ from selectrie.errors import (
 from selectrie.options import PromptParams, StopParams
 from selectrie.testing import FakeModel, HashModel
 from selectrie.testing.fakes import WIDE
+from tests.support.n_examples import n_examples
 
 CHECK = SelfCheck(1, 0.0, 0.0)
 SIZE = len(HashModel(0).vocabulary.pieces)
@@ -74,7 +75,7 @@ def needed(prompts, first):
 
 
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     prompts=some_prompts,
     first=st.integers(1, 5),
@@ -98,7 +99,7 @@ def test_every_value_is_that_of_its_prefix_alone(limits, prompts, first, asked, 
         assert result.n_rows == max(0, len(tokens) - first)
 
 
-@settings(max_examples=100)
+@settings(max_examples=n_examples(100))
 @given(prompts=some_prompts, first=st.integers(1, 5))
 def test_every_needed_prefix_is_evaluated_once(prompts, first):
     """Those that lead to a row that is read, and no other; the results' costs add up to them."""
@@ -185,7 +186,7 @@ def test_calls_at_the_same_time_share_their_rows(kind):
         assert model.rows <= 1.02 * (len(needed(prompts, 1)) + 1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=n_examples(40))
 @given(
     calls=st.lists(
         st.tuples(some_prompts, st.sampled_from([0, 1, 3]), st.lists(st.integers(0, 5), max_size=2)),
@@ -211,7 +212,7 @@ def test_the_values_of_one_token_come_from_one_row(calls):
                     assert values in [values_of(row, tokens[i], top, named) for row in rows]
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(prompts=some_prompts, seed=st.integers(0, 9))
 def test_sums_are_those_of_the_scorer_of_log_likelihoods(prompts, seed):
     """To the last bit, and so is whether all tokens are greedy."""

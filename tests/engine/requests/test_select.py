@@ -12,6 +12,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.load import load
 from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import FakeModel, HashModel
+from tests.support.n_examples import n_examples
 
 WORDS = ("cat", "cats", "bat", "car", "b", "a", "at", "s", "catbat", "bats")
 
@@ -28,7 +29,7 @@ def with_zeros(seed, least):
     return FakeModel(row_of, vocabulary=hashed.vocabulary, limits=hashed.limits, name="zeros")
 
 
-@settings(max_examples=150)
+@settings(max_examples=n_examples(150))
 @given(
     weights=st.dictionaries(st.sampled_from(WORDS), st.sampled_from([0, 0, 0, 1.0, 2.0]), min_size=3).filter(
         lambda weights: any(weights.values())

@@ -23,12 +23,13 @@ from selectrie.options import PromptParams, SearchParams
 from selectrie.testing import FakeModel, HashModel, PathsOf, TableModel, make_vocabulary, naive_spelled
 from selectrie.testing.fakes import WIDE
 from tests.support.gated_paths import limits
+from tests.support.n_examples import n_examples
 
 CHECK = SelfCheck(8, 0.0, 0.0)
 TEXTS = ("at", "cat", "cats", " cat", "s", "b a", "bat", "a", "é")
 
 
-@settings(max_examples=48)
+@settings(max_examples=n_examples(48))
 @given(
     st.integers(0, 999),
     st.sampled_from(["a", "a c", "a "]),

@@ -23,6 +23,7 @@ from selectrie.testing import HashModel, make_vocabulary
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
 from selectrie.testing.oracles import probabilities
+from tests.support.n_examples import n_examples
 from tests.support.task_driver import Driver
 
 CHECK = SelfCheck(8, 0.0, 0.0)
@@ -65,7 +66,7 @@ def paths_of(parents, tokens) -> list[tuple[int, ...]]:
     return paths
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     seed=seeds,
     max_tokens=st.integers(1, 9),
@@ -202,7 +203,7 @@ def test_a_text_that_repeats_itself_is_looked_up(tokens, n_gram, max_tokens, exp
     assert parents.tolist() == list(range(-1, len(expected) - 1))
 
 
-@settings(max_examples=60)
+@settings(max_examples=n_examples(60))
 @given(
     tokens=st.lists(st.integers(0, 3), min_size=1, max_size=30), n_gram=st.integers(1, 4), max_tokens=st.integers(1, 6)
 )

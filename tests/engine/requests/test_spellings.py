@@ -23,6 +23,7 @@ from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
 from selectrie.options import SPELLING_ROWS, PromptParams
 from selectrie.testing import HashModel, PathsOf, make_vocabulary, naive_spelled, score_paths_alone
 from tests.support.gated_paths import limits
+from tests.support.n_examples import n_examples
 from tests.support.real_data import real_file
 
 CHECK = SelfCheck(8, 0.0, 0.0)
@@ -35,7 +36,7 @@ def engine_of(seed=1, **options):
     return Engine(model, check=CHECK), model
 
 
-@settings(max_examples=48)
+@settings(max_examples=n_examples(48))
 @given(st.integers(0, 999), st.sampled_from(PROMPTS), st.sampled_from(TEXTS), st.data())
 def test_bounds_contain_the_enumerated_conditional_probability(seed, prompt, text, data):
     """Healed or split, with BOS (the prompt that is empty is BOS alone), for both events; the canonical share too."""
@@ -62,7 +63,7 @@ def test_bounds_contain_the_enumerated_conditional_probability(seed, prompt, tex
 
 
 @given(st.integers(0, 99), st.sampled_from(["ends", "begins"]), st.sampled_from(["heal", "split"]))
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_a_model_that_is_asked_for_its_rows_gives_bounds_too(seed, event, boundary):
     """What a server does not tell of a row widens them; they contain the enumerated value, and the winner is the same."""
     how = {"tokenizations": "all", "prompting": PromptParams(boundary=boundary)}

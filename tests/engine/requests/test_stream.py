@@ -20,6 +20,7 @@ from selectrie.engine.precision_check import SelfCheck
 from selectrie.errors import CancelledError, ClosedError, DeadEndError, OptionError
 from selectrie.results import Chunk, Completion
 from selectrie.testing import HashModel
+from tests.support.n_examples import n_examples
 
 NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
 SMALL = Limits(nodes=60, sequences=6, rows_per_call=5, kind=ModelKind.ATTENTION, max_idle_rows=4096)
@@ -74,7 +75,7 @@ def is_idle(engine: Engine) -> bool:
     seed=st.integers(0, 2**40),
     stopping=stoppings,
 )
-@settings(max_examples=12)
+@settings(max_examples=n_examples(12))
 def test_chunks_make_up_the_sequences(prompts, n, seed, stopping):
     """Texts and tokens of a sequence's chunks are those of its completion, which is that of `generate`."""
     how = {

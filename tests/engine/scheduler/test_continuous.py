@@ -743,7 +743,14 @@ class Storm:
         return ends
 
 
-@pytest.mark.parametrize(("kind", "n_tasks"), [(ModelKind.ATTENTION, 2000), (ModelKind.RECURRENT, 300)])
+@pytest.mark.parametrize(
+    ("kind", "n_tasks"),
+    [
+        (ModelKind.ATTENTION, 500),
+        pytest.param(ModelKind.ATTENTION, 2000, marks=pytest.mark.long),
+        (ModelKind.RECURRENT, 300),
+    ],
+)
 def test_two_thousand_tasks_come_and_go(kind: ModelKind, n_tasks: int, tries: list[TokenTrie]) -> None:
     """Random arrival, cancellation, priorities, deadlines, failing calls: every survivor's answer is the one it has alone,
     to the last bit; all end in a bounded number of steps; no node is left."""

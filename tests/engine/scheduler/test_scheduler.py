@@ -31,6 +31,7 @@ from selectrie.errors import (
 from selectrie.testing import HashModel
 from selectrie.testing.driver import run
 from selectrie.testing.fakes import WIDE
+from tests.support.n_examples import n_examples
 
 N_TOKENS = len(HashModel(0).vocabulary.pieces)
 
@@ -178,7 +179,7 @@ def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[l
 
 
 @pytest.mark.parametrize("kind", ModelKind)
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(
     seed=st.integers(0, 10_000),
     limits=st.builds(
@@ -200,7 +201,7 @@ def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, limits: Lim
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
+@settings(max_examples=n_examples(25))
 @given(seed=st.integers(0, 10_000), nodes=st.integers(28, 34), extra=st.integers(10, 60), branches=st.integers(3, 30))
 def test_evicted_tasks_go_on_where_they_were(kind: ModelKind, seed: int, nodes: int, extra: int, branches: int) -> None:
     """Where more was taken in than fits, tasks give way to older ones and still are told the same, and all end."""

@@ -52,6 +52,7 @@ from selectrie.testing import HashModel, PathsOf
 from selectrie.traces.reader import read_trace
 from selectrie.traces.records import Context, Ending
 from tests.support.deciding import BYTES, LIMITS, PLAIN, QUESTIONS, STATE
+from tests.support.n_examples import n_examples
 from tests.support.real_data import real_file
 from tests.support.settling import forget_settled
 from tests.support.traced import ANY_TEXT, ASKED, CATS, GREEDY, TIED, engine_of, hash_model, same_answer
@@ -454,7 +455,7 @@ def test_a_wrong_header_is_refused(wrong, tmp_path):
         selectrie.load(written(tmp_path / "wrong.trace", records))
 
 
-@settings(max_examples=24)
+@settings(max_examples=n_examples(24))
 @given(st.data())
 def test_any_changed_trace_gives_answers_or_our_errors(tmp_path_factory, data):
     """A trace with one field changed loads and answers, or ends in an error of the tree."""
