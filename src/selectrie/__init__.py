@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
+    from selectrie.decide.states import Json
     from selectrie.engine.connect import connect
     from selectrie.engine.engine import Engine
     from selectrie.engine.load import load
@@ -76,6 +77,7 @@ __all__ = [
     "GenerationParams",
     "Grammar",
     "Hypothesis",
+    "Json",
     "LookupDrafter",
     "ModelPool",
     "ModelRecord",
@@ -130,6 +132,7 @@ _HOME = {
     "Generation": "results",
     "Grammar": "grammar",
     "Hypothesis": "results",
+    "Json": "decide.states",
     "LookupDrafter": "engine.requests.speculative",
     "ModelRecord": "results",
     "ModelPool": "engine.pool",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie.decide.states import text_of_state
+from selectrie.decide.states import Json, of_json, text_of_state
 from selectrie.errors import OptionError, PromptError, TextError
 
 JSON = st.recursive(
@@ -23,7 +23,7 @@ JSON = st.recursive(
 )
 def test_json_reads_back(value):
     """An object or array is JSON in its own order, with characters beyond ASCII as they are."""
-    text = text_of_state(value)
+    text = text_of_state(of_json(value))
     assert json.loads(text) == value
     assert text == json.dumps(value, ensure_ascii=False)
 
@@ -83,11 +83,19 @@ def test_messages_of_a_chat_may_call_tools():
 
 
 def test_what_is_not_all_messages_is_json():
-    """A list with anything else in it is an array of JSON."""
+    """A list with anything else in it is an array of JSON; several texts are one only as `Json`, or out of JSON."""
+    for texts in (["a", "b"], ("a",)):
+        with pytest.raises(OptionError, match="decide_many"):
+            text_of_state(texts)
+        assert text_of_state(Json(texts)) == text_of_state(of_json(texts)) == json.dumps(texts)
+    assert [text_of_state(of_json(one)) for one in ("a", {"b": ["c"]})] == ["a", '{"b": ["c"]}']
+    for empty in (Json([]), Json(""), Json(None)):
+        with pytest.raises(OptionError, match="not blank"):
+            text_of_state(empty)
     for value in (
         [{"role": "user"}],
         [{"role": 7, "content": "x"}],
-        ["user"],
+        ["user", 1],
         [{"role": "user", "content": "x"}, 1],
     ):
         assert text_of_state(value) == json.dumps(value)

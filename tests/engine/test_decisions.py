@@ -38,6 +38,12 @@ from tests.support.n_examples import n_examples
 LAYOUTS = ("state first", "options last", "questions first")
 
 
+class _Frame(list):
+    """What iterates over the names of its columns, as data frames do."""
+
+    columns = ("body",)
+
+
 @pytest.fixture(scope="module")
 def llm():
     """A fake with a chat template."""
@@ -573,6 +579,8 @@ def test_errors_of_states_are_raised_or_kept():
         assert made[2].to_dict()["error"]["code"] == "prompt_too_long"
         with pytest.raises(OptionError, match="on_error='skip'"):
             llm.decide_many(states, QUESTIONS, on_error="skip")
+        with pytest.raises(OptionError, match="decide_table"):
+            llm.decide_many(_Frame(["body"]), QUESTIONS)
         for states in ("one text", 7, {"a": 1}):
             with pytest.raises(OptionError, match=r"states=.*: expected several states"):
                 llm.decide_many(states, QUESTIONS)

@@ -487,3 +487,10 @@ def walked(grammar: Grammar, vocabulary, seed: int) -> list[tuple[int, ...]]:
             break
         state = automaton.advance(state, ids[(7 * i + 3 * seed) % len(ids)])
     return found
+
+
+@pytest.mark.parametrize(("source", "reader"), [('root ::= "a"', "from_gbnf"), (int, "from_type")])
+def test_a_source_that_a_reader_takes_is_no_grammar_yet(source, reader):
+    """A text or a type in place of rules is refused before it is compiled, and the reader is named."""
+    with pytest.raises(OptionError, match=f"Grammar.{reader}"):
+        Grammar(source)

@@ -229,11 +229,12 @@ def _state(group: StateGroup) -> State:
     text = inputs.read_prompt(path)
     if not path.lower().endswith(".json"):
         return text
+    from selectrie.decide.states import of_json
+
     try:
-        value: State = json.loads(text)
+        return of_json(json.loads(text))
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputFileError(path, f"is not JSON: {error}", line=getattr(error, "lineno", None)) from error
-    return value
 
 
 def _asked(group: QuestionsGroup, decision: DecisionGroup) -> tuple[Mapping[str, Question], DecisionParams]:

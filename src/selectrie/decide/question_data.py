@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
-from selectrie.decide.states import text_of_content
+from selectrie.decide.states import of_json, text_of_content
 from selectrie.errors import OptionError, RequestError
 
 TYPES = ("choice", "predicate", "score", "noul")
@@ -131,7 +131,7 @@ def _examples(data: object, where: str) -> list[tuple[Any, Any]]:
         if not isinstance(one, Mapping):
             raise OptionError(path, one, "an object with a state and an answer")
         _check_fields(one, ("state", "answer"), path)
-        found.append((one.get("state"), one.get("answer")))
+        found.append((of_json(one.get("state")), one.get("answer")))
     return found
 
 

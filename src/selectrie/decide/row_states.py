@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from selectrie.decide.states import State, text_of_state
+from selectrie.decide.states import State, of_json, text_of_state
 from selectrie.errors import OptionError, RequestError, clip
 from selectrie.options.checks import text as require_text
 
@@ -129,7 +129,7 @@ def _value(name: str, value: Any) -> State:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping | list | tuple):
-        return value
+        return of_json(value)
     raise OptionError(name, value, "a text, a number, a date, or an object or array of JSON")
 
 

@@ -9,12 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import OptionError, PromptError, of_value
 
-State: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
+
+@final
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A value of JSON as one state, such as an array of texts.
+
+    Attributes:
+        value: What JSON can hold, the keys of objects in their order.
+    """
+
+    value: Any
+
+
+State: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | Json
 
 ROLES = ("user", "assistant", "system", "developer", "tool")
 _CALLS = {
@@ -36,12 +50,13 @@ def text_of_state(state: State, name: str = "state") -> str:
     - A list of messages, each with a role and content, or with the type of a message, a
       tool call or its output: a transcript, one paragraph for each. The shapes are
       those of OpenAI's `POST /v1/decisions` and `POST /v1/chat/completions`.
-    - Any other mapping or sequence: JSON with its keys in their order, in which
-      characters beyond ASCII stay as they are.
+    - Any other mapping or sequence, and `Json`: JSON with its keys in their order, in
+      which characters beyond ASCII stay as they are. Some texts may be meant as several
+      states, so as one they are given as `Json`.
 
     Raises:
         OptionError: If it is none of these, or is blank or empty, or JSON cannot hold
-            it, such as an object with keys 1 and "1".
+            it, such as an object with keys 1 and "1", or if it is a list of texts.
         PromptError: For a malformed message or an unknown role, with its index.
         TextError: For a lone surrogate.
     """
@@ -49,6 +64,10 @@ def text_of_state(state: State, name: str = "state") -> str:
         text = state
     elif isinstance(state, list | tuple) and _are_messages(state):
         text = _transcript(state, name)
+    elif isinstance(state, Json):
+        text = _json(state.value, name) if state.value else ""
+    elif _are_texts(state):
+        raise OptionError(name, state, "one text; `decide_many` takes several, and `Json([…])` is one state")
     elif isinstance(state, Mapping | list | tuple):
         text = _json(state, name) if state else ""
     else:
@@ -91,6 +110,15 @@ def _mapping(value: object) -> object:
 def _are_messages(items: Sequence[Any]) -> bool:
     """Return whether every item is a message, a tool call or the output of one."""
     return bool(items) and all(map(is_message, items))
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def of_json(value: Any) -> State:
+    """Return a value that was read from JSON as a state, which it is as a whole."""
+    return Json(value) if _are_texts(value) else value
 
 
 def is_message(item: object) -> bool:

@@ -335,6 +335,8 @@ def _decisions(
 def _iterator(states: object) -> Iterator[State]:
     if not isinstance(states, Iterable) or isinstance(states, str | bytes | bytearray | Mapping):
         raise OptionError("states", states, "several states, such as a list")
+    if hasattr(states, "columns") or hasattr(states, "column_names"):  # iterating yields names or columns
+        raise OptionError("states", type(states).__name__, "several states; `decide_table` takes a data frame")
     return iter(states)
 
 

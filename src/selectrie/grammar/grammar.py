@@ -78,6 +78,9 @@ class Grammar:
     def __init__(
         self, source: RuleSet | TextList | GuidanceGrammar, *, name: str = "grammar", notes: tuple[str, ...] = ()
     ) -> None:
+        if isinstance(source, str | type):
+            readers = "Grammar.from_type" if isinstance(source, type) else "Grammar.from_gbnf, from_regex or from_lark"
+            raise OptionError("source", source, f"rules; {readers} reads this")
         self.name = name
         self.notes = notes
         self._source = source

@@ -17,7 +17,7 @@ from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, D
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.question_data import question_of_data
 from selectrie.decide.questions import Question
-from selectrie.decide.states import State, is_message, text_of_state
+from selectrie.decide.states import State, is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, OptionError, PromptTooLongError, RequestError, clip
 from selectrie.results.openai import json_logprob
 from selectrie.server.fields import unknown_fields
@@ -131,7 +131,7 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     params = DecisionParams(**{name: body[name] for name in PARAMS if body.get(name) is not None})
     field = "input" if endpoint == "/v1/decisions" else "state"
     with errors_about(field):
-        text = text_of_state(state, field)
+        text = text_of_state(of_json(state), field)
     request = DecisionRequest(
         text,
         field,
