@@ -11,11 +11,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import llama_cpp
 import pytest
 from hypothesis import HealthCheck, settings
+from typer.main import get_command
 
 from make_model import make_model
 from selectrie.backends.llama_cpp.library import repacks_safely
@@ -137,6 +139,14 @@ def _no_kernels_that_end_the_process() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (llama_cpp, llama_cpp.llama_cpp):
             patch.setattr(module, "llama_model_default_params", safe)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_tree_of_commands() -> Iterator[None]:
+    """Typer's runner makes all commands anew for each call, which takes longer than most calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
         yield
 
 

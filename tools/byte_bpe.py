@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise, product
 from string import ascii_lowercase
 
@@ -79,6 +80,7 @@ class ByteBpe:
         return self.tokens.index(token)
 
 
+@cache
 def build(n_vocabulary: int) -> ByteBpe:
     """Build a vocabulary of exactly `n_vocabulary` entries (at least 256 bytes and the
     control tokens).

@@ -259,7 +259,7 @@ def test_requests_made_from_the_schema(application):
         assert len(reply.headers["x-request-id"]) == 32
         seen.add((case.method.lower(), case.path))
 
-    few = settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None)
+    few = settings(max_examples=n_examples(8), suppress_health_check=list(HealthCheck), deadline=None)
     for found in schema.get_all_operations():
         for mode in schemathesis.GenerationMode:
             with suppress(Unsatisfiable):  # nothing is wrong for an endpoint without parameters

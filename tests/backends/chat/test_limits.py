@@ -15,7 +15,7 @@ from selectrie.errors import PromptError
 from tests.support.chat_bombs import BOMBS
 from tests.support.chat_templates import TEMPLATES
 
-STEPS, CHARACTERS, PEAK_BYTES = 30_000, 1 << 20, 96 << 20
+STEPS, CHARACTERS, PEAK_BYTES = 10_000, 1 << 20, 96 << 20
 
 TRACKED_TOO = ("doubling", "squaring", "shared", "deep")
 """What costs more where text is tracked."""

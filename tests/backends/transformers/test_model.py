@@ -436,15 +436,13 @@ def test_options_that_contradict_the_module_are_refused():
 # Memory
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident set from Linux")
-@pytest.mark.parametrize("name", ["llama", "mamba"])
-def test_memory_stays_flat(name):
-    """500 calls that add, repeat, forget and evict, and 10 small contexts: the process grows by less than 1 MB after as many before."""
+def check_flat(name, n_rounds):
+    """Calls that add, repeat, forget and evict, and small contexts: the process grows by less than 1 MB after as many before."""
 
     def work(model, seed):
         rng = np.random.default_rng(seed)
-        for _ in range(50):
-            solo = model.new_context(16) if rng.random() < 0.02 else None
+        for i in range(n_rounds):
+            solo = model.new_context(16) if i % 25 == seed else None
             for _ in range(5):
                 first = run(model, ROOT, rng.integers(3, 9, 4)).nodes
                 last = run(model, int(first[-1]), rng.integers(3, 9, 2)).nodes
@@ -458,6 +456,24 @@ def test_memory_stays_flat(name):
         before = resident_bytes()
         work(model, 1)
         assert resident_bytes() - before < 1 << 20
+
+
+ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident set from Linux")
+
+
+@ON_LINUX
+@pytest.mark.parametrize("name", ["llama", "mamba"])
+def test_memory_stays_flat(name):
+    """Over 150 calls and a small context."""
+    check_flat(name, 15)
+
+
+@ON_LINUX
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["llama", "mamba"])
+def test_memory_stays_flat_for_long(name):
+    """Over 1 000 calls and four small contexts."""
+    check_flat(name, 100)
 
 
 def resident_bytes():

@@ -640,8 +640,8 @@ ON_LINUX = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="mem
 
 @ON_LINUX
 def test_memory_settles(engine):
-    """Rough sanity: a hundred selects after a hundred others take less than 5 MB."""
-    assert grown_bytes(engine, 100, 200) < 5e6
+    """Rough sanity: fifty selects after fifty others take less than 5 MB."""
+    assert grown_bytes(engine, 50, 100) < 5e6
 
 
 @ON_LINUX
