@@ -15,12 +15,15 @@ from enum import Enum, EnumMeta
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
-from selectrie.decide.examples import Examples, examples_of
+from selectrie.decide.states import State, text_of_state
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, of_value
 from selectrie.grammar import Grammar
 from selectrie.options.checks import text as require_text
 
 T = TypeVar("T")
+
+Examples: TypeAlias = Sequence[tuple[State, Any]]
+"""Pairs of a state and the value, or the text, of the option that answers for it."""
 
 _VALUES = "a str, bool, int or Enum member, or an Option with a text"
 
@@ -147,7 +150,7 @@ class Choice(Generic[T]):
         object.__setattr__(self, "options", () if is_grammar else checked(options_of(options)))
         object.__setattr__(self, "grammar", options if is_grammar else None)
         object.__setattr__(self, "cue", _cue(cue, instructions))
-        object.__setattr__(self, "examples", examples_of(examples, self.options))
+        object.__setattr__(self, "examples", _examples_of(examples, self.options))
 
 
 @final
@@ -190,7 +193,7 @@ class Predicate:
             object.__setattr__(self, name, value)
         if not any(given and given.strip() for given in (statement, yes_when, no_when)):
             raise OptionError("statement", statement, "a statement, or what `yes_when` or `no_when` says")
-        object.__setattr__(self, "examples", examples_of(examples, checked(self.options)))
+        object.__setattr__(self, "examples", _examples_of(examples, checked(self.options)))
 
     @property
     def options(self) -> tuple[Option[bool], ...]:
@@ -244,7 +247,7 @@ class Score:
         object.__setattr__(self, "instructions", instructions)
         object.__setattr__(self, "levels", checked(_levels_of(levels), "levels"))
         object.__setattr__(self, "cue", _cue(cue, instructions))
-        object.__setattr__(self, "examples", examples_of(examples, self.levels))
+        object.__setattr__(self, "examples", _examples_of(examples, self.levels))
 
     @property
     def options(self) -> tuple[Option[float], ...]:
@@ -263,6 +266,32 @@ def _cue(cue: str | None, instructions: str) -> str | None:
     if cue is not None and not cue.strip():
         raise OptionError("cue", cue, "a text such as 'Label:'")
     return cue
+
+
+def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[str, str], ...]:
+    """Return the text of each example's state, and the text of its answer.
+
+    Options that answer no example are warned about: models lean to answers that they
+    were shown.
+
+    Raises `OptionError` for anything that is not a pair of a state and an option.
+    """
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise OptionError("examples", given, "a sequence of pairs of a state and its answer")
+    found = []
+    for index, one in enumerate(given):
+        name = f"examples[{index}]"
+        if not isinstance(one, Sequence) or isinstance(one, str | bytes) or len(one) != 2:
+            raise OptionError(name, one, "a pair of a state and its answer")
+        state, answer = one
+        texts = [option.scored for option in options if answer in (option.value, option.scored)]
+        if not texts:
+            raise OptionError(f"{name}[1]", answer, "the value or the text of an option")
+        found.append((text_of_state(state, f"{name}[0]"), texts[0]))
+    missing = [option.scored for option in options if option.scored not in {text for _, text in found}]
+    if found and missing:
+        warnings.warn(f"no example has the answer {missing[0]!r}; give each option some", stacklevel=4)
+    return tuple(found)
 
 
 def options_of(given: object) -> tuple[Option[Any], ...]:
