@@ -36,6 +36,7 @@ from selectrie.errors import SelectrieError
 PUBLIC = {
     "beam": "BeamSearchParams",
     "choice": "Choice",
+    "decision": "DecisionParams",
     "engine": "Engine",
     "generation": "GenerationParams",
     "grammar": "Grammar",
@@ -328,14 +329,16 @@ def grammars(llm: Any, prompt: str, pattern: str) -> Work:
 
 
 def decisions(llm: Any) -> Work:
-    """Yield calls that answer one question of each kind."""
+    """Yield calls that answer one question of each kind, in a stated layout."""
+    params = record("decision", layout="state first")
     state = "Tom lost his red ball in the park. He was sad."
     yield (
         "decide.choice",
-        lambda: llm.decide(state, record("choice", "What did Tom lose?", ["a ball", "a cat", "a car"])),
+        lambda: llm.decide(state, record("choice", "What did Tom lose?", ["a ball", "a cat", "a car"]), params=params),
     )
-    yield "decide.predicate", lambda: llm.decide(state, record("predicate", "Tom is happy."))
-    yield "decide.score", lambda: llm.decide(state, record("scale", "How sad is Tom?", ["not", "a little", "very"]))
+    yield "decide.predicate", lambda: llm.decide(state, record("predicate", "Tom is happy."), params=params)
+    levels = ["not", "a little", "very"]
+    yield "decide.score", lambda: llm.decide(state, record("scale", "How sad is Tom?", levels), params=params)
 
 
 def record_class(name: str) -> Any:

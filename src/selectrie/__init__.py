@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from selectrie.decide.answers import ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
+    from selectrie.decide.calibration import Calibration
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BeamResult",
     "BeamSearchParams",
+    "Calibration",
     "Choice",
     "ChoiceAnswer",
     "ChoiceScore",
@@ -110,6 +112,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Calibration": "decide.calibration",
     "Choice": "decide.questions",
     "ChoiceAnswer": "decide.answers",
     "Decision": "decide.answers",

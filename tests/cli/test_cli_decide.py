@@ -65,6 +65,8 @@ def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):
     """Every option stands in the parameters; a template may be a file."""
     flags = ["--choice", "team=Which team?", "--options", f"team={labels}"]
     question = {"team": Choice("Which team?", TEAMS.split())}
+    fitted = llm.fit_calibration([f"{STATE} {n}" for n in range(3)], question)
+    fitted.save(tmp_path / "c.json")
     for given, params in (
         (["--layout", "questions first", "--permutations", "2", "--min-confidence", "1"],
          DecisionParams(layout="questions first", permutations=2, min_confidence=1)),
@@ -73,8 +75,11 @@ def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):
         (["--rule", "pmi", "--unlisted", "--min-label-mass", "0.5"],
          DecisionParams(rule="pmi", list_options=False, min_label_mass=0.5)),
         (["--top", "1"], DecisionParams(top=1)),
+        (["--calibrate", "content_free"], DecisionParams(calibration="content_free")),
+        (["--calibration", "c.json"], DecisionParams(calibration=fitted)),
     ):  # fmt: skip
-        answers = decided("--state", STATE, *flags, *given)
+        flags_now = [tmp_path / one if one == "c.json" else one for one in given]
+        answers = decided("--state", STATE, *flags, *flags_now)
         expected = plain(llm.decide(STATE, question, params=params))
         assert {**answers["team"], "usage": None} == json.loads(json.dumps(expected))["team"]
     template = tmp_path / "mine.tmpl"

@@ -107,6 +107,24 @@ def test_decisions_are_those_of_decide(params):
     assert usage["output_tokens"] == 0
 
 
+def test_a_request_may_bring_its_calibration():
+    """As the object that was fitted, or as "content_free"; what a server would have to learn from requests is refused."""
+    question = {"questions[0]": both()[0]["questions[0]"]}
+    with fake() as llm:
+        fitted = llm.fit_calibration([f"{STATE} {n}" for n in range(3)], question)
+        for given, params in (
+            (fitted.to_dict(), DecisionParams(calibration=fitted)),
+            ("content_free", DecisionParams(calibration="content_free")),
+        ):
+            wanted = llm.decide(STATE, question, params=params)["questions[0]"]
+            body = {"input": STATE, "questions": QUESTIONS[:1], "calibration": given}
+            [answer] = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
+            assert [one["probability"] for one in answer["probabilities"]] == list(wanted.probabilities.values())
+        for given in ("batch", "auto", {"questions": 1}, [1]):
+            body = {"input": STATE, "questions": QUESTIONS[:1], "calibration": given}
+            assert ask(app(llm), "POST", "/v1/decisions", body).status == 400
+
+
 def test_systemone_is_decide():
     """The numbers of levels are scored as texts, with the criteria as descriptions; the legend comes back as it was."""
     with fake() as llm:

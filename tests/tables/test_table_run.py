@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from selectrie import Choice, DecisionParams, Option, Predicate, Score, Template
+from selectrie import Calibration, Choice, DecisionParams, Option, Predicate, Score, Template
 from selectrie.engine.load import load
 from selectrie.errors import InputFileError, OptionError
 from selectrie.grammar import Grammar
@@ -30,9 +30,9 @@ from selectrie.tables.table_run import (
     TableRunOptions,
     began_with,
     decided_by,
+    fixed,
     plan_table,
     run_table,
-    timed,
 )
 from tests.support import decided_tables
 from tests.support.decided_tables import write_table
@@ -124,7 +124,7 @@ def test_a_stopped_run_on_real_weights_ends_with_the_same_bytes(tmp_path):
             yield unit, values
 
     with load(n_threads=1) as llm:
-        plan = timed(llm, plan_table(table, asked, tmp_path / "parts.csv"))
+        plan = fixed(llm, plan_table(table, asked, tmp_path / "parts.csv"))
         llm.select("My parcel has", [" come", " not come"])
         with pytest.raises(StoppedError):
             run_table(llm, plan, work=lambda plan, units: stopping(decided_by(llm)(plan, units)))
@@ -354,3 +354,38 @@ def test_everything_that_is_asked_is_data(tmp_path):
         asked_of_data(json.loads(json.dumps(only.to_dict())), "x.run")
     with pytest.raises(InputFileError, match="not the configuration of a run"):
         asked_of_data({"questions": 3}, "x.run")
+
+
+def _cells(path):
+    """The cells of each row by its text."""
+    return {row["body"]: row for row in map(json.loads, path.read_text().splitlines())}
+
+
+def test_a_run_keeps_its_calibration(tmp_path):
+    """It is fitted to the table's rows, in any order, and kept: a run goes on with it, and `decide` with it gives the cells."""
+    states = [f"message {n}" for n in range(20)] + ["", "message 3"]
+    question = {"intent": QUESTIONS["intent"]}
+    asked = TableQuestions(state="body", questions=question, params=DecisionParams(calibration="batch"), unit_rows=4)
+    for name, rows in (("a", states), ("b", states[::-1])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"body": one}) + "\n" for one in rows))
+        run_table(fake(), plan_table(tmp_path / f"{name}.jsonl", asked, tmp_path / f"{name}.out.jsonl"))
+    out, folder = tmp_path / "a.out.jsonl", tmp_path / "a.out.jsonl.run"
+    cells, whole = _cells(out), out.read_bytes()
+    assert cells == _cells(tmp_path / "b.out.jsonl")
+    params = DecisionParams(calibration=Calibration.load(folder / "run.json"))
+    llm, columns = fake(), asked.columns()
+    for state in filter(None, states):
+        alone = columns.row(llm.decide(state, question, params=params))
+        assert [cells[state][name] for name in columns.names] == list(alone)
+    log = (folder / "log.jsonl").read_bytes()
+    (folder / "log.jsonl").write_bytes(log[: len(log) // 2])
+    out.unlink()
+    _, again, _, _ = began_with(folder)
+    run_table(fake(), plan_table(tmp_path / "a.jsonl", again, out))
+    assert out.read_bytes() == whole
+    given = replace(asked, params=params)
+    run_table(fake(), plan_table(tmp_path / "a.jsonl", given, tmp_path / "c.out.jsonl"))
+    assert (tmp_path / "c.out.jsonl").read_bytes() == whole
+    assert asked_of_data(given.to_dict(), "here").params == params
+    with pytest.raises(OptionError, match="calibration"):
+        run_table(fake(), plan_table(tmp_path / "a.jsonl", given, out))

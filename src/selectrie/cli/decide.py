@@ -111,12 +111,20 @@ class DecisionGroup:
     rule: Annotated[str, Option(metavar="NAME", help="joint, token_mean, char_mean, byte_mean, pmi or calibrated.")] = (
         "joint"
     )
+    calibrate: Annotated[
+        str | None,
+        Option(metavar="batch|content_free", help="Compare with the means over the table's rows, or over no content."),
+    ] = None
+    calibration: Annotated[
+        str | None, Option(metavar="FILE", help="A calibration that was saved, or the run.json of a run.")
+    ] = None
     permutations: Annotated[
         str | None, Option(metavar="N|all", help="Average over N orders of the options. [default: as given]")
     ] = None
     top: Annotated[int | None, Option(metavar="K", help="Only the K best options, best first. [default: all]")] = None
     min_confidence: Annotated[float, Option(metavar="P", help="Abstain below this confidence.")] = 0.0
     min_label_mass: Annotated[float, Option(metavar="P", help="Abstain below this label mass.")] = 0.0
+    threshold: Annotated[float, Option(metavar="P", help="A predicate is true above this probability.")] = 0.5
     unlisted: Annotated[bool, Option("--unlisted", help="Do not list the options in the prompt.")] = False
 
 
@@ -332,12 +340,18 @@ def _pair(flag: str, value: str) -> tuple[str, str]:
 
 def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float] | None = None) -> DecisionParams:
     """Return the `DecisionParams` of the options."""
+    from selectrie.decide.calibration import Calibration
     from selectrie.decide.params import TEMPLATES, DecisionParams
     from selectrie.template.analysis.template import Template
 
     template: Any = group.template
     if template not in TEMPLATES:
         template = Template.from_file(Path(template))
+    calibration: Any = group.calibrate
+    if group.calibration is not None:
+        if calibration is not None:
+            raise IncompatibleOptionsError("calibration", "`calibrate`", "give one of the two")
+        calibration = Calibration.load(group.calibration)
     orders: Any = group.permutations
     if orders is not None and orders.isdecimal():
         orders = int(orders)
@@ -346,11 +360,13 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
         layout=group.layout,
         scoring=group.scoring,
         rule=group.rule,
+        calibration=calibration,
         prior=prior,
         permutations=orders,
         top=group.top,
         min_confidence=group.min_confidence,
         min_label_mass=group.min_label_mass,
+        threshold=group.threshold,
         list_options=False if group.unlisted else None,
     )
 

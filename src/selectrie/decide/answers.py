@@ -31,6 +31,7 @@ class DecisionSignature:
         listed: Whether the prompt lists the options.
         orders: Number of orders of the options; 0 for the caller's order.
         selection: The signature of the selections: model, software and options.
+        calibration: Digest of the calibration that was given; "" if none was.
     """
 
     template: str
@@ -41,6 +42,7 @@ class DecisionSignature:
     listed: bool
     orders: int
     selection: Signature
+    calibration: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,14 +212,16 @@ class PredicateAnswer(_Trust):
 
     Attributes:
         probability: Probability that the statement is true: p(yes) / (p(yes) + p(no)).
+        threshold: Probability above which the answer is true.
     """
 
     probability: float
+    threshold: float = 0.5
 
     @property
     def value(self) -> bool:
-        """Return whether the statement is more probable than not."""
-        return self.probability > 0.5
+        """Return whether the probability is above the threshold."""
+        return self.probability > self.threshold
 
     def __bool__(self) -> bool:
         """Return `value`; raise `TypeError` if the answer abstained."""
@@ -227,7 +231,8 @@ class PredicateAnswer(_Trust):
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with kind "predicate"."""
-        return {"kind": "predicate", "value": self.value, "probability": self.probability, **self._trust()}
+        own = fields_of(self, "value", "probability", *(["threshold"] if self.threshold != 0.5 else []))
+        return {"kind": "predicate", **own, **self._trust()}
 
     def __repr__(self) -> str:
         return f"PredicateAnswer({self.value}, {_summary(self.probability, self)})"

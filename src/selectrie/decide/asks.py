@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from string import ascii_uppercase
 from typing import Any
 
+from selectrie.core.types import ModelIdentity
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import (
     Answer,
@@ -26,6 +29,7 @@ from selectrie.decide.answers import (
     mean_of,
     spread_of,
 )
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.orders import Order, orders_of
 from selectrie.decide.params import MAX_LETTERS, DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
@@ -55,6 +59,7 @@ class Ask:
         prior: Weights in the order of `options`, or None.
         layout: What comes first in its prompts; not "auto".
         listed: Whether the prompts list the options.
+        rule: The rule, "calibrated" for a content-free calibration.
     """
 
     question: Question
@@ -64,11 +69,17 @@ class Ask:
     prior: tuple[float, ...] | None
     layout: str
     listed: bool
+    rule: str
 
     @property
     def kind(self) -> str:
         """Return "choice", "predicate" or "score"."""
         return KINDS[type(self.question)]
+
+    @property
+    def weights(self) -> tuple[float, ...] | None:
+        """Return the prior in the caller's order, or None."""
+        return None if self.prior is None else tuple(self.prior[index] for index in self.by_caller)
 
     @property
     def has_grammar(self) -> bool:
@@ -119,7 +130,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
     layout = layout_of(question, params, n_questions)
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
-        return Ask(question, (), ((),), (), None, layout, listed=False)
+        return Ask(question, (), ((),), (), None, layout, listed=False, rule=params.rule)
     listed = _is_listed(question, params, on_page=on_page)
     options = question.options
     for index, one in enumerate(options):
@@ -131,9 +142,11 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
     if params.scoring == "letters" and len(options) > MAX_LETTERS:
         raise OptionError("scoring", "letters", f"'text' for more than {MAX_LETTERS} options; there are {len(options)}")
     weights = _weights(params.prior, options)
+    is_content_free = params.calibration == "content_free" and is_calibrated(question, params)
+    rule = "calibrated" if is_content_free else params.rule
     if params.permutations is None:
         own = tuple(range(len(options)))
-        return Ask(question, options, (own,), own, weights, layout, listed)
+        return Ask(question, options, (own,), own, weights, layout, listed, rule)
     order = sorted(range(len(options)), key=lambda index: options[index].scored)
     place = {index: at for at, index in enumerate(order)}
     return Ask(
@@ -144,7 +157,52 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
         None if weights is None else tuple(weights[index] for index in order),
         layout,
         listed,
+        rule,
     )
+
+
+def is_calibrated(question: Question, params: DecisionParams) -> bool:
+    """Return whether a calibration concerns a question.
+
+    Without a stated prior, that of a predicate or score would take all answers for
+    equally frequent.
+    """
+    if isinstance(question, Choice):
+        return question.grammar is None
+    return params.prior is not None
+
+
+def bound_of(ask: Ask, params: DecisionParams, template_digest: str, model: ModelIdentity) -> dict[str, object]:
+    """Return what the probabilities of a question depend on besides the states."""
+    shown = json.dumps([ask.question.cue, *ask.question.examples])
+    return {
+        "question": [ask.kind, ask.question.instructions]
+        + [[one.scored, one.description or ""] for one in ask.question.options],
+        "model": model.digest,
+        "tokenizer": model.tokenizer_digest,
+        "precision": model.precision,
+        "template": template_digest,
+        "layout": ask.layout,
+        "rule": ask.rule,
+        "scoring": params.scoring,
+        "listed": ask.listed,
+        "examples": sha256(shown.encode()).hexdigest()[:16],
+        "orders": 0 if params.permutations is None else len(ask.orders),
+    }
+
+
+def probabilities_of(question: Question, answer: Answer) -> list[float]:
+    """Return the probabilities of all options in the caller's order."""
+    if isinstance(answer, PredicateAnswer):
+        return [answer.probability if one.value else 1 - answer.probability for one in question.options]
+    return list(answer.probabilities.values())
+
+
+def calibrated(ask: Ask, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
+    """Return the question with the weights of a calibration; raise if it has none."""
+    weights = calibration.of(bound).weights(ask.weights)
+    by_index = dict(zip(ask.by_caller, weights, strict=True))
+    return replace(ask, prior=tuple(by_index[index] for index in range(len(weights))))
 
 
 def _check_grammar(params: DecisionParams) -> None:
@@ -275,7 +333,8 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     elif any(one.coverage_high is not None for one in selections):
         trust["bounds"] = _bounds(ask, evidence, _between(selections))
     if isinstance(ask.question, Predicate):
-        return PredicateAnswer(probability=probabilities[0 if ask.options[0].value else 1], **trust)
+        p = probabilities[0 if ask.options[0].value else 1]
+        return PredicateAnswer(probability=p, threshold=params.threshold, **trust)
     if isinstance(ask.question, Score):
         levels = [ask.options[index] for index in ask.by_caller]
         in_order = [probabilities[index] for index in ask.by_caller]

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from selectrie.decide.calibration import Calibration
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.checks import at_least, copied, flag, number, one_of
 from selectrie.template.analysis.template import Template
@@ -44,6 +45,11 @@ class DecisionParams:
         rule: "joint", "token_mean", "char_mean", "byte_mean", "pmi" (minus the joint
             after the same prompt without the state) or "calibrated" (minus the mean
             joint with the state replaced by "", "N/A" and "[MASK]").
+        calibration: What the options' own probabilities are compared with, under the
+            rules "joint", "token_mean", "char_mean" and "byte_mean". None is nothing;
+            a `Calibration` is one that was fitted; "batch" fits one to the states of
+            `decide_many` or of a table; "content_free" is the rule "calibrated". A
+            `Predicate` or `Score` is calibrated only if `prior` is given.
         prior: Weights of the options, by value or in the order of the options.
         permutations: Number of orders of the options over which the answer is averaged,
             at most 64 and at most k!, or "all" for up to 5 options. They are orders of
@@ -53,6 +59,7 @@ class DecisionParams:
         min_confidence: Confidence below which an answer abstains.
         min_label_mass: Label mass below which an answer abstains (its lower bound, if
             it is not known).
+        threshold: Probability above which a predicate is true.
         list_options: Whether the prompt lists the options. Those that are not listed
             are scored all the same. None lists them, but not on the plain page of a
             question with examples or a cue, unless an option has a description.
@@ -64,11 +71,13 @@ class DecisionParams:
     layout: str = "auto"
     scoring: str = "text"
     rule: str = "joint"
+    calibration: str | Calibration | None = field(default=None, hash=False)
     prior: Mapping[Any, float] | Sequence[float] | None = field(default=None, hash=False)
     permutations: int | str | None = None
     top: int | None = None
     min_confidence: float = 0.0
     min_label_mass: float = 0.0
+    threshold: float = 0.5
     list_options: bool | None = None
     time: str | None = None
 
@@ -80,13 +89,14 @@ class DecisionParams:
         if self.rule == "batch":
             raise OptionError("rule", "batch", "a rule for one prompt: " + ", ".join(map(repr, RULES)))
         one_of("rule", self.rule, RULES)
+        _check_calibration(self.calibration, self.rule)
         object.__setattr__(self, "prior", _prior(self.prior))
         if self.permutations != "all":
             if isinstance(self.permutations, str):
                 raise OptionError("permutations", self.permutations, "a number of orders, or 'all'")
             at_least("permutations", self.permutations, 1, max_value=MAX_ORDERS)
         at_least("top", self.top, 1)
-        for name in ("min_confidence", "min_label_mass"):
+        for name in ("min_confidence", "min_label_mass", "threshold"):
             number(name, getattr(self, name), min_value=0.0, max_value=1.0, remedy="a number from 0 to 1")
         if self.list_options is not None:
             flag("list_options", self.list_options)
@@ -100,6 +110,18 @@ class DecisionParams:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
         return copied(self)
+
+
+def _check_calibration(calibration: object, rule: str) -> None:
+    if calibration is None:
+        return
+    if not isinstance(calibration, Calibration) and calibration not in ("batch", "content_free"):
+        raise OptionError("calibration", calibration, "None, 'batch', 'content_free' or a Calibration")
+    if rule in ("pmi", "calibrated"):
+        raise IncompatibleOptionsError("calibration", f"rule={rule!r}", "both compare with a baseline; take one")
+    if calibration == "content_free" and rule != "joint":
+        remedy = "it is computed from joints; take rule='joint', or another calibration"
+        raise IncompatibleOptionsError("calibration='content_free'", f"rule={rule!r}", remedy)
 
 
 def _check_time(time: object) -> None:

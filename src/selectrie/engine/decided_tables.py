@@ -5,21 +5,34 @@ Files, whose runs go on after a crash, are decided about by the room `tables/`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
+from selectrie.decide.calibration import N_LEAST, Calibration, sample_of
 from selectrie.decide.columns import columns_of
 from selectrie.decide.frames import Frame
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
 from selectrie.decide.questions import Question
 from selectrie.decide.row_states import row_states
-from selectrie.decide.states import State
+from selectrie.decide.states import State, text_of_state
 from selectrie.engine.decision_scorer import ScoresDecisions
+from selectrie.errors import RequestError
 from selectrie.options.checks import at_least
 
 
-class DecidesUnits(Protocol):
+class FitsCalibrations(Protocol):
+    """What fits a calibration: an engine."""
+
+    def fit_calibration(
+        self, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> Calibration: ...
+
+
+class DecidesUnits(FitsCalibrations, Protocol):
     """What is needed of an engine."""
 
     def decision_prompts(
@@ -48,9 +61,41 @@ def decided_table(
     states = row_states(state, frame.columns)
     columns = columns_of(questions, probabilities=probabilities, prefix=prefix)
     columns.check(frame.columns)
+    all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
+    params = fitted_to(llm, all_states, questions, params)
     llm.decision_prompts("0", questions, params=params)  # what cannot be asked about any row
     rows = []
     with llm.decision_scorer(questions, params=params) as scorer:
         for unit in frame.units(states.columns, unit_rows):
             rows += columns.rows(scorer.decisions, states.of_each(unit))
     return frame.with_columns(columns.columns, rows)
+
+
+def fitted_to(
+    llm: FitsCalibrations,
+    states: Iterable[State | RequestError],
+    questions: Mapping[str, Question],
+    params: DecisionParams,
+) -> DecisionParams:
+    """Return the options with a calibration fitted to states in place of "batch".
+
+    From fewer than 16 states none is fitted, with a warning. States that cannot be
+    asked are left out.
+    """
+    if params.calibration != "batch":
+        return params
+    params = replace(params, calibration=None)
+    calibration = llm.fit_calibration(sample_of(_texts(states)), questions, params=params)
+    n = min((one.n for one in calibration.questions), default=0)
+    if n < N_LEAST:
+        said = f"calibration 'batch' needs {N_LEAST} different states of which the question can be asked; there are {n}"
+        warnings.warn(f"{said}, so the answers are not calibrated", UserWarning, stacklevel=2)
+        return params
+    return replace(params, calibration=calibration)
+
+
+def _texts(states: Iterable[State | RequestError]) -> Iterator[str]:
+    for one in states:
+        if not isinstance(one, RequestError):
+            with suppress(RequestError):
+                yield text_of_state(one)

@@ -7,6 +7,7 @@ are made, is in `decide/`; `decisions.py` beside this file asks the model.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
@@ -18,6 +19,7 @@ from selectrie.options.checks import at_least, one_of, record
 
 if TYPE_CHECKING:
     from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer, ScoreAnswer
+    from selectrie.decide.calibration import Calibration
     from selectrie.decide.params import DecisionParams
     from selectrie.decide.prompts import DecisionPrompt
     from selectrie.decide.questions import Choice, Predicate, Question, Score
@@ -40,6 +42,12 @@ class _Runs(Protocol):
     def _run(self, prepare: Callable[[ModelDescription], Prepared[R]]) -> R: ...
     def _prepare_only(self, prepare: Callable[[ModelDescription], R]) -> R: ...
     def _decision_scorer(self, maker: DecisionMaker) -> ScoresDecisions: ...
+
+
+class _Fits(_Runs, Protocol):
+    def fit_calibration(
+        self, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> Calibration: ...
 
 
 class DecisionMethods:
@@ -128,7 +136,7 @@ class DecisionMethods:
         return _decisions(self, [state], named_questions(questions), params, max_rows=max_rows)[0]
 
     def decide_many(
-        self: _Runs,
+        self: _Fits,
         states: Iterable[State],
         questions: Mapping[str, Question],
         *,
@@ -149,9 +157,13 @@ class DecisionMethods:
             One decision for each state, in order.
         """
         from selectrie.decide.asks import named_questions
+        from selectrie.decide.params import DecisionParams
+        from selectrie.engine.decided_tables import fitted_to
 
         several = list(_iterator(states))
         first = 0 if len(several) > 1 else None
+        if isinstance(params, DecisionParams):
+            params = fitted_to(self, several, named_questions(questions), params)
         return _decisions(self, several, named_questions(questions), params, on_error, first=first)
 
     def decide_iter(
@@ -262,6 +274,35 @@ class DecisionMethods:
         record("params", options, DecisionParams)
         named = named_questions(questions)
         return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
+
+    def fit_calibration(
+        self: _Runs, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
+    ) -> Calibration:
+        """Return a calibration of questions, fitted to the answers about some states.
+
+        It needs no labels, and supposes that the options are about equally frequent
+        among the states. It is fitted to the 64 distinct states of smallest SHA-256, so
+        their order has no influence; those that cannot be asked are left out.
+
+        Args:
+            states: The states.
+            questions: The questions by name; grammars have no calibration.
+            params: The options that it holds for; calibration and prior are not used.
+        """
+        from selectrie.decide.asks import named_questions
+        from selectrie.decide.calibration import sample_of
+        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.decide.states import text_of_state
+        from selectrie.engine.decisions import DecisionMaker
+
+        options = DEFAULT_DECISION if params is None else params
+        record("params", options, DecisionParams)
+        named = named_questions(questions)
+        options = replace(options, calibration=None, prior=None, top=None)
+        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))
+        with self._decision_scorer(maker) as scorer:
+            decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
+        return maker.calibration([one for one in decisions if one.error is None])
 
     def decision_prompts(
         self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None

@@ -17,7 +17,20 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.types import ROOT, IntArray
 from selectrie.core.vocabulary import ChatTemplate, Vocabulary
 from selectrie.decide.answers import Answer, Decision, DecisionSignature, DecisionUsage
-from selectrie.decide.asks import CONTENT_FREE, Ask, Evidence, answer_of, ask_of, choices_of, values_of
+from selectrie.decide.asks import (
+    CONTENT_FREE,
+    Ask,
+    Evidence,
+    answer_of,
+    ask_of,
+    bound_of,
+    calibrated,
+    choices_of,
+    is_calibrated,
+    probabilities_of,
+    values_of,
+)
+from selectrie.decide.calibration import Calibration, fitted
 from selectrie.decide.orders import Order
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
@@ -38,6 +51,7 @@ from selectrie.errors import (
     ClosedError,
     ForkedError,
     InternalError,
+    OptionError,
     PromptError,
     PromptTooLongError,
     RequestError,
@@ -106,6 +120,15 @@ class DecisionMaker:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
         check_slots(template)
+        calibration, digest = params.calibration, digest_of(template)
+        if calibration == "batch":
+            allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
+            raise OptionError("calibration", calibration, allowed)
+        if isinstance(calibration, Calibration):
+            for name, ask in asks.items():
+                if is_calibrated(ask.question, params):
+                    with _errors_of(None, name):
+                        asks[name] = calibrated(ask, calibration, bound_of(ask, params, digest, model.identity))
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, replace(prompting, template_args=args))
@@ -123,6 +146,21 @@ class DecisionMaker:
             request = None if first is None else first + index
             prepared.append(_prepared_state(self, state, request, keeps=keeps))
         return PreparedDecisions(self, prepared, keeps, first)
+
+    def calibration(self, decisions: Sequence[Decision]) -> Calibration:
+        """Return the calibration of the questions that can have one.
+
+        Args:
+            decisions: Decisions of this maker about some states, without a prior.
+        """
+        digest = digest_of(self.template)
+        return Calibration(
+            tuple(
+                fitted(bound_of(ask, self.params, digest, self.model.identity), samples)
+                for name, ask in self.asks.items()
+                if (samples := [probabilities_of(ask.question, one[name]) for one in decisions]) and not ask.has_grammar
+            )
+        )
 
     def contexts(self, state: str) -> list[IntArray]:
         """Return the tokens of the prompts of all questions about a state.
@@ -142,7 +180,7 @@ class DecisionMaker:
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
-        key = first.signature, ask.layout, ask.has_grammar, len(ask.orders)
+        key = first.signature, ask.kind, ask.layout, ask.rule, ask.has_grammar, len(ask.orders)
         found = self._signatures.get(key)
         if found is None:
             if len(self._signatures) == _SIGNATURES_KEPT:
@@ -157,10 +195,13 @@ class DecisionMaker:
             template_digest=digest_of(self.template),
             layout=ask.layout,
             scoring=params.scoring,
-            rule=params.rule,
+            rule=ask.rule,
             listed=ask.listed,
             orders=0 if params.permutations is None else len(ask.orders),
             selection=first.signature,
+            calibration=calibration.digest
+            if isinstance(calibration := params.calibration, Calibration) and is_calibrated(ask.question, params)
+            else "",
         )
 
 
@@ -203,7 +244,7 @@ class PromptMaker:
             terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
             if params.scoring == "letters":
                 terminator, following = "none", ""  # the letter alone is read
-            rule = ScoringRule(params.rule, content_free=CONTENT_FREE if params.rule == "calibrated" else ())
+            rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
             search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
             prompting = PromptParams()
             if page.is_chat:
@@ -257,7 +298,7 @@ class PromptMaker:
         """Return the plan of all pages whose answer ends alike."""
         if page.kind not in self._plans:
             _check_endings(choices, request.following)
-            states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self._maker.params.rule)
+            states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self._ask.rule)
             premises = None if states is None else [self._page(state).prompt for state in states]
             self._plans[page.kind] = selection.SelectPlan(self._maker.model, choices, request, premises=premises)
         return self._plans[page.kind]

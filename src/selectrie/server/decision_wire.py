@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.question_data import question_of_data
 from selectrie.decide.questions import Question
@@ -25,7 +26,16 @@ from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 
-PARAMS = ("layout", "scoring", "rule", "permutations", "min_confidence", "min_label_mass", "list_options")
+PARAMS = (
+    "layout",
+    "scoring",
+    "rule",
+    "calibration",
+    "permutations",
+    "min_confidence",
+    "min_label_mass",
+    "list_options",
+)
 """Fields of a request that are options of `DecisionParams`."""
 _IGNORED = {
     "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier"),
@@ -128,7 +138,10 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     confidence = options.confidence if confidence is None else confidence
     if confidence not in CONFIDENCES:
         raise OptionError("confidence", confidence, "one of " + ", ".join(map(repr, CONFIDENCES)))
-    params = DecisionParams(**{name: body[name] for name in PARAMS if body.get(name) is not None})
+    given = {name: body[name] for name in PARAMS if body.get(name) is not None}
+    if isinstance(given.get("calibration"), dict):
+        given["calibration"] = Calibration.from_dict(given["calibration"])
+    params = DecisionParams(**given)
     field = "input" if endpoint == "/v1/decisions" else "state"
     with errors_about(field):
         text = text_of_state(of_json(state), field)

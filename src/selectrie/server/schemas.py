@@ -16,6 +16,7 @@ _OPTIONS: dict[str, Any] = {
     "layout": {"type": "string", "enum": ["auto", "state first", "questions first", "options last"]},
     "scoring": {"type": "string", "enum": ["text", "letters"]},
     "rule": {"type": "string", "enum": ["joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated"]},
+    "calibration": {"oneOf": [{"type": "string", "enum": ["content_free"]}, {"type": "object"}]},
     "permutations": {"type": "integer", "minimum": 1},
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
     "min_label_mass": {"type": "number", "minimum": 0, "maximum": 1},

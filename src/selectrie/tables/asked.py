@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.decide.asks import named_questions
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.columns import AnswerColumns, columns_of
 from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
 from selectrie.decide.question_data import data_of_questions, questions_of_data
@@ -108,8 +109,11 @@ def asked_of_data(data: Mapping[str, Any], where: str) -> TableQuestions:
 
 def _data_of_params(params: DecisionParams) -> dict[str, object]:
     data = {one.name: getattr(params, one.name) for one in fields(DecisionParams)}
-    if params.time is None:
-        del data["time"]
+    for name in ("time", "calibration", "threshold"):
+        if data[name] == getattr(DEFAULT_DECISION, name):
+            del data[name]
+    if isinstance(params.calibration, Calibration):
+        data["calibration"] = params.calibration.to_dict()
     if isinstance(params.template, Template):
         path = Path(params.template.name)
         data["template"] = {"file": absolute(path) if _is_file(path) else None, "digest": digest_of(params.template)}
@@ -134,6 +138,8 @@ def _params_of_data(data: Mapping[str, Any], where: str) -> DecisionParams:
         if digest_of(template) != own["template"]["digest"]:
             raise InputFileError(template.name, f"the template has changed since {where} began; begin a new run")
         own["template"] = template
+    if isinstance(own.get("calibration"), dict):
+        own["calibration"] = Calibration.from_dict(own["calibration"])
     prior = own["prior"]
     if prior and isinstance(prior[0], list):
         own["prior"] = dict(prior)

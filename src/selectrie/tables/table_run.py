@@ -18,9 +18,11 @@ from typing import Any
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
 from selectrie.decide.asks import layout_of
+from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
+from selectrie.engine.decided_tables import fitted_to
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.chat_time import time_args
 from selectrie.errors import InputFileError, OptionError, RequestError
@@ -103,8 +105,8 @@ class TablePlan:
         asked: What is asked.
         states: Makes the states of rows.
         out: The file of the results.
-        time: The time that the chat template is told, once `run_table` fixed it; None
-            if it reads none.
+        fixed: The options with the time that the chat template is told and the
+            calibration of the run, once `run_table` has them.
     """
 
     table: Table
@@ -112,7 +114,7 @@ class TablePlan:
     asked: TableQuestions
     states: RowStates
     out: Path
-    time: str | None = None
+    fixed: DecisionParams | None = None
 
     @property
     def folder(self) -> Path:
@@ -121,8 +123,8 @@ class TablePlan:
 
     @property
     def params(self) -> DecisionParams:
-        """Return the options of the decision, with the time of the plan."""
-        return replace(self.asked.params, time=self.time)
+        """Return the options of the decision, those of the run once they are fixed."""
+        return self.fixed or self.asked.params
 
     def configuration(self) -> dict[str, object]:
         """Return what the run is made from again, ready for JSON."""
@@ -169,17 +171,25 @@ def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
     return TablePlan(source, found, asked, row_states(asked.state, found.names), out)
 
 
-def timed(llm: Engine, plan: TablePlan) -> TablePlan:
-    """Return the plan with its time: that given, that of the run's begin, or now.
+def fixed(llm: Engine, plan: TablePlan) -> TablePlan:
+    """Return the plan with the time and the calibration of its run.
+
+    They are those given, those with which the run began, or now, and fitted to the
+    states of the table.
 
     Raises `RequestError` if the questions cannot be asked about any state.
     """
-    begun = resumable_or_none(plan.folder, FOLDER)
-    before = None if begun is None else begun["signature"].get("time")
-    time = time_args(llm.vocabulary, plan.asked.params.time or before).get(TIME_ARGUMENT)
-    plan = replace(plan, time=time)
-    llm.decision_prompts("0", plan.asked.questions, params=plan.params)
-    return plan
+    asked, begun = plan.asked, resumable_or_none(plan.folder, FOLDER)
+    before = {} if begun is None else begun["signature"]
+    time = time_args(llm.vocabulary, asked.params.time or before.get("time")).get(TIME_ARGUMENT)
+    params = replace(asked.params, time=time)
+    if params.calibration == "batch" and begun is not None:
+        kept = before.get("calibration")
+        params = replace(params, calibration=None if kept is None else Calibration.from_dict(kept))
+    elif params.calibration == "batch":
+        params = fitted_to(llm, (one for unit in plan.units() for one in plan.states_of(unit)), asked.questions, params)
+    llm.decision_prompts("0", asked.questions, params=params)
+    return replace(plan, fixed=params)
 
 
 def run_table(
@@ -202,7 +212,7 @@ def run_table(
         InputFileError: If the table has changed since it was planned.
         ModelError: If the model fails.
     """
-    plan = timed(llm, plan)
+    plan = fixed(llm, plan)
     folder, columns = plan.folder, plan.asked.columns()
     described = FOLDER.described(_parts(llm, plan, options), llm.identity.backend)
     check_same(folder, FOLDER, described, other_machine=options.other_machine)
@@ -247,8 +257,10 @@ def _parts(llm: Engine, plan: TablePlan, options: TableRunOptions) -> dict[str, 
         "templates": asked.templates(),
         "layout": ", ".join(dict.fromkeys(layouts)),
     }
-    if plan.time is not None:
-        signature["time"] = plan.time
+    if plan.params.time is not None:
+        signature["time"] = plan.params.time
+    if asked.params.calibration == "batch" and isinstance(plan.params.calibration, Calibration):
+        signature["calibration"] = plan.params.calibration.to_dict()
     return {"configuration": plan.configuration(), "model": options.model, "plan": units, "signature": signature}
 
 
