@@ -256,7 +256,8 @@ def test_requests_made_from_the_schema(application):
         reply = ask(application, case.method.upper(), case.path, data=data, query=query)
         assert reply.status < 500, (case.path, data, reply.data)
         assert reply.status < 400 or reply.error["code"]
-        assert len(reply.headers["x-request-id"]) == 32
+        is_named = isinstance(case.body, dict) and case.body.get("request_id")
+        assert is_named or len(reply.headers["x-request-id"]) == 32
         seen.add((case.method.lower(), case.path))
 
     few = settings(max_examples=n_examples(8), suppress_health_check=list(HealthCheck), deadline=None)

@@ -32,7 +32,8 @@ class SearchParams:
             answer is the best so far with `proved=False`. Rows of the masked-greedy
             path are not counted. Without a budget, a search of a grammar takes at most
             `GRAMMAR_NODES` nodes (`sample`: `max_tokens` more for each draw).
-        width: Number of nodes that best_first evaluates in each model call.
+        width: Number of nodes that best_first evaluates in each model call; a search of
+            a grammar takes fewer if the next ones are much less probable.
         on_progress: Called from the model's thread after each model call with (nodes
             evaluated, nodes in all; 0 if not known). For `select_many` it is called
             from the caller's thread, once for each request, with (requests evaluated,

@@ -32,6 +32,11 @@ from selectrie.errors import OptionError
 
 __all__ = ["AutomatonOutcome", "AutomatonSearch", "AutomatonSpec"]
 
+NEAR = 1.0
+"""Nats below the best bound within which a call takes more nodes than fill it.
+
+Without it the nodes of a search grow by a quarter with each token of a long text.
+"""
 N_TOP_TOKENS = 10
 """How many of the most probable tokens after the prompt are noted."""
 
@@ -41,8 +46,9 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
 
     An open path cannot score more than its sum of log-probabilities (over `max_tokens`,
     for means), since each further token can only lower it. Open paths are evaluated in
-    the order of that bound, `search.width` a call and more as the search goes on, until
-    no open path can reach the k-th best.
+    the order of that bound: as many as fill a call, and of those `NEAR` the best bound
+    up to `search.width`, more as the search goes on. The search ends when no open path
+    can reach the k-th best.
 
     The path of masked greedy decoding is followed at the same time, and then the
     canonical path of its text. These (the "first path") give an early text, which lets
@@ -167,7 +173,10 @@ class AutomatonSearch(AutomatonTask[AutomatonOutcome]):
                 targets[first] = None
                 if left is not None:
                     max_targets = min(max_targets, left - self._first_still_needs())
+            near = self._open.best() - NEAR
             while len(targets) < max_targets and self._open.best() >= max(self._threshold(), MIN_BOUND):
+                if len(targets) >= self._fill_rows and self._open.best() < near:
+                    break
                 entry = self._open.pop()
                 node = self._entered(entry)
                 if node != NO_NODE:
