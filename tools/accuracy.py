@@ -11,7 +11,7 @@ Each set is asked in each way of `WAYS`, and each way is compared item by item w
 - ece: mean distance of the probability of an answer from how often it is right, over ten bins of equal width
 - auc: chance that a right answer has a larger probability than a wrong one
 - first: share of answers that are the option listed first, in percent
-- rows: rows of the model for an item, near ties included
+- rows: rows of the model for an item, near ties included, without those of fitting
 
 `--mix 80` gives the last label 80 % of the items, `--mix 95` gives it 95 %, and `--mix sorted` orders the items by label.
 """
@@ -25,7 +25,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import permutations
@@ -36,30 +36,44 @@ import numpy as np
 
 import selectrie
 from selectrie import Choice, ChoiceAnswer, DecisionParams
+from selectrie.decide.calibration import N_LEAST
 from selectrie.decide.examples import balanced
 from selectrie.decide.params import DEFAULT_DECISION
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to ask: options of the decision, whether there is a cue in place of the question, examples of each label."""
+    """A way to ask.
+
+    Attributes:
+        params: Options of the decision.
+        is_cued: Whether a cue stands in place of the question.
+        n_each: Examples of each label, from the last items of the half `dev`.
+        is_fitted: Whether a calibration is fitted to texts without their labels: those that are asked about, or, where these
+            are fewer than 16, all of the half that have the same options.
+    """
 
     params: DecisionParams = DEFAULT_DECISION
     is_cued: bool = False
     n_each: int = 0
+    is_fitted: bool = False
 
 
 WAYS: Mapping[str, Way] = {
     "plain": Way(DecisionParams(layout="state first")),
     "default": Way(),
     "questions first": Way(DecisionParams(layout="questions first")),
+    "content-free": Way(DecisionParams(calibration="content_free")),
+    "batch": Way(is_fitted=True),
     "cue": Way(is_cued=True),
+    "cue, batch": Way(is_cued=True, is_fitted=True),
     "1 example": Way(n_each=1),
+    "1 example, batch": Way(n_each=1, is_fitted=True),
     "2 examples": Way(n_each=2),
     "cue, 1 example": Way(is_cued=True, n_each=1),
     "cue, 2 examples": Way(is_cued=True, n_each=2),
 }
-"""What is compared. Examples come from the last items of the half `dev`."""
+"""What is compared."""
 N_POOL = 400
 """Items from which examples are drawn, where there are so many."""
 
@@ -250,7 +264,7 @@ def groups(items: Sequence[Item]) -> Iterator[tuple[tuple[str, ...], list[int]]]
 
 
 def asked(
-    llm: selectrie.Engine, of: Set, items: Sequence[Item], way: Way, pool: Sequence[Item]
+    llm: selectrie.Engine, of: Set, items: Sequence[Item], way: Way, *, half: Sequence[Item], pool: Sequence[Item]
 ) -> tuple[list[Answered], int]:
     """Return the answers of a set in the order of its items, and the rows that they took."""
     answers: dict[int, ChoiceAnswer[Any]] = {}
@@ -259,8 +273,12 @@ def asked(
     for options, places in groups(items):
         known = [(one.text, one.gold) for one in pool if one.gold in options] if way.n_each else []
         words = {"cue": of.cue} if way.is_cued else {"instructions": of.instructions}
-        question = Choice(options=options, examples=balanced(known, max(1, way.n_each)), **words)
-        found = llm.decide_many([items[at].text for at in places], {"answer": question}, params=way.params)
+        question = {"answer": Choice(options=options, examples=balanced(known, max(1, way.n_each)), **words)}
+        texts, params = [items[at].text for at in places], way.params
+        if way.is_fitted:
+            enough = texts if len(texts) >= N_LEAST else [one.text for one in half if one.options == options]
+            params = replace(params, calibration=llm.fit_calibration(enough, question, params=params))
+        found = llm.decide_many(texts, question, params=params)
         n_rows += sum(one.usage.cost.rows for one in found)
         answers |= {at: one["answer"] for at, one in zip(places, found, strict=True)}  # type: ignore[misc]
     return [Answered(item, answers[at]) for at, item in enumerate(items)], n_rows
@@ -314,11 +332,12 @@ def main(arguments: list[str] | None = None) -> None:
             except FileNotFoundError as error:
                 print(f"{name:<14} skipped: there is no {error.filename}")
                 continue
-            items = mixed([one for one in every if half_of(one) == options.half], options.mix, options.items)
+            half = [one for one in every if half_of(one) == options.half]
+            items = mixed(half, options.mix, options.items)
             pool = [one for one in every if half_of(one) == "dev" and one not in items][-N_POOL:]
             first: list[Answered] = []
             for way in options.ways:
-                answered, n_rows = asked(llm, SETS[name], items, WAYS[way], pool)
+                answered, n_rows = asked(llm, SETS[name], items, WAYS[way], half=half, pool=pool)
                 first = first or answered
                 row = figures(answered, first, n_rows)
                 print(f"{name:<14} {way:<24}" + "".join(f"{row[column]:>9.3g}" for column in columns), flush=True)
