@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
+from dataclasses import replace
+
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
 from selectrie.server import ServerOptions, app
@@ -123,6 +125,30 @@ def test_a_request_may_bring_its_calibration():
         for given in ("batch", "auto", {"questions": 1}, [1]):
             body = {"input": STATE, "questions": QUESTIONS[:1], "calibration": given}
             assert ask(app(llm), "POST", "/v1/decisions", body).status == 400
+
+
+def test_a_server_may_have_a_calibration():
+    """For the questions that it holds for, unless the request has its own or a rule with a baseline; others are plain."""
+    [first, second] = [
+        {"type": "choice", "instructions": text, "choices": ["x", "y"]} for text in ("First?", "Second?")
+    ]
+    question = {"questions[0]": Choice("First?", ["x", "y"])}
+    with fake() as llm:
+        fitted = llm.fit_calibration([f"{STATE} {n}" for n in range(3)], question)
+        server = app(llm, ServerOptions(calibration=fitted))
+        own = DecisionParams(calibration="content_free")
+        for asked, sent, params in (
+            (first, {}, DecisionParams(calibration=fitted)),
+            (second, {}, DecisionParams()),
+            (first, {"calibration": "content_free"}, own),
+            (first, {"rule": "pmi"}, DecisionParams(rule="pmi")),
+        ):
+            wanted = llm.decide(STATE, Choice(asked["instructions"], ["x", "y"]), params=params)
+            body = {"input": STATE, "questions": [asked], **sent}
+            [answer] = ask(server, "POST", "/v1/decisions", body).json["answers"]
+            assert [one["probability"] for one in answer["probabilities"]] == list(wanted.probabilities.values())
+        plain = llm.decide(STATE, question, params=DecisionParams(calibration=replace(fitted, is_default=True)))
+        assert plain["questions[0]"].signature.calibration == fitted.digest
 
 
 def test_systemone_is_decide():

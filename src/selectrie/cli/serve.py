@@ -88,6 +88,9 @@ class ServingGroup:
     confidence: Annotated[
         str, Option(metavar="top|entropy|label_mass", help="How the confidence of choices and scores is computed.")
     ] = "top"
+    calibration: Annotated[
+        str | None, Option(metavar="FILE", help="A calibration for the questions of decisions that it holds for.")
+    ] = None
     log_prompts: Annotated[bool, Option("--log-prompts", help="Write the text of requests to the log.")] = False
 
 
@@ -103,6 +106,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
     selectrie serve -m model.gguf --api-key-file keys.txt --host 0.0.0.0 --port 9000
     """
     try:
+        from selectrie.decide.calibration import Calibration
         from selectrie.server import serve as serving_room
         from selectrie.server.options import ServerOptions
     except ImportError as error:
@@ -129,6 +133,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         max_logprobs=serving.max_logprobs,
         default_max_tokens=serving.default_max_tokens,
         confidence=serving.confidence,
+        calibration=None if serving.calibration is None else Calibration.load(serving.calibration),
         log_prompts=serving.log_prompts,
     )
     serving_room.check_exposed(address.host, options, without_keys=address.no_auth)

@@ -60,6 +60,7 @@ class Ask:
         layout: What comes first in its prompts; not "auto".
         listed: Whether the prompts list the options.
         rule: The rule, "calibrated" for a content-free calibration.
+        calibration: Digest of the calibration that the prior has in it, or "".
     """
 
     question: Question
@@ -70,6 +71,7 @@ class Ask:
     layout: str
     listed: bool
     rule: str
+    calibration: str = ""
 
     @property
     def kind(self) -> str:
@@ -200,9 +202,12 @@ def probabilities_of(question: Question, answer: Answer) -> list[float]:
 
 def calibrated(ask: Ask, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
     """Return the question with the weights of a calibration; raise if it has none."""
+    if calibration.is_default and not calibration.holds_for(bound):
+        return ask
     weights = calibration.of(bound).weights(ask.weights)
     by_index = dict(zip(ask.by_caller, weights, strict=True))
-    return replace(ask, prior=tuple(by_index[index] for index in range(len(weights))))
+    prior = tuple(by_index[index] for index in range(len(weights)))
+    return replace(ask, prior=prior, calibration=calibration.digest)
 
 
 def _check_grammar(params: DecisionParams) -> None:

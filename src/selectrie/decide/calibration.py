@@ -58,9 +58,16 @@ class Calibration:
 
     Attributes:
         questions: One for each question that was calibrated.
+        is_default: Whether a question that it does not hold for is asked plainly, as by
+            a server; else that is an error.
     """
 
     questions: tuple[QuestionCalibration, ...]
+    is_default: bool = False
+
+    def holds_for(self, bound: Mapping[str, object]) -> bool:
+        """Return whether a question asked in this way has a calibration."""
+        return any(one.bound == bound for one in self.questions)
 
     def of(self, bound: Mapping[str, object]) -> QuestionCalibration:
         """Return the calibration of a question asked in this way.

@@ -17,6 +17,8 @@ TEMPLATES = ("auto", "chat", "base")
 LAYOUTS = ("auto", "state first", "questions first", "options last")
 SCORINGS = ("text", "letters")
 RULES = ("joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated")
+BASELINE_RULES = ("pmi", "calibrated")
+"""Rules that compare with a baseline, as a calibration does."""
 MAX_ORDERS = 64
 """Maximum number of orders of the options, except for "all"."""
 MAX_ALL = 5
@@ -117,7 +119,7 @@ def _check_calibration(calibration: object, rule: str) -> None:
         return
     if not isinstance(calibration, Calibration) and calibration not in ("batch", "content_free"):
         raise OptionError("calibration", calibration, "None, 'batch', 'content_free' or a Calibration")
-    if rule in ("pmi", "calibrated"):
+    if rule in BASELINE_RULES:
         raise IncompatibleOptionsError("calibration", f"rule={rule!r}", "both compare with a baseline; take one")
     if calibration == "content_free" and rule != "joint":
         remedy = "it is computed from joints; take rule='joint', or another calibration"

@@ -180,7 +180,8 @@ class DecisionMaker:
 
     def signature(self, ask: Ask, first: Selection) -> DecisionSignature:
         """Return what the answer to a question depends on."""
-        key = first.signature, ask.kind, ask.layout, ask.rule, ask.has_grammar, len(ask.orders)
+        own = ask.layout, ask.listed, ask.rule, ask.calibration
+        key = first.signature, ask.kind, own, ask.has_grammar, len(ask.orders)
         found = self._signatures.get(key)
         if found is None:
             if len(self._signatures) == _SIGNATURES_KEPT:
@@ -199,9 +200,7 @@ class DecisionMaker:
             listed=ask.listed,
             orders=0 if params.permutations is None else len(ask.orders),
             selection=first.signature,
-            calibration=calibration.digest
-            if isinstance(calibration := params.calibration, Calibration) and is_calibrated(ask.question, params)
-            else "",
+            calibration=ask.calibration,
         )
 
 

@@ -10,12 +10,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
 from selectrie.decide.calibration import Calibration
-from selectrie.decide.params import DecisionParams
+from selectrie.decide.params import BASELINE_RULES, DecisionParams
 from selectrie.decide.question_data import question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import State, is_message, of_json, text_of_state
@@ -141,6 +141,8 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     given = {name: body[name] for name in PARAMS if body.get(name) is not None}
     if isinstance(given.get("calibration"), dict):
         given["calibration"] = Calibration.from_dict(given["calibration"])
+    if options.calibration is not None and given.get("rule") not in BASELINE_RULES:
+        given.setdefault("calibration", replace(options.calibration, is_default=True))
     params = DecisionParams(**given)
     field = "input" if endpoint == "/v1/decisions" else "state"
     with errors_about(field):

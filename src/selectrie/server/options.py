@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from selectrie.decide.calibration import Calibration
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, flag, number, one_of
 
@@ -42,6 +43,8 @@ class ServerOptions:
         confidence: How the confidence of choices and scores is computed from k
             probabilities: "top" is (max p - 1/k) / (1 - 1/k), as `Engine.decide` has
             it; "entropy" is 1 - H / ln k; "label_mass" is max p times the label mass.
+        calibration: The calibration of decisions whose request has none. Questions that
+            it does not hold for are asked plainly.
         log_prompts: Whether the log has the text of requests.
     """
 
@@ -66,6 +69,7 @@ class ServerOptions:
     max_logprobs: int = 20
     default_max_tokens: int = 1_024
     confidence: str = "top"
+    calibration: Calibration | None = None
     log_prompts: bool = False
 
     def __post_init__(self) -> None:
