@@ -24,7 +24,7 @@ INTENTS = (DATA / "intents.txt").read_text().splitlines()
 ASKED = TableQuestions(
     state="body",
     questions={"intent": Choice("What does the customer want?", INTENTS)},
-    params=DecisionParams(layout="questions first", min_confidence=0.5, min_label_mass=0.2),
+    params=DecisionParams(min_confidence=0.5, min_label_mass=0.2),
 )
 
 

@@ -22,7 +22,7 @@ import selectrie
 from selectrie import Engine
 from selectrie.cli import app, requests
 from selectrie.cli import evaluation as command
-from selectrie.cli.progress import counted
+from selectrie.cli.progress import count_progress
 from selectrie.errors import OptionError
 from selectrie.evaluation import Evaluation, Item, evaluate
 from selectrie.evaluation.evaluator import Progress
@@ -170,7 +170,7 @@ def test_shots_come_before_each_question(opened):
     """From the data or from a file; the number is part of the result."""
     asked = run("questions.jsonl", "--shots", "2", "--json")
     own = json.loads(asked.stdout)
-    assert "examples: the first 2 items of the data, and the next 2 before those" in asked.stderr
+    assert "examples: the first 2 items of the data; for those items themselves, the next 2" in asked.stderr
     other = json.loads(run("questions.jsonl", "--shots", "2", "--shots-file", "two.jsonl", "--json").stdout)
     assert [one["tasks"][0]["shots"] for one in (own, other)] == [2, 2]
     assert own["rows_naive"] > json.loads(run("questions.jsonl", "--json").stdout)["rows_naive"]
@@ -380,7 +380,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
     for stream in (Tty(), io.StringIO()):
         seconds = itertools.chain([100.0], itertools.repeat(110.0))
         monkeypatch.setattr(sys, "stderr", stream)
-        monkeypatch.setattr(command, "counted", partial(counted, clock=seconds.__next__))
+        monkeypatch.setattr(command, "count_progress", partial(count_progress, clock=seconds.__next__))
         with command._progress_bar() as tell:
             tell(start)
             tell(later)

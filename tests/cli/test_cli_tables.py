@@ -79,6 +79,11 @@ def test_examples_of_a_table_stand_in_the_prompt(folder):
     assert found == {body: fake().decide(body, question).value for body in found}
     described = json.loads((folder / "out.csv.run" / "run.json").read_text())
     assert described["configuration"]["questions"]["label"]["cue"] == "Intent:"
+    (folder / "other.csv").write_text("body,label\nx,elsewhere\n")
+    told = run(*CLASSIFY, "--examples", "other.csv", "--out", "new.csv", code=2).stderr
+    assert "row 1 has the label 'elsewhere', which is none of the labels" in told
+    assert "shots=0" in run(*CLASSIFY, "--examples", "known.csv", "--shots", "0", "--out", "new.csv", code=2).stderr
+    assert "no `examples`" in run(*CLASSIFY, "--shots", "2", "--out", "new.csv", code=2).stderr
     (folder / "bare.csv").write_text("body\nx\n")
     told = run(*CLASSIFY, "--examples", "bare.csv", "--out", "other.csv", code=2).stderr
     assert "has no column 'label' with the answers; it has 'body'" in told

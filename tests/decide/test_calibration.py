@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selectrie import Calibration, DecisionParams
-from selectrie.decide.calibration import QuestionCalibration, fitted, sample_of
+from selectrie.decide.calibration import QuestionCalibration, question_calibration, sample_of
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 
 BOUND = {"question": ["choice", "q", ["a", ""], ["b", ""]], "layout": "questions first", "rule": "joint"}
@@ -21,7 +21,7 @@ BOUND = {"question": ["choice", "q", ["a", ""], ["b", ""]], "layout": "questions
 def test_a_weight_is_the_prior_over_the_shrunk_mean(rows):
     """The mean is of normalised probabilities, and counts 16 states more that are equal for all options."""
     samples = [[p / sum(row) for p in row] for row in rows]
-    weights = fitted(BOUND, samples).weights([1.0, 3.0])
+    weights = question_calibration(BOUND, samples).weights([1.0, 3.0])
     n = len(samples)
     for at, prior in enumerate([1.0, 3.0]):
         mean = (sum(row[at] for row in samples) + 16 / 2) / (n + 16)
@@ -31,7 +31,10 @@ def test_a_weight_is_the_prior_over_the_shrunk_mean(rows):
 def test_data_of_json_gives_the_same_bits(tmp_path):
     """Through a file too, and for an option that never had a probability."""
     made = Calibration(
-        (fitted(BOUND, [[0.1, 0.9], [1 / 3, 2 / 3]]), fitted(BOUND | {"rule": "char_mean"}, [[0.0, 1.0]]))
+        (
+            question_calibration(BOUND, [[0.1, 0.9], [1 / 3, 2 / 3]]),
+            question_calibration(BOUND | {"rule": "char_mean"}, [[0.0, 1.0]]),
+        )
     )
     assert Calibration.from_dict(json.loads(json.dumps(made.to_dict()))) == made
     made.save(tmp_path / "c.json")
@@ -56,7 +59,7 @@ def test_a_file_without_a_calibration_is_refused(text, tmp_path):
 )
 def test_numbers_that_no_fit_makes_are_refused(changes):
     """A count below one, a mean above one, and a mean too few."""
-    data = Calibration((fitted(BOUND, [[0.5, 0.5]]),)).to_dict()
+    data = Calibration((question_calibration(BOUND, [[0.5, 0.5]]),)).to_dict()
     data["questions"][0] |= changes
     with pytest.raises(OptionError, match="Calibration"):
         Calibration.from_dict(data)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,9 +106,10 @@ def test_examples_have_the_layout_in_which_they_are_shared(llm):
     for layout in ("state first", "options last"):
         with pytest.raises(IncompatibleOptionsError, match="examples"):
             llm.decide("I like it.", CUED, params=DecisionParams(layout=layout))
-    page = Template("<<state>>\n<<select 'answer' options=answers>>\n")
-    with pytest.raises(OptionError, match="expected a template that writes `examples`"):
-        llm.decide("I like it.", CUED, params=DecisionParams(template=page))
+    for words, name in (("", "examples"), ("<<#each examples as one>><<one.state>><</each>> rescue", "cue")):
+        page = Template(f"{words}<<state>>\n<<select 'answer' options=answers>>\n")
+        with pytest.raises(OptionError, match=f"expected a template that writes `{name}`"):
+            llm.decide("I like it.", CUED, params=DecisionParams(template=page))
 
 
 @pytest.mark.parametrize(
@@ -115,12 +120,30 @@ def test_examples_have_the_layout_in_which_they_are_shared(llm):
         ([("a", "positive"), ("b", "fair")], r"examples\[1\]\[1\]"),
         ([(" ", "positive")], r"examples\[0\]\[0\]"),
         ([(3, "positive")], r"examples\[0\]\[0\]"),
+        ([("a", np.array([1, 2]))], r"examples\[0\]\[1\]"),
     ],
 )
 def test_what_is_no_example_is_named(examples, told):
     """With its place."""
     with pytest.raises(OptionError, match=told):
         Choice("Is it good?", LABELS, examples=examples)
+
+
+def test_an_answer_names_one_option():
+    """Its value or its text; True is not 1, and what is the value of one and the text of another is refused."""
+    both = [Option("b", text="a"), Option("a", text="c")]
+    with pytest.raises(OptionError, match="names one option"):
+        Choice("", both, examples=[("x", "a")])
+    with pytest.raises(OptionError, match="value or the text"):
+        Choice("", [Option(1, text="one"), Option(0, text="none")], examples=[("x", True)])
+    assert Score("", ["low", "high"], examples=[("x", 1.0), ("y", 0)]).examples == (("x", "high"), ("y", "low"))
+
+
+def test_a_text_that_is_the_only_example_is_asked_as_others_are(llm):
+    """Without words, no question comes back where its own example is left out."""
+    with pytest.warns(UserWarning, match="negative"):
+        bare = Choice("", LABELS, examples=SHOWN[:1])
+    assert prompt_of(llm, bare, "Great film.", template="base") == "Text: Great film.\nAnswer: "
 
 
 def test_cues_and_examples_go_with_listed_options():
@@ -174,6 +197,18 @@ def test_a_balanced_draw_by_brute_force(given_pairs, n_each, seed, shuffle):
     other = list(given_pairs)
     shuffle.shuffle(other)
     assert set(balanced(other, n_each, seed=seed)) == set(found)
+
+
+def test_a_draw_does_not_depend_on_the_hashes_of_python():
+    """Also where a text has two answers."""
+    code = "from selectrie.decide.examples import balanced; print(balanced([('t', 'x'), ('t', 'y'), ('u', 'z')], 2))"
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(drawn) == 1
 
 
 def test_another_seed_draws_others():

@@ -89,6 +89,7 @@ def test_what_is_not_all_messages_is_json():
             text_of_state(texts)
         assert text_of_state(Json(texts)) == text_of_state(of_json(texts)) == json.dumps(texts)
     assert [text_of_state(of_json(one)) for one in ("a", {"b": ["c"]})] == ["a", '{"b": ["c"]}']
+    assert [text_of_state(Json(one)) for one in (0, False, [0])] == ["0", "false", "[0]"]
     for empty in (Json([]), Json(""), Json(None)):
         with pytest.raises(OptionError, match="not blank"):
             text_of_state(empty)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selectrie import Calibration, Choice, DecisionParams, Grammar
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from tests.support.deciding import QUESTIONS, STATE, fake
 
 INTENT = {"intent": QUESTIONS["intent"]}
@@ -162,3 +163,34 @@ def test_examples_and_cue_belong_to_what_was_asked():
                 llm.decide(STATE, question, params=replace(own, calibration=plain))
         fitted = llm.fit_calibration(STATES, {"q": shown}, params=params)
         assert llm.decide(STATE, shown, params=replace(params, calibration=fitted)).signature.calibration
+
+
+def test_nothing_is_fitted_before_all_states_are_valid():
+    """With "batch" as without: one that is invalid stops all, before a row is evaluated."""
+    with fake() as llm:
+        with pytest.raises(OptionError, match="request 3"):
+            llm.decide_many([*STATES[:3], " "], INTENT, params=DecisionParams(calibration="batch"))
+        assert llm._model.calls == 0
+
+
+def test_nothing_is_asked_where_nothing_is_calibrated():
+    """Predicates without a prior, and grammars: the answers are the plain ones, with their rows and no warning."""
+    texts = Choice("Which?", Grammar.from_regex("[ab]"))
+    with fake() as llm:
+        params = DecisionParams(calibration="batch")
+        wanted = llm.decide_many(STATES, {"a": QUESTIONS["angry"], "b": texts})
+        calls = llm._model.calls
+        llm.trim()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert llm.decide_many(STATES, {"a": QUESTIONS["angry"], "b": texts}, params=params) == wanted
+        assert llm._model.calls == 2 * calls
+
+
+def test_a_calibration_of_nothing_is_refused():
+    """No state that can be asked, or a rule with a baseline of its own."""
+    with fake() as llm:
+        with pytest.raises(OptionError, match="at least one state that can be asked"):
+            llm.fit_calibration([], INTENT)
+        with pytest.raises(IncompatibleOptionsError, match="rule='pmi'"):
+            llm.fit_calibration(STATES, INTENT, params=DecisionParams(rule="pmi"))

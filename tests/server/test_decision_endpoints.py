@@ -122,7 +122,9 @@ def test_a_request_may_bring_its_calibration():
             body = {"input": STATE, "questions": QUESTIONS[:1], "calibration": given}
             [answer] = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
             assert [one["probability"] for one in answer["probabilities"]] == list(wanted.probabilities.values())
-        for given in ("batch", "auto", {"questions": 1}, [1]):
+        newer = fitted.to_dict()
+        newer["questions"][0]["bound"]["added"] = "later"
+        for given in ("batch", "auto", {"questions": 1}, [1], newer):
             body = {"input": STATE, "questions": QUESTIONS[:1], "calibration": given}
             assert ask(app(llm), "POST", "/v1/decisions", body).status == 400
 

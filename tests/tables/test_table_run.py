@@ -30,9 +30,9 @@ from selectrie.tables.table_run import (
     TableRunOptions,
     began_with,
     decided_by,
-    fixed,
     plan_table,
     run_table,
+    with_run_params,
 )
 from tests.support import decided_tables
 from tests.support.decided_tables import write_table
@@ -124,7 +124,7 @@ def test_a_stopped_run_on_real_weights_ends_with_the_same_bytes(tmp_path):
             yield unit, values
 
     with load(n_threads=1) as llm:
-        plan = fixed(llm, plan_table(table, asked, tmp_path / "parts.csv"))
+        plan = with_run_params(llm, plan_table(table, asked, tmp_path / "parts.csv"))
         llm.select("My parcel has", [" come", " not come"])
         with pytest.raises(StoppedError):
             run_table(llm, plan, work=lambda plan, units: stopping(decided_by(llm)(plan, units)))

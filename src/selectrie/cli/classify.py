@@ -12,7 +12,10 @@ from selectrie.cli import inputs, table_runs
 from selectrie.cli.decide import DecisionGroup, params_of
 from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.table_runs import ColumnsGroup, TableRunGroup
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
+
+_SHOTS = 4
+"""Examples of each label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ class ClassifyGroup:
     examples: Annotated[
         str | None, Option(metavar="FILE", help="A table of the same columns, and the right one in `label`.")
     ] = None
-    shots: Annotated[int, Option(metavar="N", help="Examples of each label that the prompt shows.")] = 4
+    shots: Annotated[
+        int | None, Option(metavar="N", help="Examples of each label that the prompt shows.  [default: 4]")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,12 @@ def classify(
         if value is None:
             raise OptionError(name, None, allowed)
     labels = inputs.read_choices(str(table.labels))
-    shown = [] if table.examples is None else inputs.read_examples(table.examples, str(table.state), table.shots)
+    shown: list[tuple[str, str]] = []
+    if table.examples is not None:
+        n_each = _SHOTS if table.shots is None else table.shots
+        shown = inputs.read_examples(table.examples, str(table.state), labels, n_each)
+    elif table.shots is not None:
+        raise IncompatibleOptionsError("shots", "no `examples`", "name the table that has them")
     prior = None if table.prior is None else inputs.read_prior(table.prior, labels)
     asked = TableQuestions(
         state=str(table.state),

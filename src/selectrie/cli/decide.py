@@ -113,7 +113,7 @@ class DecisionGroup:
     )
     calibrate: Annotated[
         str | None,
-        Option(metavar="batch|content_free", help="Compare with the means over the table's rows, or over no content."),
+        Option(metavar="batch|content_free", help="Compare with the means over the table's rows, or with empty texts."),
     ] = None
     calibration: Annotated[
         str | None, Option(metavar="FILE", help="A calibration that was saved, or the run.json of a run.")

@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from selectrie.cli import requests
 from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.option_groups import command
-from selectrie.cli.progress import counted
+from selectrie.cli.progress import count_progress
 from selectrie.cli.show import show_json, show_report
 from selectrie.core.output import flush, visible, write
 from selectrie.errors import OptionError
@@ -164,7 +164,7 @@ def run(model: ModelGroup, data: DataGroup, running: RunGroup, output: EvalOutpu
     _check_html(output)
     loaded, out, source = _read_request(model, data, running)
     if data.shots and data.shots_file is None and data.shots_seed is None:
-        first = f"the first {data.shots} items of the data, and the next {data.shots} before those"
+        first = f"the first {data.shots} items of the data; for those items themselves, the next {data.shots}"
         write(f"examples: {first} (--shots-file takes them from another file)", sys.stderr)
     from selectrie.evaluation.evaluator import evaluate_tasks
     from selectrie.evaluation.runner import RunOptions
@@ -308,7 +308,7 @@ def _measure(engine: Engine, running: RunGroup, source: ModelGroup) -> Measure |
 @contextmanager
 def _progress_bar() -> Iterator[OnProgress]:
     """Yield a callback that shows how many items are done, and the rows saved."""
-    with counted("items") as tell:
+    with count_progress("items") as tell:
 
         def told(progress: Progress) -> None:
             saved = 1 - progress.rows_evaluated / progress.rows_naive if progress.rows_naive else 0

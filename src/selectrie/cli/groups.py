@@ -152,7 +152,8 @@ class BarePromptGroup:
     assistant_prefix: Annotated[str, Option(metavar="TEXT", help="What the assistant's turn begins with.")] = ""
     template_arg: TemplateArgs = None
     parse_special: Annotated[
-        bool, Option("--parse-special", help="Read control tokens that the prompt spells, not in choices or messages.")
+        bool,
+        Option("--parse-special", help="Recognise control tokens in a raw prompt; choices stay plain text."),
     ] = False
     truncate: Annotated[
         str, Option(metavar="error|left", help="What to do with a prompt that is too long; left drops its beginning.")

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from selectrie.core.output import is_terminal
-from selectrie.errors import InputFileError, OptionError
-from selectrie.options.checks import MAX_NUMBER
+from selectrie.errors import InputFileError, OptionError, of_value
+from selectrie.options.checks import MAX_NUMBER, at_least
 
 STDIN = "-"
 """The path that means standard input."""
@@ -52,14 +52,16 @@ def read_choices(path: str, *, allow_empty: bool = False) -> list[str]:
     return choices
 
 
-def read_examples(path: str, state: str, n_each: int) -> list[tuple[str, str]]:
+def read_examples(path: str, state: str, labels: Sequence[str], n_each: int) -> list[tuple[str, str]]:
     """Return examples of each label of a table, whose column `label` has them.
 
     Args:
         path: The table.
         state: Column or pattern of what is labelled.
+        labels: The labels that there are.
         n_each: Maximum number of examples for each label.
     """
+    at_least("shots", n_each, 1, optional=False)
     from selectrie.decide.examples import balanced
     from selectrie.decide.row_states import row_states
     from selectrie.decide.states import text_of_state
@@ -73,7 +75,11 @@ def read_examples(path: str, state: str, n_each: int) -> list[tuple[str, str]]:
             raise InputFileError(path, f"has no column 'label' with the answers; it has {', '.join(map(repr, names))}")
         states = row_states(state, names)
         rows = [row for rows in table.units(64) for row in rows.values([*states.columns, "label"])]
-    return balanced([(text_of_state(states.of(row[:-1])), text_of_cell(row[-1])) for row in rows], n_each)
+    examples = [(text_of_state(states.of(row[:-1])), text_of_cell(row[-1])) for row in rows]
+    for number, (_, label) in enumerate(examples, start=1):
+        if label not in labels:
+            raise InputFileError(path, f"row {number} has the label {of_value(label)}, which is none of the labels")
+    return balanced(examples, n_each)
 
 
 def read_prompt(path: str) -> str:

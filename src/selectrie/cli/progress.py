@@ -15,7 +15,7 @@ PATIENCE_S = 1.0
 """Seconds before a bar or a line appears; shorter work shows nothing."""
 
 LINE_S = 10.0
-"""Seconds between two lines about counted work where stderr is no terminal."""
+"""Seconds between two lines about count_progress work where stderr is no terminal."""
 
 OnProgress = Callable[[int, int], None]
 
@@ -39,7 +39,7 @@ class Tell(Protocol):
 
 
 @contextmanager
-def counted(noun: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Tell]:
+def count_progress(noun: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Tell]:
     """Yield a callback that shows how many are done, their pace, and `about`.
 
     On a terminal this is a bar, and elsewhere a line every `LINE_S` seconds.

@@ -14,7 +14,7 @@ from typer import Option
 
 from selectrie.cli import requests
 from selectrie.cli.groups import ModelGroup
-from selectrie.cli.progress import counted
+from selectrie.cli.progress import count_progress
 from selectrie.cli.show import show_json
 from selectrie.core.output import visible, write
 from selectrie.errors import OptionError
@@ -132,7 +132,7 @@ def _long_fields() -> Iterator[None]:
 @contextmanager
 def _progress_bar() -> Iterator[OnProgress]:
     """Yield a callback that shows how many rows are done, and their errors."""
-    with counted("rows") as tell:
+    with count_progress("rows") as tell:
 
         def told(progress: TableProgress) -> None:
             tell(progress.rows, progress.n_rows, resumed=progress.rows_logged, about=f"{progress.errors} with an error")

@@ -200,7 +200,7 @@ def probabilities_of(question: Question, answer: Answer) -> list[float]:
     return list(answer.probabilities.values())
 
 
-def calibrated(ask: Ask, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
+def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
     """Return the question with the weights of a calibration; raise if it has none."""
     if calibration.is_default and not calibration.holds_for(bound):
         return ask
@@ -267,7 +267,7 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
         "kind": ask.kind,
         "instructions": question.instructions,
         "cue": (question.cue or "").rstrip(),
-        "asked": question.cue is None and bool(question.instructions or not examples),
+        "asked": question.cue is None and bool(question.instructions or not question.examples),
         "examples": [{"state": text, "answer": answer} for text, answer in examples],
         "options": shown if ask.listed else [],
         "listed": ask.listed and bool(shown),

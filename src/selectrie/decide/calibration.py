@@ -80,8 +80,9 @@ class Calibration:
             return found
         if not same:
             raise OptionError("calibration", "fitted", "one of this question, with the same options in their order")
-        name = next(name for name, value in bound.items() if same[0].bound.get(name) != value)
-        was, now = same[0].bound.get(name), bound[name]
+        names = [*bound, *same[0].bound]
+        name = next(name for name in names if same[0].bound.get(name) != bound.get(name))
+        was, now = same[0].bound.get(name), bound.get(name)
         raise OptionError("calibration", "fitted", f"one of the same {name}: it has {was!r}, now it is {now!r}")
 
     @property
@@ -120,7 +121,7 @@ class Calibration:
                     for one in data["questions"]
                 )
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise OptionError("calibration", "data", "what `Calibration.to_dict` returned") from error
 
     def save(self, path: str | Path) -> None:
@@ -156,7 +157,7 @@ def _log_mean(value: object) -> float:
     return float(value)
 
 
-def fitted(bound: Mapping[str, object], samples: Sequence[Sequence[float]]) -> QuestionCalibration:
+def question_calibration(bound: Mapping[str, object], samples: Sequence[Sequence[float]]) -> QuestionCalibration:
     """Return the calibration of a question.
 
     Args:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from hashlib import sha256
 from typing import TypeVar
 
+from selectrie.core.vocabulary import to_bytes
 from selectrie.options.checks import at_least
 
 A = TypeVar("A", bound=Hashable)
@@ -23,7 +24,11 @@ def balanced(examples: Iterable[tuple[str, A]], n_each: int, *, seed: int = 0) -
     """
     at_least("n_each", n_each, 1, optional=False)
     drawn: dict[A, list[tuple[str, A]]] = {}
-    for text, answer in sorted(set(examples), key=lambda one: sha256(f"{seed}\0{one[0]}".encode()).digest()):
+
+    def place(one: tuple[str, A]) -> tuple[bytes, str]:
+        return sha256(to_bytes(f"{seed}\0{one[0]}", "examples")).digest(), repr(one[1])
+
+    for text, answer in sorted(set(examples), key=place):
         if len(of_answer := drawn.setdefault(answer, [])) < n_each:
             of_answer.append((text, answer))
     return [ones[at] for at in range(n_each) for ones in drawn.values() if at < len(ones)]

@@ -284,14 +284,24 @@ def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[s
         if not isinstance(one, Sequence) or isinstance(one, str | bytes) or len(one) != 2:
             raise OptionError(name, one, "a pair of a state and its answer")
         state, answer = one
-        texts = [option.scored for option in options if answer in (option.value, option.scored)]
-        if not texts:
+        named = [option for option in options if _is_same(answer, option.value)]
+        named += [option for option in options if isinstance(answer, str) and answer == option.scored]
+        if not named:
             raise OptionError(f"{name}[1]", answer, "the value or the text of an option")
-        found.append((text_of_state(state, f"{name}[0]"), texts[0]))
+        if any(option is not named[0] for option in named):
+            remedy = "an answer that names one option; it is the value of one and the text of another"
+            raise OptionError(f"{name}[1]", answer, remedy)
+        found.append((text_of_state(state, f"{name}[0]"), named[0].scored))
     missing = [option.scored for option in options if option.scored not in {text for _, text in found}]
     if found and missing:
-        warnings.warn(f"no example has the answer {missing[0]!r}; give each option some", stacklevel=4)
+        warnings.warn(f"no example has the answer {missing[0]!r}; give each option some", stacklevel=3)
     return tuple(found)
+
+
+def _is_same(answer: object, value: object) -> bool:
+    """Return whether an answer is a value: equal, and of its type or both numbers."""
+    numbers = (isinstance(one, int | float) and not isinstance(one, bool) for one in (answer, value))
+    return (type(answer) is type(value) or all(numbers)) and bool(answer == value)
 
 
 def options_of(given: object) -> tuple[Option[Any], ...]:

@@ -22,7 +22,8 @@ class Json:
     """A value of JSON as one state, such as an array of texts.
 
     Attributes:
-        value: What JSON can hold, the keys of objects in their order.
+        value: What JSON can hold, the keys of objects in their order; not null, nor an
+            empty text, array or object.
     """
 
     value: Any
@@ -65,7 +66,8 @@ def text_of_state(state: State, name: str = "state") -> str:
     elif isinstance(state, list | tuple) and _are_messages(state):
         text = _transcript(state, name)
     elif isinstance(state, Json):
-        text = _json(state.value, name) if state.value else ""
+        is_empty = state.value is None or (isinstance(state.value, str | Mapping | list | tuple) and not state.value)
+        text = "" if is_empty else _json(state.value, name)
     elif _are_texts(state):
         raise OptionError(name, state, "one text; `decide_many` takes several, and `Json([…])` is one state")
     elif isinstance(state, Mapping | list | tuple):

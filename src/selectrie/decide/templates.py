@@ -7,6 +7,7 @@ roles, the turns before the answer are the messages of a chat.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -121,7 +122,7 @@ def check_shown(question: Question, template: Template | str) -> None:
         return
     source = template.source + "".join(document.source for document in template.documents.values())
     for name, value in (("examples", question.examples), ("cue", question.cue)):
-        if value and name not in source:
+        if value and not re.search(rf"\b{name}\b", source):
             raise OptionError(name, value, f"a template that writes `{name}`; {template.name} does not")
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+from selectrie.decide.asks import is_calibrated
 from selectrie.decide.calibration import N_LEAST, Calibration, sample_of
 from selectrie.decide.columns import columns_of
 from selectrie.decide.frames import Frame
@@ -20,11 +21,11 @@ from selectrie.decide.questions import Question
 from selectrie.decide.row_states import row_states
 from selectrie.decide.states import State, text_of_state
 from selectrie.engine.decision_scorer import ScoresDecisions
-from selectrie.errors import RequestError
+from selectrie.errors import OptionError, RequestError
 from selectrie.options.checks import at_least
 
 
-class FitsCalibrations(Protocol):
+class CalibrationFitter(Protocol):
     """What fits a calibration: an engine."""
 
     def fit_calibration(
@@ -32,7 +33,7 @@ class FitsCalibrations(Protocol):
     ) -> Calibration: ...
 
 
-class DecidesUnits(FitsCalibrations, Protocol):
+class DecidesUnits(CalibrationFitter, Protocol):
     """What is needed of an engine."""
 
     def decision_prompts(
@@ -62,7 +63,7 @@ def decided_table(
     columns = columns_of(questions, probabilities=probabilities, prefix=prefix)
     columns.check(frame.columns)
     all_states = (one for unit in frame.units(states.columns, unit_rows) for one in states.of_each(unit))
-    params = fitted_to(llm, all_states, questions, params)
+    params = with_fitted_calibration(llm, all_states, questions, params)
     llm.decision_prompts("0", questions, params=params)  # what cannot be asked about any row
     rows = []
     with llm.decision_scorer(questions, params=params) as scorer:
@@ -71,8 +72,8 @@ def decided_table(
     return frame.with_columns(columns.columns, rows)
 
 
-def fitted_to(
-    llm: FitsCalibrations,
+def with_fitted_calibration(
+    llm: CalibrationFitter,
     states: Iterable[State | RequestError],
     questions: Mapping[str, Question],
     params: DecisionParams,
@@ -85,11 +86,16 @@ def fitted_to(
     if params.calibration != "batch":
         return params
     params = replace(params, calibration=None)
-    calibration = llm.fit_calibration(sample_of(_texts(states)), questions, params=params)
+    if not any(is_calibrated(one, params) for one in questions.values()):
+        return params
+    calibration = Calibration(())
+    if sample := sample_of(_texts(states)):
+        with suppress(OptionError):  # none of them can be asked
+            calibration = llm.fit_calibration(sample, questions, params=params)
     n = min((one.n for one in calibration.questions), default=0)
     if n < N_LEAST:
         said = f"calibration 'batch' needs {N_LEAST} different states of which the question can be asked; there are {n}"
-        warnings.warn(f"{said}, so the answers are not calibrated", UserWarning, stacklevel=2)
+        warnings.warn(f"{said}, so the answers are not calibrated", UserWarning, stacklevel=3)
         return params
     return replace(params, calibration=calibration)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable, in_thread
 from selectrie.engine.requests.session import Prepared
-from selectrie.errors import OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.checks import at_least, one_of, record
 
 if TYPE_CHECKING:
@@ -158,13 +158,19 @@ class DecisionMethods:
         """
         from selectrie.decide.asks import named_questions
         from selectrie.decide.params import DecisionParams
-        from selectrie.engine.decided_tables import fitted_to
 
-        several = list(_iterator(states))
+        several, named = list(_iterator(states)), named_questions(questions)
         first = 0 if len(several) > 1 else None
-        if isinstance(params, DecisionParams):
-            params = fitted_to(self, several, named_questions(questions), params)
-        return _decisions(self, several, named_questions(questions), params, on_error, first=first)
+        if isinstance(params, DecisionParams) and params.calibration == "batch":
+            from selectrie.engine import decisions
+            from selectrie.engine.decided_tables import with_fitted_calibration
+
+            one_of("on_error", on_error, ("raise", "keep"))
+            plain, keeps = replace(params, calibration=None), on_error == "keep"
+            # Nothing runs if a state is invalid.
+            self._prepare_only(lambda model: decisions.prepare(model, several, named, plain, keeps=keeps, first=first))
+            params = with_fitted_calibration(self, several, named, params)
+        return _decisions(self, several, named, params, on_error, first=first)
 
     def decide_iter(
         self: _Runs,
@@ -288,21 +294,35 @@ class DecisionMethods:
             states: The states.
             questions: The questions by name; grammars have no calibration.
             params: The options that it holds for; calibration and prior are not used.
+
+        Returns:
+            One calibration for each question that is no grammar.
+
+        Raises:
+            RequestError: If the questions cannot be asked, if no state can be, or if
+                the rule compares with a baseline itself ("pmi", "calibrated").
+            ModelError: If the model fails.
         """
         from selectrie.decide.asks import named_questions
         from selectrie.decide.calibration import sample_of
-        from selectrie.decide.params import DEFAULT_DECISION, DecisionParams
+        from selectrie.decide.params import BASELINE_RULES, DEFAULT_DECISION, DecisionParams
         from selectrie.decide.states import text_of_state
         from selectrie.engine.decisions import DecisionMaker
 
         options = DEFAULT_DECISION if params is None else params
         record("params", options, DecisionParams)
+        if options.rule in BASELINE_RULES:
+            remedy = "both compare with a baseline; take another rule"
+            raise IncompatibleOptionsError("a calibration", f"rule={options.rule!r}", remedy)
         named = named_questions(questions)
         options = replace(options, calibration=None, prior=None, top=None)
         maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))
         with self._decision_scorer(maker) as scorer:
             decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
-        return maker.calibration([one for one in decisions if one.error is None])
+        answered = [one for one in decisions if one.error is None]
+        if not answered:
+            raise OptionError("states", len(decisions), "at least one state that can be asked")
+        return maker.calibration(answered)
 
     def decision_prompts(
         self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None

@@ -24,13 +24,13 @@ from selectrie.decide.asks import (
     answer_of,
     ask_of,
     bound_of,
-    calibrated,
     choices_of,
     is_calibrated,
     probabilities_of,
     values_of,
+    with_calibration,
 )
-from selectrie.decide.calibration import Calibration, fitted
+from selectrie.decide.calibration import Calibration, question_calibration
 from selectrie.decide.orders import Order
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.prompts import DecisionPrompt
@@ -128,7 +128,7 @@ class DecisionMaker:
             for name, ask in asks.items():
                 if is_calibrated(ask.question, params):
                     with _errors_of(None, name):
-                        asks[name] = calibrated(ask, calibration, bound_of(ask, params, digest, model.identity))
+                        asks[name] = with_calibration(ask, calibration, bound_of(ask, params, digest, model.identity))
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, replace(prompting, template_args=args))
@@ -156,7 +156,7 @@ class DecisionMaker:
         digest = digest_of(self.template)
         return Calibration(
             tuple(
-                fitted(bound_of(ask, self.params, digest, self.model.identity), samples)
+                question_calibration(bound_of(ask, self.params, digest, self.model.identity), samples)
                 for name, ask in self.asks.items()
                 if (samples := [probabilities_of(ask.question, one[name]) for one in decisions]) and not ask.has_grammar
             )

@@ -32,7 +32,7 @@ UNIT_ROWS = 4096
 """Maximum number of rows of a unit beyond what its items share."""
 
 SHORT_UNIT_ROWS, UNIT_OVER_SHARED = 512, 4
-"""Rows after which a unit may end, and how many times the shared rows it has by then.
+"""A unit ends at the larger of 512 rows and four times the shared rows.
 
 A unit that is interrupted is lost, and each evaluates what its items share again.
 """

@@ -22,7 +22,7 @@ from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import DecisionParams
 from selectrie.decide.row_states import RowStates, row_states
 from selectrie.decide.states import State
-from selectrie.engine.decided_tables import fitted_to
+from selectrie.engine.decided_tables import with_fitted_calibration
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.chat_time import time_args
 from selectrie.errors import InputFileError, OptionError, RequestError
@@ -105,7 +105,7 @@ class TablePlan:
         asked: What is asked.
         states: Makes the states of rows.
         out: The file of the results.
-        fixed: The options with the time that the chat template is told and the
+        run_params: The options with the time that the chat template is told and the
             calibration of the run, once `run_table` has them.
     """
 
@@ -114,7 +114,7 @@ class TablePlan:
     asked: TableQuestions
     states: RowStates
     out: Path
-    fixed: DecisionParams | None = None
+    run_params: DecisionParams | None = None
 
     @property
     def folder(self) -> Path:
@@ -124,7 +124,7 @@ class TablePlan:
     @property
     def params(self) -> DecisionParams:
         """Return the options of the decision, those of the run once they are fixed."""
-        return self.fixed or self.asked.params
+        return self.run_params or self.asked.params
 
     def configuration(self) -> dict[str, object]:
         """Return what the run is made from again, ready for JSON."""
@@ -171,7 +171,7 @@ def plan_table(table: Path, asked: TableQuestions, out: Path) -> TablePlan:
     return TablePlan(source, found, asked, row_states(asked.state, found.names), out)
 
 
-def fixed(llm: Engine, plan: TablePlan) -> TablePlan:
+def with_run_params(llm: Engine, plan: TablePlan) -> TablePlan:
     """Return the plan with the time and the calibration of its run.
 
     They are those given, those with which the run began, or now, and fitted to the
@@ -187,9 +187,10 @@ def fixed(llm: Engine, plan: TablePlan) -> TablePlan:
         kept = before.get("calibration")
         params = replace(params, calibration=None if kept is None else Calibration.from_dict(kept))
     elif params.calibration == "batch":
-        params = fitted_to(llm, (one for unit in plan.units() for one in plan.states_of(unit)), asked.questions, params)
+        states = (one for unit in plan.units() for one in plan.states_of(unit))
+        params = with_fitted_calibration(llm, states, asked.questions, params)
     llm.decision_prompts("0", asked.questions, params=params)
-    return replace(plan, fixed=params)
+    return replace(plan, run_params=params)
 
 
 def run_table(
@@ -212,7 +213,7 @@ def run_table(
         InputFileError: If the table has changed since it was planned.
         ModelError: If the model fails.
     """
-    plan = fixed(llm, plan)
+    plan = with_run_params(llm, plan)
     folder, columns = plan.folder, plan.asked.columns()
     described = FOLDER.described(_parts(llm, plan, options), llm.identity.backend)
     check_same(folder, FOLDER, described, other_machine=options.other_machine)

@@ -6,8 +6,8 @@ Definitions. A path's joint is the sum of its tokens' log-probabilities under th
 softmax, never renormalised over what is allowed, plus the terminator's term: "eog" adds
 the log of the summed probability of the end-of-generation tokens, "unless-continued"
 that of all tokens that may not follow, and "none" 0. If bytes of the prompt were
-healed, the log-probability that text goes on with them is subtracted.score = joint /
-n_tokens ** length_penalty, where n_tokens counts the path's tokens without the
+healed, the log-probability that text goes on with them is subtracted. The score is
+joint / n_tokens ** length_penalty, where n_tokens counts the path's tokens without the
 terminator and without tokens that spell only healed bytes.
 
 A step extends every kept path by one token. Of all extensions the `width` best by joint

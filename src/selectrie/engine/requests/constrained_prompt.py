@@ -289,6 +289,8 @@ def constrain(
     if terminator == "auto":
         ends_turn = is_served or is_chat(prompt, prompting) or _has_control(vocabulary, read)
         terminator = _terminator(vocabulary, grammar, ends_turn=ends_turn)
+        if terminator == "unless-continued" and is_served:
+            terminator = "none"  # it has no end of generation
     if terminator == "unless-continued" and is_served:
         raise WholeRowsError("terminator='unless-continued'", "use 'eog' or 'none', or load the model here")
     opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
