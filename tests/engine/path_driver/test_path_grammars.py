@@ -58,14 +58,15 @@ def test_where_all_tokens_can_be_named_nothing_differs(seed, name, prompt, rule)
     remote, local = engines(seed, named_ids=26, top_ids=2)
     with remote, local:
         one, other = (
-            llm.select(prompt, grammar=GRAMMARS[name], search=search(k=3), rule=rule) for llm in (remote, local)
+            llm.select(prompt, grammar=GRAMMARS[name], terminator="eog", search=search(k=3), rule=rule)
+            for llm in (remote, local)
         )
         assert [choice.text for choice in one.choices][:3] == [choice.text for choice in other.choices][:3]
         assert one.choices.logp[:3].tolist() == other.choices.logp[:3].tolist()
         assert one.certificate.proved
         assert one.certificate.proved == other.certificate.proved
         assert one.log_heal == other.log_heal
-        beam = BeamSearchParams(width=3, n=2, max_tokens=MAX_TOKENS)
+        beam = BeamSearchParams(terminator="eog", width=3, n=2, max_tokens=MAX_TOKENS)
         first, second = (llm.beam_search(prompt, GRAMMARS[name], beam=beam) for llm in (remote, local))
         for field in (
             "hypotheses",
@@ -86,9 +87,9 @@ def test_what_is_proved_is_so(seed, name, top_ids, hides_rest):
     remote, local = engines(seed, named_ids=3, top_ids=top_ids, hides_rest=hides_rest)
     with remote, local:
         grammar = GRAMMARS[name]
-        every = local.select("a", grammar=grammar, search=search(k=10**6, stop="all"))
+        every = local.select("a", grammar=grammar, terminator="eog", search=search(k=10**6, stop="all"))
         logp = {choice.text: choice.logp for choice in every.choices}
-        found = answer(lambda: remote.select("a", grammar=grammar, search=search(k=2)))
+        found = answer(lambda: remote.select("a", grammar=grammar, terminator="eog", search=search(k=2)))
         if found is None:
             return
         for choice in found.choices:
@@ -109,8 +110,8 @@ def test_a_beam_is_that_of_the_local_engine_where_it_says_so(seed, name, top_ids
     """Without a close step it is the same; with a proof, its texts are the best; an exact search proves as `select`."""
     remote, local = engines(seed, named_ids=3, top_ids=top_ids)
     grammar = GRAMMARS[name]
-    beam = BeamSearchParams(width=3, n=2, max_tokens=MAX_TOKENS, canonical_only=is_canonical)
-    exact = BeamSearchParams(n=2, max_tokens=MAX_TOKENS, canonical_only=is_canonical, exact=True)
+    beam = BeamSearchParams(terminator="eog", width=3, n=2, max_tokens=MAX_TOKENS, canonical_only=is_canonical)
+    exact = BeamSearchParams(terminator="eog", n=2, max_tokens=MAX_TOKENS, canonical_only=is_canonical, exact=True)
     with remote, local:
         expected, best = local.beam_search("a", grammar, beam=beam), local.beam_search("a", grammar, beam=exact)
         found = answer(lambda: remote.beam_search("a", grammar, beam=beam))

@@ -186,7 +186,7 @@ WRONG = [
     ("<<select 'x' options=armors rule='calibrated'>>", "'calibrated'", "content_free"),
     ("<<select 'x' options=armors rule=3>>", "3>>", "rule=3"),
     ("<<select 'x' options=armors terminator='.'>>", "'.'", "terminator='.': expected one of 'auto'"),
-    ("<<select 'x' grammar='word' terminator='unless-continued'>>", "'unless", "'text'"),
+    ("<<select 'x' grammar='word' terminator='longest'>>", "'longest'", "terminator='longest'"),
     ("<<select 'x' options=armors prior=[1, 2]>>", "[1", "the prior has 2 weights for 3 options"),
     ("<<select 'x' options=armors prior=[1, 2, -1]>>", "[1", "prior[2]=-1: expected finite weights"),
     ("<<select 'x' options=armors prior='abc'>>", "'abc'", "prior='abc'"),
@@ -216,7 +216,7 @@ WRONG = [
     ("<<beam 'x' grammar='word' width=0>>", "0>>", "width=0"),
     ("<<beam 'x' grammar='word' k=0>>", "0>>", "k=0"),
     ("<<beam 'x' grammar='word' length_penalty=-1>>", "-1", "length_penalty=-1"),
-    ("<<beam 'x' grammar='word' terminator='unless-continued'>>", "'unless", "terminator='unless-continued'"),
+    ("<<beam 'x' grammar='word' terminator='longest'>>", "'longest'", "terminator='longest'"),
 ]
 
 

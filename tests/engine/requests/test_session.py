@@ -34,11 +34,11 @@ def test_searches_fill_asks_as_the_model_fills_calls(sizes, fill_rows):
 
 
 SEARCH = SearchParams(method="best_first", width=1, budget_nodes=61, max_tokens=5, canonical_only=False)
-BEAM = BeamSearchParams(n=1, width=1, budget_nodes=61, max_tokens=5, exact=True, canonical_only=False)
+BEAM = BeamSearchParams(n=1, width=1, budget_nodes=61, max_tokens=5, exact=True, canonical_only=False, terminator="eog")
 GRAMMAR = Grammar.from_regex("[abcrt]{3,5}")
 REQUESTS = {
     "choices": lambda engine: engine.select("a", TEXTS, search=SEARCH, terminator="none"),
-    "grammar": lambda engine: engine.select("a", grammar=GRAMMAR, search=SEARCH),
+    "grammar": lambda engine: engine.select("a", grammar=GRAMMAR, search=SEARCH, terminator="eog"),
     "beam": lambda engine: engine.beam_search("a", GRAMMAR, beam=BEAM),
 }
 
