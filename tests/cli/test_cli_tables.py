@@ -82,8 +82,11 @@ def test_examples_of_a_table_stand_in_the_prompt(folder):
     (folder / "other.csv").write_text("body,label\nx,elsewhere\n")
     told = run(*CLASSIFY, "--examples", "other.csv", "--out", "new.csv", code=2).stderr
     assert "row 1 has the label 'elsewhere', which is none of the labels" in told
-    assert "shots=0" in run(*CLASSIFY, "--examples", "known.csv", "--shots", "0", "--out", "new.csv", code=2).stderr
-    assert "no `examples`" in run(*CLASSIFY, "--shots", "2", "--out", "new.csv", code=2).stderr
+    assert (
+        "--shots 0: expected a whole number"
+        in run(*CLASSIFY, "--examples", "known.csv", "--shots", "0", "--out", "new.csv", code=2).stderr
+    )
+    assert "--examples too" in run(*CLASSIFY, "--shots", "2", "--out", "new.csv", code=2).stderr
     (folder / "bare.csv").write_text("body\nx\n")
     told = run(*CLASSIFY, "--examples", "bare.csv", "--out", "other.csv", code=2).stderr
     assert "has no column 'label' with the answers; it has 'body'" in told

@@ -158,7 +158,7 @@ CONSTANTS = [
     ("<<gen 'x' grammar=¦'weapon'>>", "no grammar is called 'weapon'"),
     ("<<beam 'x' regex='a' width=¦0>>", "width=0: expected"),
     ("<<beam 'x' regex='a' length_penalty=¦-1>>", "length_penalty=-1: expected"),
-    ("<<beam 'x' regex='a' terminator=¦'unless-continued'>>", "terminator='unless-continued': expected one of"),
+    ("<<beam 'x' regex='a' terminator=¦'longest'>>", "terminator='longest': expected one of"),
     ("<<select 'x' options=¦[]>>", "the list of options is empty"),
     ("<<select 'x' options=¦'abc'>>", "options must be a list"),
     ("<<select 'x' options=¦[1, '1']>>", "two options have the text '1'"),

@@ -1,6 +1,10 @@
-"""The alphabet in which byte-level vocabularies spell bytes (GPT-2)."""
+"""The alphabet in which byte-level vocabularies spell bytes, and what a word holds."""
 
 from __future__ import annotations
+
+import re
+
+from selectrie.core.vocabulary import Vocabulary
 
 
 def _byte_characters() -> dict[str, int]:
@@ -15,3 +19,18 @@ def _byte_characters() -> dict[str, int]:
 
 
 BYTE_CHARACTERS = _byte_characters()
+
+_WORDS_END = re.compile(rb"[A-Za-z0-9][!-&(-/:-@\[-^{-~]")
+"""A letter or digit before punctuation: every pattern ends a word between them."""
+_FRAMES = (b"%s", b" %s", b"a%s", b".%s", b"\n%s", b"%sa", b"%s.", b"%s a", b"%s\n")
+"""Contexts in which a word is tried out."""
+
+
+def is_found(vocabulary: Vocabulary, token: int, data: bytes) -> bool:
+    """Return whether the tokenizer makes the token of its text in some context."""
+    return any(token in vocabulary.tokenize(frame % data) for frame in _FRAMES)
+
+
+def spans_words(vocabulary: Vocabulary, token: int, data: bytes) -> bool:
+    """Return whether no word holds the text of a token, so that no merge makes it."""
+    return _WORDS_END.search(data) is not None and not is_found(vocabulary, token, data)

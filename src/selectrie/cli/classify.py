@@ -12,7 +12,7 @@ from selectrie.cli import inputs, table_runs
 from selectrie.cli.decide import DecisionGroup, params_of
 from selectrie.cli.groups import Json, ModelGroup
 from selectrie.cli.table_runs import ColumnsGroup, TableRunGroup
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import OptionError
 
 _SHOTS = 4
 """Examples of each label."""
@@ -100,7 +100,7 @@ def classify(
         n_each = _SHOTS if table.shots is None else table.shots
         shown = inputs.read_examples(table.examples, str(table.state), labels, n_each)
     elif table.shots is not None:
-        raise IncompatibleOptionsError("shots", "no `examples`", "name the table that has them")
+        raise OptionError("shots", table.shots, "--examples too, which names the table that has them")
     prior = None if table.prior is None else inputs.read_prior(table.prior, labels)
     asked = TableQuestions(
         state=str(table.state),

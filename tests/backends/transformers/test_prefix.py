@@ -423,7 +423,7 @@ def test_a_prompt_that_is_too_long_is_told_of_the_prefix(spoken):
         for request in (
             lambda: llm.select("and so on " * 50, CHOICES),
             lambda: llm.generate("and so on " * 50),
-            lambda: llm.select("and so on " * 50, grammar=Grammar('root ::= "a"')),
+            lambda: llm.select("and so on " * 50, grammar=Grammar.from_gbnf('root ::= "a"')),
         ):
             with pytest.raises(PromptTooLongError, match="the context holds 46 behind its prefix of 50;") as caught:
                 request()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from codecs import charmap_decode
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from selectrie.backends.byte_alphabet import BYTE_CHARACTERS
+from selectrie.backends.byte_alphabet import BYTE_CHARACTERS, is_found, spans_words
 from selectrie.backends.llama_cpp.gguf_header import read_texts
 from selectrie.backends.llama_cpp.metadata import metadata_of
 from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
@@ -48,10 +47,6 @@ _ALPHABET = "".join(sorted(BYTE_CHARACTERS, key=BYTE_CHARACTERS.__getitem__))
 _SIGN = "\u2581"
 """The character that SentencePiece writes for a space."""
 _WHITE = b" \t\n\v\f\r"
-_WORDS_END = re.compile(rb"[A-Za-z0-9][!-&(-/:-@\[-^{-~]")
-"""A letter or digit before punctuation: every pattern ends a word between them."""
-_FRAMES = (b"%s", b" %s", b"a%s", b".%s", b"\n%s", b"%sa", b"%s.", b"%s a", b"%s\n")
-"""Contexts in which a word is tried out."""
 
 
 def examiner(model: llama_cpp.llama_model_p, path: Path | None) -> Callable[[Vocabulary], Tokenizing]:
@@ -141,7 +136,7 @@ def _by_rank(name: str, path: Path | None, vocabulary: Vocabulary) -> Tokenizing
         for text in {*(merge_results - meant), *BYTE_CHARACTERS}
         if (data := _bytes_of(text)) is not None
         and (vocabulary.pieces[token_of[text]] != data if text in token_of else not (text.isascii() and len(text) > 1))
-        and not (text in token_of and _WORDS_END.search(data) and not _is_found(vocabulary, token_of[text], data))
+        and not (text in token_of and spans_words(vocabulary, token_of[text], data))
     }
     if name not in MERGING:
         altered.update(_taken_whole(vocabulary))
@@ -159,13 +154,8 @@ def _taken_whole(vocabulary: Vocabulary) -> Iterator[bytes]:
     user_defined = set(vocabulary.user_defined.tolist())
     for token, (text, piece) in enumerate(zip(vocabulary.texts, vocabulary.pieces, strict=True)):
         data = None if token in user_defined and text.encode() == piece else _bytes_of(text)
-        if data and data != piece and _is_found(vocabulary, token, data):
+        if data and data != piece and is_found(vocabulary, token, data):
             yield data
-
-
-def _is_found(vocabulary: Vocabulary, token: int, data: bytes) -> bool:
-    """Return whether the tokenizer makes the token of its text in some context."""
-    return any(token in vocabulary.tokenize(frame % data) for frame in _FRAMES)
 
 
 def _bytes_of(text: str) -> bytes | None:

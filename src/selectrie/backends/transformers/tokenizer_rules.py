@@ -14,7 +14,7 @@ from itertools import pairwise, product
 
 from tokenizers import Tokenizer, normalizers
 
-from selectrie.backends.byte_alphabet import BYTE_CHARACTERS
+from selectrie.backends.byte_alphabet import BYTE_CHARACTERS, spans_words
 from selectrie.backends.transformers.tokenizer_json import SIGN, WHITE_SPACE, TokenizerJson
 from selectrie.core.vocabulary import TokenizerKind, Tokenizing, Vocabulary
 
@@ -202,7 +202,9 @@ def _altered_bytes(json: TokenizerJson, vocabulary: Vocabulary) -> Iterator[byte
     made = json.vocab if json.takes_words_whole or json.is_unigram else {*json.merge_results, *BYTE_CHARACTERS}
     for text in made:
         data, token = json.meaning(text), json.vocab.get(text)
-        if data and token is not None and vocabulary.pieces[token] != data:
+        if not data or token is None or vocabulary.pieces[token] == data:
+            continue
+        if json.takes_words_whole or json.is_unigram or not spans_words(vocabulary, token, data):
             yield data
 
 
