@@ -129,6 +129,22 @@ def test_a_request_may_bring_its_calibration():
             assert ask(app(llm), "POST", "/v1/decisions", body).status == 400
 
 
+def test_questions_may_bring_examples_and_a_cue():
+    """As fields of the question, with the answer of the same question in Python; what is wrong in one is named."""
+    shown = [{"state": "Where is it?", "answer": "x"}, {"state": {"text": "Pay me"}, "answer": "y"}]
+    asked = {"type": "choice", "choices": ["x", "y"], "cue": "Intent:", "examples": shown}
+    with fake() as llm:
+        examples = [("Where is it?", "x"), ({"text": "Pay me"}, "y")]
+        wanted = llm.decide(STATE, Choice("", ["x", "y"], cue="Intent:", examples=examples))
+        llm.trim()
+        [answer] = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [asked]}).json["answers"]
+        assert [one["probability"] for one in answer["probabilities"]] == list(wanted.probabilities.values())
+        asked["examples"] = [{"state": "a", "answer": "z"}]
+        reply = ask(app(llm), "POST", "/v1/decisions", {"input": STATE, "questions": [asked]})
+    assert reply.status == 400
+    assert "examples[0][1]" in reply.error["message"]
+
+
 def test_a_server_may_have_a_calibration():
     """For the questions that it holds for, unless the request has its own or a rule with a baseline; others are plain."""
     [first, second] = [

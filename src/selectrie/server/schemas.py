@@ -27,7 +27,13 @@ _IDS: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "integ
 _QUESTION: dict[str, Any] = {
     "type": "object",
     "required": ["type"],
-    "properties": {"type": _TEXT, "name": _TEXT, "instructions": _TEXT},
+    "properties": {
+        "type": _TEXT,
+        "name": _TEXT,
+        "instructions": _TEXT,
+        "cue": _TEXT,
+        "examples": {"type": "array", "items": {"type": "object", "required": ["state", "answer"]}},
+    },
 }
 _MESSAGE: dict[str, Any] = {
     "type": "object",
