@@ -194,3 +194,12 @@ def test_a_calibration_of_nothing_is_refused():
             llm.fit_calibration([], INTENT)
         with pytest.raises(IncompatibleOptionsError, match="rule='pmi'"):
             llm.fit_calibration(STATES, INTENT, params=DecisionParams(rule="pmi"))
+
+
+def test_letters_are_warned_about_on_a_base_model():
+    """Where a model has no chat template, and only there."""
+    params = DecisionParams(scoring="letters")
+    with fake(chat=False) as base, fake() as chat:
+        with pytest.warns(UserWarning, match="letters on a model without a chat template"):
+            base.decide(STATE, INTENT, params=params)
+        chat.decide(STATE, INTENT, params=params)

@@ -7,6 +7,7 @@ task group, and the answers are made of their results (`decide.asks`).
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,7 @@ _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 _MARK = "m4rk"
 """A text that stands for an answer, to find what a chat template writes before it."""
 _SEARCH = SearchParams(method="exhaustive")
+_LETTERS = "letters on a model without a chat template, which may answer one letter for all texts; score the texts"
 _FRAMED_FROM = 2
 """Number of the state from which a prompt's frame is worth its making."""
 _SIGNATURES_KEPT = 256
@@ -120,6 +122,8 @@ class DecisionMaker:
                 raise PromptError("this model has no chat template; take template='base', or 'auto'")
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
         check_slots(template)
+        if chat is None and params.scoring == "letters":
+            warnings.warn(_LETTERS, stacklevel=2)
         calibration, digest = params.calibration, digest_of(template)
         if calibration == "batch":
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
