@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, SupportsIndex, TypeGuard
@@ -338,7 +338,7 @@ def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"
     """
     head = prompt.text.removesuffix(typed)
     is_apart = head and prompt.text == head + typed and not typed[:1].isspace()
-    if not is_apart or any(vocabulary.joins(head[-1], first) for first in _VISIBLE):
+    if not is_apart or vocabulary.derived(_joins_visible)(head[-1]):
         return prompt
 
     def encoded(text: bytes) -> list[int]:
@@ -355,6 +355,11 @@ def with_fixed_end(vocabulary: Vocabulary, prompt: PromptText, typed: bytes = b"
     if not is_certain:
         return prompt
     return replace(prompt, prefix=np.concatenate([prompt.prefix, np.asarray(own, dtype=np.int32)]), text=typed)
+
+
+def _joins_visible(vocabulary: Vocabulary) -> Callable[[int], bool]:
+    """Return whether a token may span a byte and a visible character after it."""
+    return cache(lambda last: any(vocabulary.joins(last, first) for first in _VISIBLE))
 
 
 def _is_continued(
