@@ -40,10 +40,10 @@ import llama_cpp
 import selectrie
 from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load, report
 from benchmarks.bare import N_BATCH, Bare, Call
-from benchmarks.decide import INSTRUCTIONS, QUESTIONS_FIRST, ids, messages, n_common, plans
+from benchmarks.decide import INSTRUCTIONS, QUESTIONS_FIRST, STATE_FIRST, ids, messages, n_common, plans
 from benchmarks.generation import SAMPLING
 from benchmarks.workload import labels
-from selectrie import Choice, DecisionParams, Predicate, Score, StopParams
+from selectrie import Choice, Predicate, Score, StopParams
 from selectrie.backends.llama_cpp.library import repacks_safely
 
 COLD_TOKENS, QUICK_TOKENS = (60, 290, 2000), (16, 48, 96)
@@ -219,9 +219,9 @@ class Bench:
         for choices in sets:
             self.add("python_ms", 1000 * outside_decode_s(lambda choices=choices: self.llm.select(prompt, choices)), 1)
         state = self.prompt(60)
-        self.llm.decide(state, QUESTIONS)
-        decide_s = self.timed(self.llm.decide, state, QUESTIONS)
-        planned = [plans(self.llm, [state], one, DecisionParams())[0] for one in QUESTIONS.values()]
+        self.llm.decide(state, QUESTIONS, params=STATE_FIRST)
+        decide_s = self.timed(self.llm.decide, state, QUESTIONS, params=STATE_FIRST)
+        planned = [plans(self.llm, [state], one, STATE_FIRST)[0] for one in QUESTIONS.values()]
         below = self.bare_s(self.same, ids(planned[0].context), [sum(one.rows_inner for one in planned)])[1]
         self.add("warm_decide_over_bare", decide_s, sum(below))
 

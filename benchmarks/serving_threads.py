@@ -74,8 +74,8 @@ def rows_needed(llm: Engine, text: str, questions: Sequence[Any]) -> tuple[int, 
     (a request each), and the tokens that their prompts share.
     """
     paths, inner, one_by_one = [], 0, 0
-    for question in questions:
-        (prompt,) = llm.decision_prompts(text, {"q": question})["q"]
+    named = {str(index): question for index, question in enumerate(questions)}
+    for (prompt,) in llm.decision_prompts(text, named).values():
         assert prompt.choices is not None
         plan = llm.tokens(
             prompt.prompt,
