@@ -252,7 +252,7 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
     lettered = params.scoring == "letters"
     choices = choices_of(ask, order, params)
     answers = {one.scored: text for one, text in zip(ask.options, choices, strict=True)}
-    examples = [(text, answers[answer]) for text, answer in question.examples if text != state]
+    examples = [(text, answers[answer]) for text, answer in question.examples if not is_same_text(text, state)]
     shown = [
         {"text": one.scored, "description": one.description or "", "letter": letter if lettered else ""}
         for one, letter in zip([ask.options[index] for index in order], _letters(len(order)), strict=True)
@@ -276,6 +276,11 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
         "in_one_line": not (described or apart or lettered),
         "answers": choices or ["?"],
     }
+
+
+def is_same_text(text: str, state: str | None) -> bool:
+    """Return whether two texts differ in nothing but white space at their ends."""
+    return state is not None and text.strip() == state.strip()
 
 
 def _letters(k: int) -> list[str]:

@@ -98,7 +98,7 @@ class Choice(Generic[T]):
     mapping from texts to their descriptions, or a `Grammar`. Values are str, bool, int
     or Enum members. One option is legal. The argument `examples` is a sequence of pairs
     of a state and its answer, the value or the text of an option. The prompt shows them
-    before the state, but for one of the same text.
+    before the state, but for one whose text is the same up to white space at its ends.
 
     Raises `ChoiceError` for no options, options without text, equal texts and equal
     values, and `OptionError` for anything that is not an option.

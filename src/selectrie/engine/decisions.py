@@ -27,6 +27,7 @@ from selectrie.decide.asks import (
     bound_of,
     choices_of,
     is_calibrated,
+    is_same_text,
     probabilities_of,
     values_of,
     with_calibration,
@@ -291,7 +292,7 @@ class PromptMaker:
 
     def _is_example(self, state: str) -> bool:
         """Return whether a state is an example, which its own prompt leaves out."""
-        return any(text == state for text, _ in self._ask.question.examples)
+        return any(is_same_text(text, state) for text, _ in self._ask.question.examples)
 
     def _rendered(self, state: str | None) -> Page:
         maker = self._maker
