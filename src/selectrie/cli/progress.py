@@ -15,7 +15,7 @@ PATIENCE_S = 1.0
 """Seconds before a bar or a line appears; shorter work shows nothing."""
 
 LINE_S = 10.0
-"""Seconds between two lines about count_progress work where stderr is no terminal."""
+"""Seconds between two lines about counted work where stderr is no terminal."""
 
 OnProgress = Callable[[int, int], None]
 
