@@ -13,7 +13,7 @@ from selectrie import Choice, Predicate
 from selectrie.cli import app, requests
 from selectrie.cli.groups import ModelGroup
 from selectrie.decide.columns import columns_of
-from selectrie.decide.examples import balanced
+from selectrie.decide.questions import balanced
 from tests.support.deciding import fake
 
 LABELS = "track order\nrefund\nreset password\n"

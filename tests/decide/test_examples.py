@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score, Template
-from selectrie.decide.examples import balanced
 from selectrie.decide.question_data import data_of_questions, questions_of_data
+from selectrie.decide.questions import balanced
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.grammar import Grammar
 
@@ -201,7 +201,7 @@ def test_a_balanced_draw_by_brute_force(given_pairs, n_each, seed, shuffle):
 
 def test_a_draw_does_not_depend_on_the_hashes_of_python():
     """Also where a text has two answers."""
-    code = "from selectrie.decide.examples import balanced; print(balanced([('t', 'x'), ('t', 'y'), ('u', 'z')], 2))"
+    code = "from selectrie.decide.questions import balanced; print(balanced([('t', 'x'), ('t', 'y'), ('u', 'z')], 2))"
     drawn = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True

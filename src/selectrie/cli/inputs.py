@@ -62,7 +62,7 @@ def read_examples(path: str, state: str, labels: Sequence[str], n_each: int) -> 
         n_each: Maximum number of examples for each label.
     """
     at_least("shots", n_each, 1, optional=False)
-    from selectrie.decide.examples import balanced
+    from selectrie.decide.questions import balanced
     from selectrie.decide.row_states import row_states
     from selectrie.decide.states import text_of_state
     from selectrie.tables.formats import open_table, reading

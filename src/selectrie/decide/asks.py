@@ -115,12 +115,12 @@ def _is_listed(question: Question, params: DecisionParams, *, on_page: bool) -> 
 
 
 def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on_page: bool = False) -> Ask:
-    """Return what is asked for a question, one of several about the same states.
+    """Return a question with its options in order, its layout and its rule.
 
     Args:
         question: The question.
         params: The options of the decision.
-        n_questions: The number of questions.
+        n_questions: The number of questions that are asked about the same states.
         on_page: Whether it is asked on the page for models without a chat template.
 
     Raises `TextError` for a text that cannot be tokenized, and `OptionError` or

@@ -9,18 +9,22 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from functools import cache
+from hashlib import sha256
 from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
+from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.states import State, text_of_state
 from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, of_value
 from selectrie.grammar import Grammar
+from selectrie.options.checks import at_least
 from selectrie.options.checks import text as require_text
 
 T = TypeVar("T")
+A = TypeVar("A", bound=Hashable)
 
 Examples: TypeAlias = Sequence[tuple[State, Any]]
 """Pairs of a state and the value, or the text, of the option that answers for it."""
@@ -296,6 +300,28 @@ def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[s
     if found and missing:
         warnings.warn(f"no example has the answer {missing[0]!r}; give each option some", stacklevel=3)
     return tuple(found)
+
+
+def balanced(examples: Iterable[tuple[str, A]], n_each: int, *, seed: int = 0) -> list[tuple[str, A]]:
+    """Return some examples of each answer, mixed, for `examples=` of a question.
+
+    Which ones depends on the texts and the seed alone, not on the order of `examples`.
+
+    Args:
+        examples: Pairs of a text and its answer.
+        n_each: Maximum number of examples for each answer.
+        seed: Another number draws others.
+    """
+    at_least("n_each", n_each, 1, optional=False)
+    drawn: dict[A, list[tuple[str, A]]] = {}
+
+    def place(one: tuple[str, A]) -> tuple[bytes, str]:
+        return sha256(to_bytes(f"{seed}\0{one[0]}", "examples")).digest(), repr(one[1])
+
+    for text, answer in sorted(set(examples), key=place):
+        if len(of_answer := drawn.setdefault(answer, [])) < n_each:
+            of_answer.append((text, answer))
+    return [ones[at] for at in range(n_each) for ones in drawn.values() if at < len(ones)]
 
 
 def _is_same(answer: object, value: object) -> bool:

@@ -125,11 +125,12 @@ class DecisionMaker:
         check_slots(template)
         if chat is None and params.scoring == "letters":
             warnings.warn(_LETTERS, stacklevel=2)
-        calibration, digest = params.calibration, digest_of(template)
+        calibration = params.calibration
         if calibration == "batch":
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"
             raise OptionError("calibration", calibration, allowed)
         if isinstance(calibration, Calibration):
+            digest = digest_of(template)
             for name, ask in asks.items():
                 if is_calibrated(ask.question, params):
                     with _errors_of(None, name):

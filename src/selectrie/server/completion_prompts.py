@@ -139,10 +139,9 @@ def _is_added(engine: Engine, ids: Sequence[int], text: str, request: Completion
     vocabulary = engine.vocabulary
     if vocabulary.bos is None or ids[0] != vocabulary.bos:
         return False
-    parses = request.parses_special is not False
-    if not parses or not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
+    if request.parses_special is False or not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
         return True
-    return len(engine.encode(text, prompting=PromptParams(parse_special=parses, add_bos=False))) < len(ids)
+    return len(engine.encode(text, prompting=PromptParams(parse_special=True, add_bos=False))) < len(ids)
 
 
 def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:
