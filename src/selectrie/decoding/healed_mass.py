@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from selectrie.core.types import NO_NODE, ROOT, IntArray
 from selectrie.core.vocabulary import Vocabulary
 
 MAX_ROWS = 16
-"""Maximum number of rows read for it, row 0 included."""
+"""Maximum number of rows read for it, row 0 included.
+
+If no token is known to cover the bytes by then, at most as many more are read as there
+are bytes.
+"""
 ENOUGH = 1e-6
 """Share of the probability that may stay open.
 
@@ -28,6 +32,22 @@ The value computed for the healed bytes may be too low by this much.
 """
 
 
+class _Open(NamedTuple):
+    """A token that is a proper prefix of the bytes left at its parent.
+
+    Attributes:
+        cost: Minus the log-probability of parent and token together.
+        parent: Node whose row it was read from.
+        token: Its id.
+        logp: Its log-probability given the parent.
+    """
+
+    cost: float
+    parent: int
+    token: int
+    logp: float
+
+
 class HealedMass:
     """The probability that text begins with the healed bytes.
 
@@ -39,7 +59,9 @@ class HealedMass:
     N and N + O. Where a row was not read in full, N has the lower bound on what is
     covered, and O also has what is missing to the upper one. `tokenization.healing`
     does the same for choices. The row of the most probable open token is read next,
-    until O is at most `ENOUGH` N or `MAX_ROWS` rows are read.
+    until O is at most `ENOUGH` N or `MAX_ROWS` rows are read. If N is still 0, as may
+    be if the bytes are long and unexpected, the row with the fewest bytes left is read
+    next, until a token covers them.
     """
 
     def __init__(self, vocabulary: Vocabulary, healed: bytes) -> None:
@@ -48,9 +70,7 @@ class HealedMass:
         self._waiting = ROOT if healed else NO_NODE
         self._covered = -np.inf
         self._unread = -np.inf  # what the rows that were read may cover beyond that
-        self._open: list[
-            tuple[float, int, int, float]
-        ] = []  # minus logp of node and token together, node, token, logp of token
+        self._open: list[_Open] = []  # the one that is read next is the first
         self._n_read = 0
 
     @property
@@ -80,6 +100,8 @@ class HealedMass:
         """
         node, self._waiting = self._waiting, NO_NODE
         left = self._left[node]
+        if self._n_read:
+            self._open.pop(0)
         covering, short = self._tokens(left)
         low, high = rows.log_mass_bounds(i, covering)
         self._covered = float(np.logaddexp(self._covered, prefix + low))
@@ -87,17 +109,23 @@ class HealedMass:
             self._unread = float(np.logaddexp(self._unread, prefix + numerics.logdiffexp(high, low)))
         for token, logp in zip(short.tolist(), rows.logp(i, short).tolist(), strict=True):
             if logp > -np.inf:
-                heapq.heappush(self._open, (-prefix - logp, node, token, logp))
+                self._open.append(_Open(-prefix - logp, node, token, logp))
         self._n_read += 1
-        if self._n_read >= MAX_ROWS or self._log_open() <= self._covered + np.log(ENOUGH):
+        limit = MAX_ROWS if self.is_known else MAX_ROWS + len(self._left[ROOT])
+        if self._n_read >= limit or self._log_open() <= self._covered + np.log(ENOUGH):
             return None
+        is_late = self._n_read >= MAX_ROWS
+        self._open.sort(key=lambda one: (len(self._left_after(one)) if is_late else 0, one))
         return self._open[0][1:]
 
     def wait_for(self, node: int) -> None:
         """Set the number of the node that `read` described."""
-        _, parent, token, _ = heapq.heappop(self._open)
-        self._left[node] = self._left[parent][len(self._vocabulary.pieces[token]) :]
+        self._left[node] = self._left_after(self._open[0])
         self._waiting = node
+
+    def _left_after(self, one: _Open) -> bytes:
+        """Return the bytes left after an open token."""
+        return self._left[one.parent][len(self._vocabulary.pieces[one.token]) :]
 
     @property
     def is_known(self) -> bool:
@@ -110,7 +138,7 @@ class HealedMass:
         Returns (0.0, 0.0) if nothing was healed. Returns (0.0, inf) if no token is
         known to cover the bytes (not `is_known`). Scores then cannot be made
         conditional on them: they stay those of the whole paths, which are lower bounds,
-        and nothing is proved. Bounds on a conditional mass are 1.
+        and nothing is proved. Upper bounds on conditional probabilities are 1.
         """
         if not self._n_read:
             return 0.0, 0.0
@@ -122,4 +150,4 @@ class HealedMass:
         return self._covered, float(np.logaddexp(0.0, log_open - self._covered))
 
     def _log_open(self) -> float:
-        return numerics.logsumexp(np.array([-minus for minus, *_ in self._open], dtype=np.float64))
+        return numerics.logsumexp(np.array([-one.cost for one in self._open], dtype=np.float64))

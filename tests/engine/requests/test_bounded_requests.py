@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from selectrie import Template
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import NO_NODE
+from selectrie.decoding import healed_mass
 from selectrie.decoding.healed_mass import HealedMass
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.engine.engine import Engine
@@ -236,6 +238,19 @@ def test_the_mass_of_healed_bytes_behind_a_search_has_bounds(seed, shares, text)
         assert found[0] <= whole_mass[0] + whole_mass[1] + 1e-12
     if shares == (0.0,):
         assert found == whole_mass
+
+
+@given(seed=st.integers(0, 5000), text=st.text("abcu ", min_size=2, max_size=6), n_rows=st.integers(1, 4))
+def test_bytes_that_few_rows_do_not_cover_are_followed_to_their_end(seed, text, n_rows):
+    """`HealedMass`: with the fewest rows the interval is finite, and it holds the value that all rows give."""
+    healed = text.encode()
+    with patch.object(healed_mass, "MAX_ROWS", 10_000), patch.object(healed_mass, "ENOUGH", 1e-300):
+        exact = _healed_mass(seed, healed, (0.0,))
+    with patch.object(healed_mass, "MAX_ROWS", n_rows):
+        low, gap = _healed_mass(seed, healed, (0.0,))
+    assert exact[1] == 0.0
+    assert gap < np.inf
+    assert low - 1e-9 <= exact[0] <= low + gap + 1e-9
 
 
 def _healed_mass(seed, healed, shares):
