@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         StopParams,
     )
     from selectrie.results import (
+        Advice,
+        AdviceWarning,
         BeamResult,
         ChoiceScore,
         Chunk,
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from selectrie.template.analysis.template import Template
 
 __all__ = [
+    "Advice",
+    "AdviceWarning",
     "BeamResult",
     "BeamSearchParams",
     "Calibration",
@@ -112,6 +116,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "Advice": "results",
+    "AdviceWarning": "results",
     "Calibration": "decide.calibration",
     "Choice": "decide.questions",
     "ChoiceAnswer": "decide.answers",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -132,7 +133,7 @@ def test_the_report_has_an_answer_a_line(llm, labels):
     assert "is below 0.9" in out
     for option in TEAMS.split():
         assert f"'{option}'" in out
-    assert "template  chat.tmpl, options last and state first, joint" in out
+    assert re.search(r"template +chat.tmpl, options last and state first, joint", out)
 
 
 def test_prompts_are_shown_without_the_model(llm, labels, monkeypatch):

@@ -236,7 +236,10 @@ def test_a_scored_text_with_all_its_spellings():
     assert facts["spellings"] == (
         "logp -3.0000 to -1.0000 nats for all tokens that begin with the text; canonical tokens have 10 to 50 % of it"
     )
-    assert facts["! bounds"] == "they are further apart than a factor of 2: the budget ended after 9 nodes"
+    assert (
+        facts["! bounds"]
+        == "the bounds of all spellings are further apart than a factor of 2: the budget ended after 9 nodes"
+    )
     facts = dict(summaries.text_score_facts(text_score(spellings=close)))
     assert facts["spellings"].endswith("that spell the text and end; canonical tokens have 98.5 to 99.6 % of it")
     assert "! bounds" not in facts

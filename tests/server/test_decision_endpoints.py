@@ -244,7 +244,7 @@ def test_unknown_fields_are_warned_of_and_ignored_ones_are_not():
     with fake() as llm:
         body = {"input": STATE, "questions": QUESTIONS[1:2], "safety_identifier": "x", "stream": False}
         found = ask(app(llm), "POST", "/v1/decisions", body).json
-        assert found["warnings"] == ["the field 'stream' is unknown and was ignored"]
+        assert found["warnings"][0] == "the field 'stream' is unknown and was ignored"
 
 
 def test_a_question_with_a_long_name():
@@ -277,7 +277,7 @@ def test_large_requests_are_answered_as_small_ones_are():
         wanted = ask(app(llm), "POST", "/v1/decisions", small).json
         llm.trim()
         found = ask(app(llm), "POST", "/v1/decisions", large).json
-        assert len(found.pop("warnings")) == 1
+        assert found.pop("warnings") == ["the field 'unknown' is unknown and was ignored", *wanted.pop("warnings")]
         assert [one["probabilities"] for one in found["answers"][::2]] == [
             one["probabilities"] for one in wanted["answers"][::2]
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -53,7 +54,9 @@ def open_engine(group: ModelGroup) -> Engine:
     It is the embedded model if none is named. The caller closes the engine.
     """
     from selectrie.engine import load  # the engine and numpy: not needed for --help
+    from selectrie.results.advice import AdviceWarning
 
+    warnings.simplefilter("ignore", AdviceWarning)  # reports and responses have it
     first = " in a child process first" if group.untrusted else ""
     with announced(f"opening {group.model or 'the embedded model'}{first} …"):
         return load.load(group.model, **load_options(group))

@@ -145,6 +145,7 @@ def _show(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
 
     if as_json:
         from selectrie.results import FORMAT_VERSION
+        from selectrie.results.advice import advice_fields
 
         fields: dict[str, Any] = {
             "format": FORMAT_VERSION,
@@ -152,6 +153,9 @@ def _show(plan: TablePlan, done: TableProgress, *, as_json: bool) -> int:
             "out": str(plan.out),
             "run": str(plan.folder),
         }
-        return show_json({**fields, "rows": done.rows, "errors": done.errors})
+        advice = advice_fields(done.warnings)
+        return show_json({**fields, "rows": done.rows, "errors": done.errors, **advice})
+    for one in done.warnings:
+        write(visible(f"! {one}"), sys.stderr)
     write(visible(f"{plan.out}: {count(done.rows, 'row')}, {done.errors} with an error"), sys.stdout)
     return 0

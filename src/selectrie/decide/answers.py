@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from selectrie.core.plain_text import probability
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError, SelectrieError
 from selectrie.results import FORMAT_VERSION, Selection, Signature
+from selectrie.results.advice import LOW_COVERAGE, Advice, advice_fields, expected_tokens
 from selectrie.results.plain import fields_of, jsonable, no_truth, number, plain, quoted
 
 T = TypeVar("T")
@@ -66,6 +68,8 @@ class DecisionUsage:
         )
 
 
+CHAT_TEMPLATE = "chat.tmpl"
+"""Name of the template of chats that comes with the package."""
 NO_USAGE = DecisionUsage(0, 0, Cost())
 
 
@@ -152,6 +156,16 @@ class _Trust:
             raise OptionError("selection", len(self.selections), "one order; with several, read `selections`")
         return self.selections[0]
 
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it: a low label mass in a chat."""
+        highest = self.label_mass if self.bounds is None else self.bounds.label_mass[1]
+        if highest >= LOW_COVERAGE or self.signature.template != CHAT_TEMPLATE:
+            return ()
+        wants = expected_tokens(self.selections[0].top_tokens) if self.selections else ""
+        share = f"the options hold {probability(highest)} of what the model would say."
+        return (Advice("label_mass", f"{share}{wants} Look at the prompt and at the options' texts."),)
+
     def __bool__(self) -> bool:
         """Raise `TypeError`: only the answer to a `Predicate` is true or false."""
         raise no_truth(self, "its `.value`")
@@ -162,7 +176,8 @@ class _Trust:
         signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
         usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
         bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
-        return {**fields_of(self, *names), **bounds, "signature": signature, "usage": usage}
+        advice = advice_fields(self.warnings)
+        return {**fields_of(self, *names), **bounds, **advice, "signature": signature, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +344,11 @@ class Decision(Mapping[str, Answer]):
     def usage(self) -> DecisionUsage:
         """Return the work of all answers together."""
         return sum((answer.usage for answer in self.answers.values()), NO_USAGE)
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return the advice on the answers; `Advice.where` names the question."""
+        return tuple(replace(one, where=name) for name, answer in self.answers.items() for one in answer.warnings)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "decision".

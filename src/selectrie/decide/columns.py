@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, ScoreAnswer
 from selectrie.decide.questions import Choice, Predicate, Question
@@ -57,6 +57,7 @@ class _QuestionColumns:
         cells: The cell of each value of a choice; None for a grammar and other kinds.
         texts: The scored text of each value, for probabilities as JSON.
         probabilities: "none", "json" or "wide"; "none" for a predicate.
+        n_own: Number of columns before that of the probability.
     """
 
     name: str
@@ -64,6 +65,7 @@ class _QuestionColumns:
     cells: Mapping[Any, Cell] | None
     texts: Mapping[Any, str]
     probabilities: str
+    n_own: int
 
     def row(self, answer: Answer) -> list[Cell]:
         """Return the cells of an answer, in the order of the columns."""
@@ -104,6 +106,14 @@ class AnswerColumns:
         taken = [name for name in existing if name in set(self.names)]
         if taken:
             raise OptionError("prefix", taken[0], "a prefix for the new columns: the table has a column of this name")
+
+    def label_masses(self, row: Sequence[Cell]) -> Iterator[float]:
+        """Yield the label mass of each answer in the cells of a row."""
+        start = 0
+        for question in self._questions:
+            mass = row[start + question.n_own + 1 + _TRUST.index("label_mass")]
+            yield cast("float", mass)
+            start += len(question.columns)
 
     def row(self, decision: Decision) -> tuple[Cell, ...]:
         """Return the cells of a decision; those of a kept error if it has one."""
@@ -196,7 +206,7 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str,
         columns += [Column(f"{stem}probability_{one}", "float") for one in texts.values()]
     elif probabilities == "json":
         columns.append(Column(f"{stem}probabilities", "text"))
-    return _QuestionColumns(name, tuple(columns), cells, texts, probabilities)
+    return _QuestionColumns(name, tuple(columns), cells, texts, probabilities, len(own))
 
 
 def _own_columns(name: str, stem: str, question: Question) -> tuple[list[Column], Mapping[Any, Cell] | None]:

@@ -49,6 +49,7 @@ from selectrie.options import (
     at_least,
     one_of,
 )
+from selectrie.results.advice import tell
 from selectrie.tokenization.prompts import Prompt
 
 if TYPE_CHECKING:  # the modules of requests are imported on first use: a `select` needs few of them
@@ -181,7 +182,9 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         """
         with task_group(self._model_thread, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached) as group:
             prepared = prepare(self._model)
-            return prepared.run(self._session(group))
+            result = prepared.run(self._session(group))
+        tell(result)
+        return result
 
     def _observe(self, model: Model, observer: Observer | None) -> None:
         """Prepare later requests on `model`, and have their tasks watched.
@@ -557,7 +560,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             request = page_requests.request_of(template, values, named, rendering)
             return page_requests.PageStream(self._make_page, request, self._model_thread.check_process)
 
-    def _make_page(self, request: PageRequest, tell: Callable[[Event], None] | None = None) -> Page:
+    def _make_page(self, request: PageRequest, on_event: Callable[[Event], None] | None = None) -> Page:
         from selectrie.engine.rendering import needed_rows, renderer
 
         if not self._runtime.has_whole_rows:
@@ -566,7 +569,9 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         with task_group(
             self._model_thread, priority=how.priority, deadline_s=how.deadline_s, keep_cached=True
         ) as group:
-            return renderer.render_page(self._session(group), request, tell)
+            page = renderer.render_page(self._session(group), request, on_event)
+        tell(page)
+        return page
 
     aselect = awaitable(select)
     asample = awaitable(sample)

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from selectrie.results.advice import Advice, AdviceWarning, Remedy
     from selectrie.results.beam import BeamCertificate, BeamResult, Hypothesis
     from selectrie.results.generation import Chunk, Completion, Generation
     from selectrie.results.joint import Assignment, JointSelection
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMAT_VERSION",
+    "Advice",
+    "AdviceWarning",
     "Assignment",
     "BeamCertificate",
     "BeamResult",
@@ -55,6 +58,7 @@ __all__ = [
     "ModelRecord",
     "Page",
     "PromptLogprobs",
+    "Remedy",
     "SampledChoice",
     "Samples",
     "Selection",
@@ -70,6 +74,7 @@ __all__ = [
 ]
 
 _NAMES = {
+    "advice": "Advice AdviceWarning Remedy",
     "beam": "BeamCertificate BeamResult Hypothesis",
     "generation": "Chunk Completion Generation",
     "joint": "Assignment JointSelection",

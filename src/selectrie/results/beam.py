@@ -11,12 +11,19 @@ import numpy as np
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost
 from selectrie.options import BeamSearchParams
+from selectrie.results.advice import Advice, Remedy, advice_fields, notes_advice
+from selectrie.results.cells import captioned
 from selectrie.results.html import texts_html
 from selectrie.results.plain import fields_of, listing, plain, text_fields
 from selectrie.results.records import FORMAT_VERSION, Signature, TokenScore
 from selectrie.results.trie_view import TrieView, view_of
 
 _REPR_ROWS = 8
+_ENDS = {
+    "length": ("the longest allowed path was reached", Remedy("max_tokens")),
+    "budget": ("the budget was used up", Remedy("budget_nodes")),
+    "deadline": ("time ran out", Remedy("deadline_s")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,18 @@ class BeamResult(Sequence[Hypothesis]):
         return (self.hypotheses or self.incomplete)[0]
 
     @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        ended, code, more = self.stopped, "stopped", "a better text may be longer"
+        if not self.best.complete:
+            ended, code, more = self.best.ended_by, "incomplete", "it is the beginning of a text"
+        notes = notes_advice(self.notes)
+        if ended not in _ENDS:
+            return notes
+        reason, remedy = _ENDS[ended]
+        return Advice(code, f"{reason}; {more}.", remedy), *notes
+
+    @property
     def text(self) -> str:
         """Return the text of the best hypothesis."""
         return self.best.text
@@ -236,13 +255,15 @@ class BeamResult(Sequence[Hypothesis]):
             **fields_of(self, "certificate", "n_dead_ends", "n_merged", "n_refused", "n_steps", "close_steps"),
             **fields_of(self, "coverage", "healed", "log_heal", "heal_gap", "cost", "signature"),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
         }
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         shown = [(h.text, h.logp, h.complete) for h in (*self.hypotheses, *self.incomplete)[:_REPR_ROWS]]
         proof = "proved" if self.certificate.proved else "not proved"
-        return texts_html(shown, caption=f"{self.grammar} · {proof}, of {self.certificate.about}")
+        caption = f"{self.grammar} · {proof}, of {self.certificate.about}"
+        return texts_html(shown, caption=captioned(caption, self.warnings))
 
     def __repr__(self) -> str:
         shown = [f"  {h.text!r} logp {h.logp:.4f}" for h in self.hypotheses[:_REPR_ROWS]]

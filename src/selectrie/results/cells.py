@@ -28,6 +28,11 @@ def table(heads: Sequence[str], rows: Iterable[str], caption: str, *, hidden: in
     return f"<table{style}>{title}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}{more}</tbody></table>"
 
 
+def captioned(caption: str, warnings: Iterable[object]) -> str:
+    """Return a caption that is followed by the warnings of a result."""
+    return " · ".join([caption, *(f"! {one}" for one in warnings)])
+
+
 def row(*cells: str, faint: bool = False) -> str:
     """Return an HTML table row of `cells`, which are HTML table cells."""
     style = ' style="opacity:.5"' if faint else ""

@@ -9,6 +9,7 @@ from typing import overload
 
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.options import SamplingParams, StopParams
+from selectrie.results.advice import Advice, advice_fields, notes_advice
 from selectrie.results.openai import chat_completion, text_completion
 from selectrie.results.plain import fields_of, listing, number, plain, text_fields
 from selectrie.results.records import FORMAT_VERSION, TokenScore
@@ -186,6 +187,11 @@ class Generation(Sequence[Completion]):
         index = operator.index(prompt_index) % n_prompts
         return self.completions[index * self.n : (index + 1) * self.n]
 
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        return notes_advice(self.notes)
+
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "generation"."""
         return {
@@ -197,6 +203,7 @@ class Generation(Sequence[Completion]):
             "model": plain(self.identity),
             **fields_of(self, "tolerance", "version", "cost", "completions"),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
             **({} if self.sampled_by is None else {"sampled_by": self.sampled_by}),
         }
 

@@ -28,7 +28,8 @@ def _row(choice: ChoiceScore, winner: int) -> str:
     if choice.logp is None or choice.probability is None:
         return row(text, cell(), cell(), cell(f"≤ {choice.logp_upper:.3f}"), cell(), faint=True)
     logp = between(choice.logp_lower, choice.logp_upper)
-    numbers = (cell(f"{choice.probability:.4f}"), cell(logp), cell(f"{choice.score:.3f}"))
+    p = between(choice.probability_low, choice.probability_high, 4)
+    numbers = (cell(p), cell(logp), cell(f"{choice.score:.3f}"))
     return row(text, bar(choice.probability, strong=is_winner), *numbers)
 
 

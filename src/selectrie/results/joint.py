@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from selectrie.core.types import Cost
 from selectrie.errors import OptionError
+from selectrie.results.advice import Advice, advice_fields, notes_advice
 from selectrie.results.html import joint_html
 from selectrie.results.plain import fields_of, jsonable, listing, no_truth, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, Signature
@@ -121,6 +122,13 @@ class JointSelection:
         return self.assignments[1] if len(self.assignments) > 1 else None
 
     @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        tie = (Advice("tie", "another assignment is exactly as probable"),) if self.is_tie else ()
+        open_ = () if self.certificate.proved else (Advice("not_proved", self.certificate.reason),)
+        return *tie, *open_, *notes_advice(self.notes)
+
+    @property
     def text(self) -> str:
         """Return the block's text, literals included."""
         return self.best.text
@@ -189,6 +197,7 @@ class JointSelection:
             else {name: dict(of_slot) for name, of_slot in zip(self.names, marginals, strict=True)},
             **({} if self.coverage_high is None else fields_of(self, "coverage_high")),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
         }
 
     def __repr__(self) -> str:

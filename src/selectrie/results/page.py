@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import groupby
 from types import MappingProxyType
@@ -13,8 +13,10 @@ from typing import Any, Protocol
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import clip
 from selectrie.options.checks import copied
+from selectrie.results.advice import Advice, advice_fields
 from selectrie.results.plain import fields_of, jsonable, listing, plain
 from selectrie.results.records import FORMAT_VERSION
+from selectrie.results.selection import Selection
 from selectrie.version import __version__
 
 _REPR_SLOTS = 12
@@ -30,6 +32,8 @@ class Record(Protocol):
 
     @property
     def cost(self) -> Cost: ...
+    @property
+    def warnings(self) -> tuple[Advice, ...]: ...
     def to_dict(self) -> dict[str, object]: ...
 
 
@@ -76,6 +80,13 @@ class SlotEvent:
     record: Record = field(repr=False)
     position: str = ""
     path: str = ""
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return the advice on the record, as that of a slot on a page."""
+        record = getattr(self.record, "selection", self.record)
+        on_page = record.advice(on_page=True) if isinstance(record, Selection) else record.warnings
+        return tuple(replace(one, where=self.path or self.name) for one in on_page)
 
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON.
@@ -161,6 +172,11 @@ class Page:
         """Return every slot in the order of decision, including hidden ones."""
         return tuple(piece for piece in self.pieces if isinstance(piece, SlotEvent))
 
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know of its slots; `Advice.where` names the slot."""
+        return tuple(advice for slot in _first_of_blocks(self.slots) for advice in slot.warnings)
+
     def events(self) -> tuple[Event, ...]:
         """Return the page from beginning to end as events: template text and slots.
 
@@ -184,6 +200,7 @@ class Page:
             "seed": self.seed,
             "model": plain(self.identity),
             **fields_of(self, "tolerance", "version", "cost"),
+            **advice_fields(self.warnings),
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -198,9 +215,16 @@ class Page:
     def _repr_html_(self) -> str:
         """Return the page as HTML in which the text of slots is marked.
 
-        Tooltips show the slots' names and the probabilities of the choices.
+        Tooltips show the slots' names and the probabilities of the choices. Advice stands
+        below.
         """
-        return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>'
+        advice = "".join(f"<div>! {escape(str(one))}</div>" for one in self.warnings)
+        return f'<div style="white-space:pre-wrap">{"".join(map(_html, self.pieces))}</div>{advice}'
+
+
+def _first_of_blocks(slots: Sequence[SlotEvent]) -> list[SlotEvent]:
+    """Return the slots, and of the selects of one joint block the first."""
+    return [next(group) for _, group in groupby(slots, key=lambda slot: id(slot.record))]
 
 
 def _slots(slots: Sequence[SlotEvent]) -> list[dict[str, object]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from selectrie.core.types import Cost
 from selectrie.options import at_least
+from selectrie.results.advice import Advice, advice_fields, notes_advice
 from selectrie.results.cells import tokens_table
 from selectrie.results.plain import fields_of, listing
 from selectrie.results.records import FORMAT_VERSION, Signature
@@ -101,6 +102,11 @@ class PromptLogprobs:
             total += 0.0 if one is None else one
         return total, all(self.is_greedy[start:stop])
 
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        return notes_advice(self.notes)
+
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "prompt_logprobs".
 
@@ -112,6 +118,7 @@ class PromptLogprobs:
             **fields_of(self, "tokens", "labels", "logp", "is_greedy", "top", "named", "named_ids"),
             **fields_of(self, "n_rows", "total_logp", "cost", "signature"),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
         }
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from selectrie.core.types import Cost, FloatArray, IntArray, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.results.cells import tokens_table
+from selectrie.results.advice import Advice, advice_fields, notes_advice
+from selectrie.results.cells import captioned, tokens_table
 from selectrie.results.plain import between, bytes_fields, fields_of, listing, number, plain, quoted
 from selectrie.results.spellings import Spellings
 from selectrie.version import __version__
@@ -367,7 +368,17 @@ class TextScore:
             **({} if self.logp_upper is None else {"logp_upper": number(self.logp_upper)}),
             **({} if self.logp_lower in (None, self.logp) else {"logp_lower": number(self.logp_lower)}),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
         }
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        one, notes = self.spellings, notes_advice(self.notes)
+        if one is None or one.proved:
+            return notes
+        text = f"the bounds of all spellings are further apart than a factor of 2: {one.reason}"
+        return Advice("bounds", text), *notes
 
     @property
     def _lower(self) -> float:
@@ -387,6 +398,5 @@ class TextScore:
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         greedy = " · what greedy decoding gives" if self.is_greedy else ""
-        return tokens_table(
-            ((one.label, one.logp) for one in self.tokens), f"logp {between(self._lower, self.logp_upper, 4)}{greedy}"
-        )
+        caption = captioned(f"logp {between(self._lower, self.logp_upper, 4)}{greedy}", self.warnings)
+        return tokens_table(((one.label, one.logp) for one in self.tokens), caption)

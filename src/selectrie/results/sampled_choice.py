@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectrie.core.types import Cost
+from selectrie.results.advice import Advice
 from selectrie.results.plain import no_truth
 from selectrie.results.selection import Selection
 
@@ -39,6 +40,11 @@ class SampledChoice:
     def text(self) -> str:
         """Return the text of the drawn choice, as given."""
         return self.selection.choices.texts[self.index]
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on the selection."""
+        return self.selection.warnings
 
     @property
     def logp(self) -> float:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import overload
 
 from selectrie.core.types import Cost
+from selectrie.results.advice import Advice, advice_fields, notes_advice
 from selectrie.results.beam import Hypothesis
+from selectrie.results.cells import captioned
 from selectrie.results.html import texts_html
 from selectrie.results.plain import fields_of, listing
 from selectrie.results.records import FORMAT_VERSION, Signature
@@ -83,6 +85,11 @@ class Samples(Sequence[Hypothesis]):
     def __getitem__(self, index: int | slice) -> Hypothesis | tuple[Hypothesis, ...]:
         return self.texts[index]
 
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        return notes_advice(self.notes)
+
     def to_dict(self) -> dict[str, object]:
         """Return a dictionary ready for JSON, with `format` and kind "samples".
 
@@ -95,12 +102,14 @@ class Samples(Sequence[Hypothesis]):
             **fields_of(self, "mass", "mass_low", "mass_high", "n_attempts", "close_steps"),
             **fields_of(self, "healed", "log_heal", "heal_gap", "grammar", "grammar_digest", "cost", "signature"),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
         }
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         shown = [(one.text, one.logp, one.complete) for one in self.texts[:_REPR_ROWS]]
-        return texts_html(shown, caption=f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws")
+        caption = f"{self.grammar} · {len(self)} {'exact' if self.exact else 'local'} draws"
+        return texts_html(shown, caption=captioned(caption, self.warnings))
 
     def __repr__(self) -> str:
         shown = [f"  {one.text!r}  logp={one.logp:.3f}" for one in self.texts[:_REPR_ROWS]]

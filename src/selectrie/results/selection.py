@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from selectrie.core.types import Cost
-from selectrie.results.cells import cell, label, row, table
+from selectrie.core.types import ROOT, Cost
+from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, advice_fields, expected_tokens, notes_advice
+from selectrie.results.cells import captioned, cell, label, row, table
 from selectrie.results.html import selection_html
 from selectrie.results.plain import between, fields_of, jsonable, listing, no_truth, number, plain, quoted
 from selectrie.results.records import FORMAT_VERSION, Certificate, ChoiceScore, GrammarFacts, Signature, TokenScore
@@ -17,6 +19,14 @@ _MEANS = ("token_mean", "char_mean", "byte_mean")
 _REPR_ROWS = 5
 _HTML_ROWS = 20
 _REPR_TOKENS = 12
+_LARGE_SHARE = 0.5
+"""Share of belief in leading spaces above which one seems to be missing."""
+_SPACE = "The choices begin without the space that the model puts there."
+_CAUSES = (
+    "Usual causes: choices without the leading space that the prompt calls for; a chat model asked without its "
+    "template; a model that thinks before it answers."
+)
+_PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what the model has seen there."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -110,6 +120,50 @@ class Selection:
         return self.choices.has_unread or (self.heal_gap > 0 and self.rule in _MEANS)
 
     @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on it."""
+        return self.advice()
+
+    def advice(self, *, on_page: bool = False) -> tuple[Advice, ...]:
+        """Return the advice on ties, missing proof, notes and low coverage.
+
+        Args:
+            on_page: Whether the choices belong to a template, whose slots are healed.
+        """
+        found, certificate = [], self.certificate
+        if self.is_tie and not certificate.proved and not certificate.rescored:
+            found.append(
+                Advice("tie", "the first place may be another's; the one with the higher lower bound was taken")
+            )
+        elif self.is_tie:
+            found.append(Advice("tie", "the first place is shared exactly; the lowest index was taken"))
+        if not certificate.proved:
+            ahead = ""
+            if certificate.bound_gap <= 0:
+                gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
+                ahead = f"; a choice not scored to its end may be ahead{gap}"
+            found.append(Advice("not_proved", certificate.reason + ahead))
+        found += notes_advice(self.notes)
+        highest = self.coverage if self.coverage_high is None else self.coverage_high
+        if highest < LOW_COVERAGE and certificate.open_mass < LOW_COVERAGE:
+            behind = " with the text after them" if on_page and self.terminator == "text" else ""
+            text = f"the model expects something else than these choices{behind}.{expected_tokens(self.top_tokens)}"
+            if on_page:
+                found.append(Advice("coverage", f"{text} {_PAGE_CAUSE}"))
+            elif self._lacks_space():
+                found.append(Advice("coverage", f"{text} {_SPACE}", Remedy("delimiter", " ")))
+            else:
+                found.append(Advice("coverage", f"{text} {_CAUSES}", Remedy("messages")))
+        return tuple(found)
+
+    def _lacks_space(self) -> bool:
+        """Return whether the model expects a space and no choice begins with one."""
+        trie, pieces = self.choices.trie, self.choices.pieces
+        first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
+        spaced = sum(math.exp(token.logp) for token in self.top_tokens if token.piece.startswith(b" "))
+        return spaced > _LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
+
+    @property
     def text(self) -> str:
         """Return the text of the winner, as given."""
         return self.choices.texts[self.index]
@@ -190,20 +244,38 @@ class Selection:
             **({} if self.grammar is None else {"grammar": plain(self.grammar)}),
             **({} if self.spellings is None else {"spellings": self.spellings.to_dict()}),
             **({"notes": list(self.notes)} if self.notes else {}),
+            **advice_fields(self.warnings),
             "choices": self.choices.to_dicts(),
         }
 
     def __repr__(self) -> str:
         tie = " (tie)" if self.is_tie else ""
-        head = f"Selection({quoted(self.text)}, p={self.probability:.4g}, margin={self.margin:.4g} nats{tie}, "
-        head += f"coverage={self._coverage()}, rule={self.rule!r}, terminator={self.terminator!r})"
+        head = f"Selection({quoted(self.text)}, p={self._probability()}, margin={self.margin_words()}{tie}, "
+        proved = "" if self.certificate.proved else ", proved=False"
+        head += f"coverage={self._coverage()}, rule={self.rule!r}, terminator={self.terminator!r}{proved})"
         lines = [f"  {rank}. {_line(choice)}" for rank, choice in enumerate(self.top(_REPR_ROWS), start=1)]
         return listing(head, lines, len(self.choices))
 
     def _repr_html_(self) -> str:
         """Return a small table with bars, for notebooks."""
         shown = self.top(_HTML_ROWS)
-        return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=self._caption())
+        caption = captioned(self._caption(), self.warnings)
+        return selection_html(shown, winner=self.index, hidden=len(self.choices) - len(shown), caption=caption)
+
+    def margin_words(self, spec: str = ".4g") -> str:
+        """Return the margin as text: "0.5 nats", "at least 0.5 nats" or "unknown".
+
+        It is a lower bound if rows were not read in full, or if a choice that is still
+        open may be the runner-up, and unknown if such a bound is not above 0.
+        """
+        is_bound = self.choices.has_unread or self.margin < self.choices.margin(self.index)
+        if is_bound and self.margin <= 0:
+            return "unknown"
+        return f"{'at least ' if is_bound else ''}{self.margin:{spec}} nats"
+
+    def _probability(self) -> str:
+        low, high = self.choices.probability_low[self.index], self.choices.probability_high[self.index]
+        return between(float(low), float(high), 4)
 
     def _coverage(self) -> str:
         low, high = f"{self.coverage:.3g}", f"{self.coverage if self.coverage_high is None else self.coverage_high:.3g}"
@@ -213,7 +285,7 @@ class Selection:
         greedy = ""
         if self.greedy_index is not None and not self.agrees_with_greedy:
             greedy = f" · masked greedy picks {quoted(self.choices.texts[self.greedy_index])}"
-        return f"margin {self.margin:.4g} nats · coverage {self._coverage()} · {self.rule} · {self.terminator}{greedy}"
+        return f"margin {self.margin_words()} · coverage {self._coverage()} · {self.rule} · {self.terminator}{greedy}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -309,4 +381,5 @@ def _tokens(path: tuple[tuple[int, str], ...]) -> list[dict[str, object]]:
 def _line(choice: ChoiceScore) -> str:
     if choice.logp is None or choice.probability is None:
         return f"{quoted(choice.text)}  pruned, logp ≤ {choice.logp_upper:.3f}"
-    return f"{quoted(choice.text)}  p={choice.probability:.4f}  logp={between(choice.logp_lower, choice.logp_upper)}"
+    p = between(choice.probability_low, choice.probability_high, 4)
+    return f"{quoted(choice.text)}  p={p}  logp={between(choice.logp_lower, choice.logp_upper)}"

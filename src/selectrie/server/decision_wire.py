@@ -220,7 +220,7 @@ def decisions_response(request: DecisionRequest, decision: Decision, model: str)
         "output_tokens_details": {"reasoning_tokens": 0},
     }
     tokens = {"input_tokens": usage["input_tokens"], "output_tokens": 0, "total_tokens": usage["input_tokens"]}
-    return {"model": model, "answers": answers, "usage": {**tokens, **details}, **_warned(request)}
+    return {"model": model, "answers": answers, "usage": {**tokens, **details}, **_warned(request, decision)}
 
 
 def _decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def systemone_response(request: DecisionRequest, decision: Decision, model: str)
         answer = decision[path]
         answers[str(name)] = _systemone_answer(data, answer, request.confidence) | _diagnosed(answer)
     usage = {"input_tokens": _usage(decision)["input_tokens"], "output_tokens": 0}
-    return {"model": model, "answers": answers, "usage": usage, **_warned(request)}
+    return {"model": model, "answers": answers, "usage": usage, **_warned(request, decision)}
 
 
 def _systemone_answer(data: Mapping[str, Any], answer: Answer, confidence: str) -> dict[str, Any]:
@@ -324,5 +324,6 @@ def _usage(decision: Decision) -> dict[str, int]:
     }
 
 
-def _warned(request: DecisionRequest) -> dict[str, Any]:
-    return {"warnings": list(request.warnings)} if request.warnings else {}
+def _warned(request: DecisionRequest, decision: Decision) -> dict[str, Any]:
+    warnings = [*request.warnings, *map(str, decision.warnings)]
+    return {"warnings": warnings} if warnings else {}

@@ -14,6 +14,7 @@ from selectrie.decide.answers import Decision
 from selectrie.decide.columns import AnswerColumns, Cell, Column
 from selectrie.decide.states import State
 from selectrie.errors import RequestError
+from selectrie.results.advice import LOW_COVERAGE
 from selectrie.tables.rows import TableUnit
 
 LoggedRow: TypeAlias = tuple[Cell, ...] | str
@@ -39,6 +40,11 @@ class DecidedRows:
     def n_errors(self) -> int:
         """Return the number of rows that could not be asked."""
         return sum(isinstance(row, str) for row in self.rows)
+
+    def n_low(self, columns: AnswerColumns) -> int:
+        """Return the number of rows with an answer of low label mass."""
+        answered = (row for row in self.rows if not isinstance(row, str))
+        return sum(any(mass < LOW_COVERAGE for mass in columns.label_masses(row)) for row in answered)
 
     def cells(self, n_columns: int) -> list[tuple[Cell, ...]]:
         """Return the cells of each row, the error among them."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from selectrie.core.plain_text import count
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
 from selectrie.decide.asks import layout_of
@@ -26,6 +27,7 @@ from selectrie.engine.decided_tables import with_fitted_calibration
 from selectrie.engine.engine import Engine
 from selectrie.engine.requests.chat_time import time_args
 from selectrie.errors import InputFileError, OptionError, RequestError
+from selectrie.results.advice import LOW_COVERAGE, Advice
 from selectrie.runs.files import writing
 from selectrie.runs.folder import (
     FolderFormat,
@@ -64,12 +66,24 @@ class TableProgress:
         errors: Number of done rows that could not be asked.
         rows_logged: Number of done rows that were read from the log of an earlier
             process.
+        n_low: Number of done rows with an answer of a chat model whose label mass is
+            below `LOW_COVERAGE`.
     """
 
     rows: int
     n_rows: int
     errors: int = 0
     rows_logged: int = 0
+    n_low: int = 0
+
+    @property
+    def warnings(self) -> tuple[Advice, ...]:
+        """Return what to know before relying on the answers."""
+        if not self.n_low:
+            return ()
+        rows = count(self.rows - self.errors, "row")
+        text = f"in {self.n_low} of {rows} the options hold less than {LOW_COVERAGE:.0%} of what the model would say."
+        return (Advice("label_mass", f"{text} Look at the prompt and at the options' texts."),)
 
 
 OnProgress = Callable[[TableProgress], None]
@@ -225,7 +239,9 @@ def run_table(
         tell = options.on_progress or (lambda _: None)
         tell(progress)
 
-        def count(unit: TableUnit, values: DecidedRows, *, logged: int = 0) -> None:
+        is_chat = llm.vocabulary.chat_template is not None and plan.params.template in ("auto", "chat")
+
+        def add(unit: TableUnit, values: DecidedRows, *, logged: int = 0) -> None:
             nonlocal progress
             n = len(unit.rows)
             progress = replace(
@@ -233,13 +249,14 @@ def run_table(
                 rows=progress.rows + n,
                 errors=progress.errors + values.n_errors,
                 rows_logged=progress.rows_logged + n * logged,
+                n_low=progress.n_low + (values.n_low(columns) if is_chat else 0),
             )
             tell(progress)
 
-        missing = log.recover(plan_of(run_json), plan.units(), lambda unit, values: count(unit, values, logged=1))
+        missing = log.recover(plan_of(run_json), plan.units(), lambda unit, values: add(unit, values, logged=1))
         for unit, values in (work or decided_by(llm))(plan, missing):
             log.add(unit, values)
-            count(unit, values)
+            add(unit, values)
         log.finish()
         with writing(plan.out.parent):
             _remove_temporary(plan.out)

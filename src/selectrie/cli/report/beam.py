@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.cli.report.summaries import cost_sentence, unnamed_model
+from selectrie.cli.report.summaries import advice_facts, cost_sentence, unnamed_model
 from selectrie.cli.report.terminal import facts_table
 from selectrie.cli.report.tree import GREEDY_MARK, WINNER_MARK, tree_lines
 from selectrie.core.plain_text import count, quoted, quoted_bytes
@@ -46,11 +46,7 @@ def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple
     """
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
-    if not best.complete:
-        facts.append(("! incomplete", f"{_ENDS[best.ended_by]}; it is the beginning of a text"))
-    if result.stopped != "done" and best.complete:
-        facts.append(("! not through", f"{_ENDS[result.stopped]}; a better text may be longer"))
-    facts += [("! note", note) for note in result.notes]
+    facts += advice_facts(result.warnings)
     facts += [("greedy", _greedy(result)), ("proof", _proof(result, remedy))]
     dropped = _dropped(result)
     if dropped:
@@ -63,13 +59,6 @@ def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple
         spelled = f"{quoted_bytes(result.healed)} of the prompt is written again by every path"
         facts.append(("healed", f"{spelled} (logp {result.log_heal:.3f}, taken off{gap})"))
     return facts
-
-
-_ENDS = {
-    "length": "the longest allowed path was reached (--max-tokens)",
-    "budget": "the budget was used up (--budget)",
-    "deadline": "time ran out",
-}
 
 
 def _greedy(result: BeamResult) -> str:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from selectrie.cli.report.summaries import unnamed_model
+from selectrie.cli.report.summaries import advice_facts, unnamed_model
 from selectrie.cli.report.terminal import facts_table
 from selectrie.core.plain_text import count, probability, quoted
 from selectrie.decide.answers import Answer, ChoiceAnswer, Decision, PredicateAnswer
@@ -51,6 +51,7 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
     layouts = " and ".join(dict.fromkeys(answer.signature.layout for answer in decision.values()))
     usage = decision.usage
     facts = [
+        *advice_facts(decision.warnings),
         ("template", f"{signature.template}, {layouts}, {signature.rule}"),
         (
             "cost",

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.cli.report.beam import beam_facts
-from selectrie.cli.report.summaries import cost_sentence, slot_facts, terminator_words, unnamed_model
+from selectrie.cli.report.summaries import advice_facts, cost_sentence, slot_facts, terminator_words, unnamed_model
 from selectrie.cli.report.terminal import Ranking, bar, facts_table
 from selectrie.core.plain_text import count, probability, quoted
 from selectrie.results import BeamResult, Generation, JointSelection, Page, SampledChoice, Selection, SlotEvent
@@ -88,10 +88,9 @@ def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
     proof = (
         f"proved, {count(record.n_assignments, 'assignment')}" if certificate.proved else "not proved: budget used up"
     )
-    tie = [("! tie", "another assignment is exactly as probable")] if record.is_tie else []
     return [
         ("chosen", f"{', '.join(map(quoted, record.best.texts))} p {probability(record.probability)}, {ahead}"),
-        *tie,
+        *advice_facts(record.warnings),
         ("proof", f"{proof}; {count(certificate.nodes_evaluated, 'node')} evaluated"),
         ("ended by", terminator_words(record.terminator)),
         ("cost", cost_sentence(record.cost)),

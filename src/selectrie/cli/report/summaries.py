@@ -6,28 +6,31 @@ Warnings come first, marked by "!".
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
-from selectrie.core.types import ROOT, Cost
+from selectrie.core.types import Cost
 from selectrie.results import Certificate, Selection, Signature, Spellings, TextScore, TokenPlan
+from selectrie.results.advice import Advice
 from selectrie.results.plain import between
 
-LOW_COVERAGE = 0.01
-"""Coverage below which something is usually wrong with prompt or choices.
 
-The set then holds very little of the model's belief.
-"""
+def advice_facts(warnings: Sequence[Advice]) -> list[tuple[str, str]]:
+    """Return warnings as facts, with remedies as options of the command."""
+    return [(f"! {one.code.replace('_', ' ')}", _advised(one)) for one in warnings]
 
-LARGE_SHARE = 0.5
-SPACE_CAUSE = (
-    "The choices begin without the space that the model puts there: give it in each choice, or as --delimiter ' '."
-)
-CAUSES = (
-    "Usual causes: choices without the leading space the prompt calls for; a chat model asked without its template "
-    "(--system, --chat); a model that thinks before it answers."
-)
 
-PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what the model has seen there."
+def _advised(advice: Advice) -> str:
+    text = f"{advice.where}: {advice.text}" if advice.where else advice.text
+    if advice.remedy is None:
+        return text
+    name, value = advice.remedy.option, advice.remedy.value
+    option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+    return f"{text} {f'See {option}' if value is None else f'Try {option} {quoted(str(value))}'}."
+
+
+_OPTIONS = {"budget_nodes": "budget", "deadline_s": "deadline", "messages": "chat"}
+"""Names of options that are called otherwise in Python."""
 
 
 def selection_facts(selection: Selection) -> list[tuple[str, str]]:
@@ -37,7 +40,7 @@ def selection_facts(selection: Selection) -> list[tuple[str, str]]:
     """
     return [
         ("winner", _winner(selection)),
-        *_warnings(selection),
+        *advice_facts(selection.warnings),
         ("coverage", _coverage(selection)),
         ("greedy", _greedy(selection)),
         ("proof", _proof(selection.certificate, selection.signature)),
@@ -57,7 +60,7 @@ def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[st
     """
     return [
         (winner, _winner(selection)),
-        *_warnings(selection, on_page=True),
+        *advice_facts(selection.advice(on_page=True)),
         ("greedy", _greedy(selection)),
         ("ended by", terminator_words(selection.terminator)),
         ("cost", cost_sentence(selection.cost)),
@@ -98,7 +101,7 @@ def text_score_facts(score: TextScore) -> list[tuple[str, str]]:
         *([] if score.spellings is None else _spellings_facts(score.spellings)),
         ("cost", cost_sentence(score.cost)),
         ("precision", score.signature.precision),
-        *(("! note", note) for note in score.notes),
+        *advice_facts(score.warnings),
         *_healed(score.healed, score.log_heal, score.heal_gap),
     ]
 
@@ -111,10 +114,7 @@ def _spellings_facts(one: Spellings) -> list[tuple[str, str]]:
     low, high = one.canonical_share
     event = _EVENT_WORDS[one.event]
     bounds = f"logp {one.logp_low:.4f} to {one.logp_high:.4f} nats for all tokens that {event}"
-    facts = [("spellings", f"{bounds}; canonical tokens have {100 * low:.3g} to {100 * high:.3g} % of it")]
-    if not one.proved:
-        facts.append(("! bounds", f"they are further apart than a factor of 2: {one.reason}"))
-    return facts
+    return [("spellings", f"{bounds}; canonical tokens have {100 * low:.3g} to {100 * high:.3g} % of it")]
 
 
 def plan_facts(plan: TokenPlan) -> list[tuple[str, str]]:
@@ -151,7 +151,7 @@ def cost_sentence(cost: Cost) -> str:
     if not cost.rows:
         return f"no row: everything was held already; one by one {thousands(cost.rows_naive)}"
     ratio = cost.rows_naive / cost.rows
-    times = f" ({thousands(ratio) if ratio >= 100 else f'{ratio:.1f}'} ×)" if cost.rows_naive else ""
+    times = f" ({thousands(ratio) if ratio >= 100 else f'{ratio:.1f}'} ×)" if ratio > 1 else ""
     extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
     extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
     work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
@@ -160,50 +160,12 @@ def cost_sentence(cost: Cost) -> str:
 
 def _winner(selection: Selection) -> str:
     choices = selection.choices
-    ahead = f"ahead by {selection.margin:.3f} nats"
-    if choices.has_unread:  # the margin is a lower bound
-        known = selection.margin > 0
-        ahead = f"ahead by at least {selection.margin:.3f} nats" if known else "not certainly ahead"
+    ahead = selection.margin_words(".3f")
+    ahead = "not certainly ahead" if ahead == "unknown" else f"ahead by {ahead}"
     if math.isinf(selection.margin):
         ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
     low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
     return f"{quoted(selection.text)} p {interval(low, high)}, {ahead}"
-
-
-def _warnings(selection: Selection, *, on_page: bool = False) -> list[tuple[str, str]]:
-    """Return warnings about ties, missing proof and low coverage.
-
-    Args:
-        on_page: Whether the choices belong to a template, whose slots are healed.
-    """
-    warnings = []
-    if selection.is_tie and not selection.certificate.proved and not selection.certificate.rescored:
-        warnings.append(("! tie", "the first place may be another's; the one with the higher lower bound was taken"))
-    elif selection.is_tie:
-        warnings.append(("! tie", "the first place is shared exactly; the lowest index was taken"))
-    if not selection.certificate.proved:
-        warnings.append(("! not proved", _open(selection.certificate)))
-    warnings += [("! note", note) for note in selection.notes]
-    highest = selection.coverage if selection.coverage_high is None else selection.coverage_high
-    if highest < LOW_COVERAGE and selection.certificate.open_mass < LOW_COVERAGE:
-        expected = ", ".join(
-            f"{quoted(token.label)} {probability(math.exp(token.logp))}" for token in selection.top_tokens[:5]
-        )
-        instead = f"It expects {expected}. " if expected else ""
-        cause = PAGE_CAUSE if on_page else SPACE_CAUSE if _lacks_space(selection) else CAUSES
-        behind = " with the text after them" if on_page and selection.terminator == "text" else ""
-        warnings.append(
-            ("! coverage", f"the model expects something else than these choices{behind}. {instead}{cause}")
-        )
-    return warnings
-
-
-def _lacks_space(selection: Selection) -> bool:
-    """Return whether the model expects a space and no choice begins with one."""
-    trie, pieces = selection.choices.trie, selection.choices.pieces
-    first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
-    spaced = sum(math.exp(token.logp) for token in selection.top_tokens if token.piece.startswith(b" "))
-    return spaced > LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
 
 
 def _coverage(selection: Selection) -> str:
@@ -224,13 +186,6 @@ def _greedy(selection: Selection) -> str:
     other = selection.choices[selection.greedy_index]
     p = "" if other.probability is None else f" (p {probability(other.probability)})"
     return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
-
-
-def _open(certificate: Certificate) -> str:
-    if certificate.bound_gap > 0:
-        return certificate.reason
-    gap = f" by {-certificate.bound_gap:.3f} nats" if math.isfinite(certificate.bound_gap) else ""
-    return f"{certificate.reason}; a choice not scored to its end may be ahead{gap}"
 
 
 def _proof(certificate: Certificate, signature: Signature) -> str:

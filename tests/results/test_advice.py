@@ -1,0 +1,123 @@
+"""Advice: every result has it, every shell prints it, and Python warns of each code once."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import warnings
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicate, Template, results
+from selectrie.cli.report.beam import beam_facts
+from selectrie.cli.report.summaries import selection_facts, slot_facts, text_score_facts
+from selectrie.results import Page, Remedy, TokenScore, advice
+from tests.support.answers import PROVED, answer, armour, text_score
+from tests.support.deciding import fake
+
+SPACE = (TokenScore(5, b" the", math.log(0.9)),)
+OTHER = (TokenScore(5, b"\n", math.log(0.9)),)
+UNLIKELY = {"coverage": 0.001, "top_tokens": OTHER}
+
+
+@pytest.fixture
+def llm():
+    """An engine on a fake chat model, which expects none of the options."""
+    with closing(fake()) as made:
+        yield made
+
+
+def test_a_missing_space_is_said_with_its_remedy():
+    """`delimiter` is named as data: Python words it as an argument, the command as a flag."""
+    one = answer(("lea|ther", 0.5, 0.8), ("chain", 0.1), **UNLIKELY | {"top_tokens": SPACE})
+    (found,) = one.warnings
+    assert (found.code, found.remedy) == ("coverage", Remedy("delimiter", " "))
+    assert str(found).endswith("Try delimiter=' '.")
+    assert dict(selection_facts(one))["! coverage"].endswith("Try --delimiter ' '.")
+    assert one.to_dict()["warnings"] == [found.to_dict()]
+    assert json.loads(json.dumps(found.to_dict()))["remedy"] == {"option": "delimiter", "value": " "}
+    assert found.text in one._repr_html_().replace("&#x27;", "'")
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({}, []),
+        (UNLIKELY, ["coverage"]),
+        ({"is_tie": True}, ["tie"]),
+        ({"notes": ("a note",)}, ["note"]),
+        ({"certificate": replace(PROVED, proved=False, bound_gap=-0.5, reason="the budget ended")}, ["not_proved"]),
+        ({**UNLIKELY, "coverage_high": 0.5}, []),
+    ],
+)
+def test_the_report_of_a_selection_knows_what_the_selection_says(changes, codes):
+    """The warnings of the report are those of the result, on a page too."""
+    one = armour(**changes)
+    assert [found.code for found in one.warnings] == codes
+    for facts in (selection_facts(one), slot_facts(one)):
+        assert [name for name, _ in facts if name.startswith("!")] == [f"! {code.replace('_', ' ')}" for code in codes]
+    assert ("warnings" in one.to_dict()) == bool(codes)
+    assert ("proved=False" in repr(one)) == ("not_proved" in codes)
+
+
+def test_bounds_are_not_printed_as_values():
+    """A margin that an open choice bounds is "at least", one that is not above 0 "unknown", a wide p an interval."""
+    for margin, words in ((0.25, "at least 0.25 nats"), (-1.5, "unknown")):
+        open_ = armour(margin=margin)
+        assert open_.margin_words() == words
+        assert f"margin={words}" in repr(open_)
+    assert armour().margin_words() == "0.47 nats"
+    assert "not certainly ahead" in dict(selection_facts(armour(margin=-1.5)))["winner"]
+
+
+def test_a_text_score_a_beam_and_a_page_carry_theirs(llm):
+    """Notes, an unfinished beam, and the slots of a page, each with the slot's name."""
+    assert [one.code for one in text_score(notes=("cut",)).warnings] == ["note"]
+    assert ("! note", "cut") in text_score_facts(text_score(notes=("cut",)))
+    beam = llm.beam_search("a", Grammar.from_regex("[a-z]{9}"), beam=BeamSearchParams(max_tokens=2))
+    (found,) = beam.warnings
+    assert (found.code, found.remedy) == ("incomplete", Remedy("max_tokens"))
+    assert dict(beam_facts(beam))["! incomplete"].endswith("See --max-tokens.")
+    page = llm.render(Template("It is <<select 'colour' options=['red', 'blue']>>."))
+    assert isinstance(page, Page)
+    assert {one.where for one in page.warnings} == {"colour"}
+    assert page.to_dict()["warnings"] == [one.to_dict() for one in page.warnings]
+    assert "<div>! colour: the model expects something else" in page._repr_html_()
+
+
+def test_a_decision_says_where_a_label_mass_is_low(llm):
+    """Of a chat below 1 %, by the name of the question; a base model's label mass says nothing."""
+    questions = {"team": Choice("Which team?", ["sales", "repairs"]), "angry": Predicate("They are angry.")}
+    decision = llm.decide("It is broken.", questions)
+    low = [name for name, answer in decision.items() if answer.label_mass < 0.01]
+    assert low
+    assert [(one.code, one.where) for one in decision.warnings] == [("label_mass", name) for name in low]
+    assert decision[low[0]].to_dict()["warnings"]
+    with closing(fake(chat=False)) as base:
+        assert base.decide("It is broken.", questions).warnings == ()
+
+
+def test_python_is_warned_of_each_code_once(llm, monkeypatch):
+    """The first answer warns, the second does not; no advice, no warning."""
+    monkeypatch.setattr(advice, "_told", set())
+    with pytest.warns(AdviceWarning, match="the model expects something else") as caught:
+        first = llm.select("It is", ["red", "blue"])
+    assert {one.code for one in first.warnings} == {"coverage"}
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        llm.select("It was", ["red", "blue"])
+        advice.tell([armour()] * 2)
+
+
+def test_every_kind_of_result_has_warnings():
+    """The law by class: a record with notes has `warnings`, and so has what holds several; `to_dict` states them."""
+    made = [getattr(results, name) for name in results.__all__]
+    noted = [one for one in made if "notes" in getattr(one, "__dataclass_fields__", ())]
+    assert {one.__name__ for one in noted} >= {"Selection", "BeamResult", "Samples", "Generation", "JointSelection"}
+    for one in (*noted, Page):
+        assert isinstance(one.warnings, property), one
+        assert "advice_fields(self.warnings)" in inspect.getsource(one.to_dict), one
