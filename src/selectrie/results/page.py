@@ -215,7 +215,7 @@ class Page:
     def _repr_html_(self) -> str:
         """Return the page as HTML in which the text of slots is marked.
 
-        Tooltips show the slots' names and the probabilities of the choices. Advice stands
+        Tooltips show the slots' names and the probabilities of the choices. Advice is
         below.
         """
         advice = "".join(f"<div>! {escape(str(one))}</div>" for one in self.warnings)
