@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from selectrie.decide.calibration import Calibration
 from selectrie.errors import IncompatibleOptionsError, OptionError
-from selectrie.options.checks import at_least, copied, flag, number, one_of
+from selectrie.options.checks import ReadOnlyDict, at_least, flag, number, one_of
 from selectrie.template.analysis.template import Template
 
 TEMPLATES = ("auto", "chat", "base")
@@ -110,9 +109,6 @@ class DecisionParams:
             remedy = "letters stand for options that the prompt lists"
             raise IncompatibleOptionsError("scoring='letters'", "list_options=False", remedy)
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        return copied(self)
-
 
 def _check_calibration(calibration: object, rule: str) -> None:
     if calibration is None:
@@ -139,7 +135,7 @@ def _prior(prior: object) -> Mapping[Any, float] | tuple[float, ...] | None:
     if prior is None:
         return None
     if isinstance(prior, Mapping):
-        return MappingProxyType(dict(prior))
+        return ReadOnlyDict(prior)
     if not isinstance(prior, Sequence) or isinstance(prior, str | bytes | bytearray):
         raise OptionError("prior", prior, "a mapping from values to weights, or a sequence of weights")
     return tuple(prior)

@@ -6,10 +6,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields
 from numbers import Integral
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from selectrie.errors import OptionError
 
@@ -110,18 +108,26 @@ def token_ids(name: str, value: object) -> tuple[int, ...]:
     return tuple(natural(f"{name}[{index}]", token, _TOKEN_ID) for index, token in enumerate(ids))
 
 
-def copied(record: Any) -> tuple[Callable[..., Any], tuple[object, ...]]:
-    """Return the result of `__reduce__` for a record that holds read-only mappings.
+K = TypeVar("K")
+V = TypeVar("V")
 
-    A `MappingProxyType` can be neither copied nor pickled.
+
+class ReadOnlyDict(dict[K, V]):
+    """A dict that cannot be changed.
+
+    Unlike a `MappingProxyType`, it can be copied, pickled and written as JSON.
     """
-    values = {one.name: getattr(record, one.name) for one in fields(record)}
-    plain = {name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in values.items()}
-    return _rebuilt, (type(record), plain)
 
+    __slots__ = ()
 
-def _rebuilt(kind: type[Any], values: dict[str, object]) -> object:
-    return kind(**values)
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("this mapping is read-only; change a copy, `dict(mapping)`")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return type(self), (dict(self),)
 
 
 _TOKEN_ID = "a whole number of at least 0, the id of a token"  # noqa: S105 - of a vocabulary
@@ -151,4 +157,4 @@ def named(name: str, value: object) -> Mapping[str, Any]:
     """
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise OptionError(name, value, "a mapping from names to values")
-    return MappingProxyType(dict(value))
+    return ReadOnlyDict(value)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import at_least, copied, flag, named, number, seed
+from selectrie.options.checks import ReadOnlyDict, at_least, flag, named, number, seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class RenderParams:
 
     seed: int | None = None
     max_tokens: int = 128
-    template_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    template_args: Mapping[str, Any] = field(default_factory=ReadOnlyDict, hash=False)
     parse_special: bool = False
     priority: int = 0
     deadline_s: float | None = None
@@ -50,9 +49,6 @@ class RenderParams:
                 min_value=math.ulp(0.0),
                 remedy="seconds above 0, or None for no deadline",
             )
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        return copied(self)
 
 
 DEFAULT_RENDERING = RenderParams()

@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from selectrie.errors import OptionError
-from selectrie.options.checks import MAX_NUMBER, at_least, callback, copied, flag, natural, number, texts, token_ids
+from selectrie.options.checks import (
+    MAX_NUMBER,
+    ReadOnlyDict,
+    at_least,
+    callback,
+    flag,
+    natural,
+    number,
+    texts,
+    token_ids,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class SamplingParams:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     penalty_last_n: int = 64
-    logit_bias: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    logit_bias: Mapping[int, float] = field(default_factory=ReadOnlyDict, hash=False)
 
     def __post_init__(self) -> None:
         number(
@@ -76,9 +85,6 @@ class SamplingParams:
         neutral = self.repeat_penalty == 1 and self.presence_penalty == 0 and self.frequency_penalty == 0
         return self.penalty_last_n != 0 and not neutral
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        return copied(self)
-
 
 def _biases(value: object) -> Mapping[int, float]:
     """Return a read-only copy of a mapping from token ids to biases.
@@ -94,7 +100,7 @@ def _biases(value: object) -> Mapping[int, float]:
         if not is_number or not (bias == -math.inf or -MAX_NUMBER <= bias <= MAX_NUMBER):
             raise OptionError(f"logit_bias[{token}]", bias, "a finite number, or -inf to forbid the token")
         biases[token] = bias
-    return MappingProxyType(biases)
+    return ReadOnlyDict(biases)
 
 
 SamplingParams.GREEDY = SamplingParams(temperature=0.0)

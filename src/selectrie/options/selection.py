@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError
-from selectrie.options.checks import at_least, callback, copied, flag, named, one_of, probability, text, texts
+from selectrie.options.checks import ReadOnlyDict, at_least, callback, flag, named, one_of, probability, text, texts
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""
@@ -96,7 +95,7 @@ class PromptParams:
     truncate: str = "error"
     system: str | None = None
     assistant_prefix: str = ""
-    template_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    template_args: Mapping[str, Any] = field(default_factory=ReadOnlyDict, hash=False)
     parse_special: bool = False
     add_bos: bool = True
 
@@ -109,9 +108,6 @@ class PromptParams:
         flag("parse_special", self.parse_special)
         flag("add_bos", self.add_bos)
         object.__setattr__(self, "template_args", named("template_args", self.template_args))
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        return copied(self)
 
 
 DEFAULT_SEARCH = SearchParams()

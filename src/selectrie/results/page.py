@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import clip
-from selectrie.options.checks import copied
+from selectrie.options.checks import ReadOnlyDict
 from selectrie.results.advice import Advice, advice_fields
 from selectrie.results.plain import fields_of, jsonable, listing, plain
 from selectrie.results.records import FORMAT_VERSION
@@ -144,11 +143,8 @@ class Page:
     version: str = __version__
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
-        object.__setattr__(self, "selections", MappingProxyType(dict(self.selections)))
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        return copied(self)
+        object.__setattr__(self, "values", ReadOnlyDict(self.values))
+        object.__setattr__(self, "selections", ReadOnlyDict(self.selections))
 
     def __getitem__(self, name: str) -> object:
         """Return the value of a slot, `set` or named block.
