@@ -152,6 +152,14 @@ def test_fast_precision_leaves_flash_attention_on_a_gpu_to_llama_cpp(tiny_model,
     assert [one.flash_attn_type for one in asked] == [llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED, plain]
 
 
+def test_layers_on_a_gpu_need_a_build_with_one(tiny_model, monkeypatch):
+    """They would be evaluated on the CPU without a word."""
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: False)
+    with pytest.raises(OptionError, match="n_gpu_layers=-1: expected 0, because this build") as refused:
+        open_model(tiny_model(), LlamaOptions(n_gpu_layers=-1))
+    assert "CMAKE_ARGS" in refused.value.allowed
+
+
 def test_options_that_cannot_be_are_refused():
     """Each by its name."""
     for name, value in (("n_ctx", 0), ("n_batch", 3), ("n_threads", 0), ("n_gpu_layers", -2)):

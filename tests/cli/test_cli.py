@@ -178,6 +178,23 @@ def test_model_options_are_handed_to_load(monkeypatch: pytest.MonkeyPatch):
     assert seen == [(("m.gguf",), options | {"backend": "llama.cpp", "untrusted": True})]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("select -p x -p y -c a", "'-p'"),
+        ("select -m one.gguf --model two.gguf -p x -c a", "'-m'"),
+        ("rank -p x -c a -c b --rule joint --rule pmi", "'--rule'"),
+        ("grammar check gbnf --text a --text b", None),
+    ],
+)
+def test_an_option_of_one_value_is_given_once(arguments: str, named: str | None):
+    """Nothing says which was meant, so neither is taken; options of many values are."""
+    result = CliRunner().invoke(app, arguments.split())
+    assert (named is not None and named in result.output and "is given twice" in result.output) == (named is not None)
+    if named is not None:
+        assert result.exit_code == 2
+
+
 def test_options_that_are_not_given_are_not_handed_to_load(monkeypatch: pytest.MonkeyPatch):
     """A back end that lacks them is not asked for them; the two that every back end has are always there."""
     from selectrie.cli.groups import FastModelGroup, ModelGroup

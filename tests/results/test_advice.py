@@ -88,6 +88,30 @@ def test_a_text_score_a_beam_and_a_page_carry_theirs(llm):
     assert "<div>! colour: the model expects something else" in page._repr_html_()
 
 
+def test_a_list_in_one_choice_is_noted(llm):
+    """`-c a,b` is one choice; two choices with commas are none."""
+    assert "one by one" in llm.select("It is", ["red,blue"]).notes[-1]
+    assert llm.select("It is", ["red,blue", "green"]).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("It is {{ colour }}. ", "Jinja"),
+        ("{% if x %}", "Jinja"),
+        ("It is {colour}. ", "an f-string"),
+        ("'It is [ANSWER]' where len(ANSWER) < 3", "LMQL"),
+        ('{"colour": 1} ${x} {} {0} [INST] f(x){return} \\{x}', None),
+    ],
+)
+def test_markup_of_other_languages_is_noted(llm, text, language):
+    """Beside a slot it stays on the page, which says so."""
+    page = llm.render(Template(text + "<<select 'x' options=['b', 'c']>>"))
+    assert page.text.startswith(text)
+    assert [str(language) in note for note in page.notes] == ([True] if language else [])
+    assert [one.text for one in page.warnings if one.code == "note"][: len(page.notes)] == list(page.notes)
+
+
 def test_a_decision_says_where_a_label_mass_is_low(llm):
     """Of a chat below 1 %, by the name of the question; a base model's label mass says nothing."""
     questions = {"team": Choice("Which team?", ["sales", "repairs"]), "angry": Predicate("They are angry.")}

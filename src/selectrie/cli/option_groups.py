@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from selectrie.cli.flags import flags_of
 from selectrie.cli.guard import guarded
@@ -21,7 +21,18 @@ Command = Callable[..., int]
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help shows options under the headings of their groups."""
+    """A command whose help shows options under the headings of their groups.
+
+    An option of one value that is given twice is refused: nothing says which was meant.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        for option in given:
+            takes_one = isinstance(option, TyperOption) and not (option.multiple or option.is_flag or option.count)
+            if takes_one and given.count(option) > 1 and not ctx.resilient_parsing:
+                ctx.fail(f"Option {' / '.join(map(repr, option.opts))} is given twice, and takes one value.")
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

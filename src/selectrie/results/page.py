@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from selectrie.core.types import Cost, ModelIdentity
 from selectrie.errors import clip
 from selectrie.options.checks import ReadOnlyDict
-from selectrie.results.advice import Advice, advice_fields
+from selectrie.results.advice import Advice, advice_fields, notes_advice
 from selectrie.results.plain import fields_of, jsonable, listing, plain
 from selectrie.results.records import FORMAT_VERSION
 from selectrie.results.selection import Selection
@@ -129,6 +129,8 @@ class Page:
             log-probability; None if not measured.
         cost: The model work that all slots took.
         version: Version of selectrie.
+        notes: One sentence on each other language whose markup seems to be in the
+            template, where it is text.
     """
 
     text: str
@@ -141,6 +143,7 @@ class Page:
     tolerance: float | None
     cost: Cost = field(compare=False)
     version: str = __version__
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", ReadOnlyDict(self.values))
@@ -170,8 +173,9 @@ class Page:
 
     @property
     def warnings(self) -> tuple[Advice, ...]:
-        """Return what to know of its slots; `Advice.where` names the slot."""
-        return tuple(advice for slot in _first_of_blocks(self.slots) for advice in slot.warnings)
+        """Return its notes, and the advice on its slots, which `Advice.where` names."""
+        of_slots = (advice for slot in _first_of_blocks(self.slots) for advice in slot.warnings)
+        return *notes_advice(self.notes), *of_slots
 
     def events(self) -> tuple[Event, ...]:
         """Return the page from beginning to end as events: template text and slots.
@@ -196,6 +200,7 @@ class Page:
             "seed": self.seed,
             "model": plain(self.identity),
             **fields_of(self, "tolerance", "version", "cost"),
+            **({"notes": list(self.notes)} if self.notes else {}),
             **advice_fields(self.warnings),
         }
 

@@ -267,6 +267,10 @@ def open_weights(source: object, options: LlamaOptions) -> Weights:
 
 def _load(path: Path, options: LlamaOptions) -> Weights:
     require_gguf(path)
+    if options.n_gpu_layers and not llama_cpp.llama_supports_gpu_offload():
+        build = "CMAKE_ARGS='-DGGML_CUDA=on' pip install --force-reinstall --no-cache-dir llama-cpp-python"
+        allowed = f"0, because this build of llama.cpp has no GPU; one for CUDA comes with {build}"
+        raise OptionError("n_gpu_layers", options.n_gpu_layers, allowed)
     tokens = require_sound(path)
     params = llama_cpp.llama_model_default_params()
     params.n_gpu_layers = options.n_gpu_layers

@@ -40,7 +40,8 @@ def page_report(page: Page, *, top: int = 3, unnamed: str | None = None) -> Rend
         if id(slot.record) not in reported:
             reported.add(id(slot.record))
             parts += [*_block(slot, top), Text()]
-    facts = [("page", _page_words(page)), ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
+    advice = advice_facts([one for one in page.warnings if not one.where])  # slots have theirs above
+    facts = [("page", _page_words(page)), *advice, ("cost", cost_sentence(page.cost)), *unnamed_model(unnamed)]
     return Group(*parts, facts_table(facts))
 
 

@@ -93,6 +93,7 @@ class _PageRenderer:
             identity=self._session.model.identity,
             tolerance=self._session.tolerance,
             cost=self._cost,
+            notes=self._request.template.notes,
         )
 
     def _do(self, step: Step) -> None:

@@ -43,6 +43,7 @@ SPLIT_NOTE = (
     "boundary 'split' was used instead of 'heal': the tokenizer's encoding of a choice changes tokens of the prompt "
     "whose bytes are not those of the text, or before which there is no other token"
 )
+LISTED_NOTE = "there is one choice, and it holds commas; if it is a list, give its texts one by one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +318,7 @@ class SelectPlan:
             if self._premises is None
             else tuple(_baseline_context(vocabulary, one, self._written, request, encoded) for one in self._premises),
             plan=ScorePlan(trie, needs),
-            notes=_notes(read, encoded, request.prompting.boundary),
+            notes=_notes(read, encoded, request.prompting.boundary, self._texts),
             values=self._values,
             time=read.time,
         )
@@ -409,9 +410,10 @@ def _terminator(request: SelectRequest, written: list[bytes], vocabulary: Vocabu
     return terminator
 
 
-def _notes(read: PromptText, encoded: EncodedChoices, boundary: str) -> tuple[str, ...]:
+def _notes(read: PromptText, encoded: EncodedChoices, boundary: str, texts: Sequence[str]) -> tuple[str, ...]:
     split = (SPLIT_NOTE,) if (boundary, encoded.boundary) == ("heal", "split") else ()
-    return (*prompt_notes(read), *split)
+    listed = (LISTED_NOTE,) if len(texts) == 1 and "," in texts[0] else ()
+    return (*prompt_notes(read), *split, *listed)
 
 
 def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:

@@ -19,6 +19,12 @@ _REMEDY = {
     "selectrie": "use dialect='handlebars': --handlebars, or a file name that ends in .hbs",
     "handlebars": "use dialect='selectrie': no --handlebars, and no file name that ends in .hbs or .handlebars",
 }
+_MARKUP = {
+    "Jinja": re.compile(r"\{\{[^{}]{1,200}\}\}|\{%[^{}]{1,200}%\}"),
+    "an f-string": re.compile(r"(?<![\w{$)\\])\{[a-z_]\w{0,60}\}(?!\})"),
+    "LMQL": re.compile(r"\[[A-Z][A-Z_]{0,60}\](?=[\"']?\s{0,200}where\b)"),
+}
+"""What markup of other languages looks like, in templates of this one."""
 _BLOCKS = "|".join(kind for kind, tag in TAGS.items() if tag.block)
 
 
@@ -37,6 +43,21 @@ def refuse_foreign(document: Document, names: Container[str] | None = None) -> N
             shown, tag = clip(match[0], 40), own.tag(" ")
             reason = f"{shown} is text here: tags are written {tag}, and the template has none"
             raise error_at(document, Span(*match.span()), f"{reason}; {_REMEDY[document.dialect]}")
+
+
+def foreign_notes(document: Document) -> tuple[str, ...]:
+    """Return a sentence on each other language whose markup seems to be in a template.
+
+    It is text on the page, and may be meant as such.
+    """
+    if document.dialect != "selectrie":
+        return ()
+    found = {name: pattern.search(document.source) for name, pattern in _MARKUP.items()}
+    return tuple(
+        f"{clip(match[0], 40)!r} in {document.name} is text on the page, and looks like {name}; tags here are <<…>>"
+        for name, match in found.items()
+        if match
+    )
 
 
 def _tags(source: str, dialect: Dialect) -> Iterator[re.Match[str]]:

@@ -12,7 +12,7 @@ from selectrie.errors import OptionError
 from selectrie.grammar import Grammar
 from selectrie.options.checks import named, one_of, text
 from selectrie.template.analysis.dry_run import try_values
-from selectrie.template.analysis.foreign import refuse_foreign
+from selectrie.template.analysis.foreign import foreign_notes, refuse_foreign
 from selectrie.template.analysis.includes import read_all
 from selectrie.template.analysis.static_checks import Findings, examine
 from selectrie.template.syntax.ast import Document, Include
@@ -121,6 +121,11 @@ class Template:
         They are the names of selects, gens, beams and `geneach` lists.
         """
         return self._findings.slots
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence on each other language whose markup it seems to have."""
+        return foreign_notes(self.document)
 
     @property
     def needs(self) -> tuple[str, ...]:
