@@ -26,9 +26,13 @@ from selectrie.core.types import SelfCheck
 from selectrie.engine.bundled_model import embedded_file
 from selectrie.engine.engine import Engine
 from selectrie.engine.load import SelfCheckFile
-from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, real_file
+from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA, most_different, real_file
 from tests.support.skip_summary import pytest_terminal_summary  # noqa: F401 - pytest finds hooks by their names here
-from tests.support.sweep_plugin import pytest_addoption, pytest_configure  # noqa: F401 - as above
+from tests.support.sweep_plugin import (  # noqa: F401 - as above
+    pytest_addoption,
+    pytest_configure,
+    pytest_pycollect_makeitem,
+)
 
 # Images of containers often forbid bytecode. Then each command that a test starts compiles every module it imports, which
 # is most of its time.
@@ -67,7 +71,7 @@ def weights() -> Callable[[str], Path]:
     return lambda name: real_file(f"weights/{name}")
 
 
-@pytest.fixture(scope="session", params=REAL_VOCABULARIES)
+@pytest.fixture(scope="session", params=most_different(REAL_VOCABULARIES))
 def real_vocabulary(request: pytest.FixtureRequest) -> Path:
     """One after the other, a model with a real tokenizer on random weights."""
     return real_file(f"weights/random_real_vocab/random-{request.param}.gguf")

@@ -38,6 +38,7 @@ def stop_at(model: LlamaModel, k: int) -> None:
     model.set_abort_callback(callback)
 
 
+@pytest.mark.short("attention", "hybrid")
 @pytest.mark.parametrize("kind", KINDS)
 def test_aborted_decodes_leave_no_trace(model_of, kind):
     """Every third step is stopped at a random graph node; rows before and after are those of each path alone."""

@@ -36,6 +36,7 @@ def model(any_model):
         yield model
 
 
+@pytest.mark.short("attention", "recurrent")
 @pytest.mark.parametrize("kind", GENERATED)
 def test_a_prompt_and_a_tree_equal_each_path_alone(tiny_model, kind):
     """A prompt cut into two calls, two levels below it, then its inner nodes and its end again: on every kind of model."""
@@ -52,6 +53,7 @@ def test_a_prompt_and_a_tree_equal_each_path_alone(tiny_model, kind):
         assert work.worst_nats <= row_nats(path)
 
 
+@pytest.mark.short("48-attention", "48-recurrent", "None-hybrid")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_ctx", [None, 48])
 def test_random_interleavings_equal_each_path_alone(model_of, kind, n_ctx):

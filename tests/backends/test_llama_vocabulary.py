@@ -37,6 +37,7 @@ def token_by_token(vocab, n_tokens: int) -> tuple[list[bytes], list[str]]:
     return pieces, texts
 
 
+@pytest.mark.short("*gpt-2", "*llama-spm", "stories260K", "*gemma3", "tiny-rwkv*")
 @pytest.mark.parametrize("name", FILES, ids=lambda name: Path(name).stem)
 def test_what_is_read_at_once_is_what_each_token_says(name):
     """Pieces and texts of real vocabularies of all kinds; control tokens that text makes have bytes of their own."""

@@ -394,6 +394,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
             assert told == "0 of 40 items, 0 a second, 0% of rows saved\n"
 
 
+@pytest.mark.short("words0", "words1")
 @pytest.mark.parametrize("words", [("eval", "--help"), ("eval", "run", "--help"), ("eval", "compare", "--help")])
 def test_help_imports_nothing_heavy(words):
     """Neither numpy nor rich nor lark, so that help comes at once."""

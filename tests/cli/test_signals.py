@@ -121,6 +121,7 @@ log.__class__ = Planted
 """A signal while llama.cpp, which is loading a model, writes the fourth line of its log."""
 
 
+@pytest.mark.short("SIGTERM-*")
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_while_a_model_is_loaded_ends_the_process_silently(signal: str, code: int):
     """C calls us with its log, and what is raised there ctypes prints and drops."""
@@ -142,6 +143,7 @@ selectrie.load().close()
     assert run("-c", LOGGED + program, SIGNAL="SIGINT") == (0, b"stopped True\n")
 
 
+@pytest.mark.short("SIGINT-*")
 @pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_command_is_stopped_in_good_order(signal: str, code: int):
     """The line under way is ended, and the model closed."""
@@ -150,6 +152,7 @@ def test_a_command_is_stopped_in_good_order(signal: str, code: int):
     assert found == (code, b"once\nclosed\nclosed\nerror[interrupted]: stopped\n")
 
 
+@pytest.mark.short("SIGINT-SIGTERM-*")
 @pytest.mark.parametrize(("first", "second", "code"), [("SIGINT", "SIGINT", 130), ("SIGINT", "SIGTERM", 143)])
 def test_the_second_signal_ends_the_process_at_once(first: str, second: str, code: int):
     """While the first one is obeyed: no message, no traceback."""

@@ -61,6 +61,7 @@ def cells(frame: Any) -> dict[str, list[Any]]:
     return {name: plain[name].to_pylist() for name in plain.column_names}
 
 
+@pytest.mark.short("2-pandas", "64-polars", "64-pyarrow")
 @each_library
 @pytest.mark.parametrize("unit_rows", [2, 64])
 def test_the_columns_are_the_answers_of_a_scorer(made: Maker, unit_rows):
@@ -139,6 +140,7 @@ def test_columns_without_a_text_as_name():
             llm.decide_table(table, QUESTIONS, state="{1}")
 
 
+@pytest.mark.short("long-pandas", "short-polars", "short-pyarrow")
 @each_library
 @pytest.mark.parametrize("instructions", ["What is it about? " * 30, "q"], ids=["long", "short"])
 def test_one_question_is_asked_first(made: Maker, instructions):

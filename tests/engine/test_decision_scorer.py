@@ -32,6 +32,7 @@ def bits(decisions):
 units = st.lists(st.lists(st.sampled_from(STATES), min_size=1, max_size=4), min_size=1, max_size=4)
 
 
+@pytest.mark.short("questions first", "options last")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @settings(max_examples=5)
 @given(units)
@@ -51,6 +52,9 @@ def test_a_unit_is_decided_alike_after_any_other(layout, several):
             assert [one.usage.cost.rows for one in alone] == [one.usage.cost.rows for one in decisions]
 
 
+@pytest.mark.short(
+    "params0-*", "params1-questions first", "params2-options last", "params3-state first", "params4-state first"
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "params", [{}, {"rule": "pmi"}, {"permutations": 2}, {"scoring": "letters"}, {"list_options": False}]
@@ -202,7 +206,7 @@ def test_real_units_have_the_same_bits_in_any_order():
 
 WORDS = ("parcel", "late", "dog", "refund", "coat", "happy", "password", "login", "broken", "lamp", "please")
 FULL = {
-    "embedded": (None, {"n_ctx": 1024, "n_batch": 512}, "state first", (24, 40)),
+    "embedded": (None, {"n_ctx": 512, "n_batch": 256}, "state first", (12, 40)),
     "hybrid": ("random-hybrid-qwen35.gguf", {"n_ctx": 512, "n_batch": 256}, "questions first", (8, 10)),
 }
 

@@ -211,6 +211,7 @@ def test_the_layout_goes_by_kind_and_number_of_questions(chat):
     assert ends == sorted(ends)
 
 
+@pytest.mark.short("intent-*", "urgency-3", "angry-3")
 @pytest.mark.parametrize("n", [1, 3, 200])
 @pytest.mark.parametrize("name", list(QUESTIONS))
 def test_a_row_has_the_prompt_that_it_has_alone(name, n):

@@ -44,6 +44,7 @@ def close(llm: Engine, one, other) -> bool:
     return (one.index, one.is_tie) == (other.index, other.is_tie) and bool(gap <= 2 * n_rows * llm.tolerance)
 
 
+@pytest.mark.short("embedded-state first", "stories260K-questions first")
 @pytest.mark.parametrize("layout", ["state first", "questions first"])
 def test_answers_are_selects_alone_and_among_others(llm, layout):
     """Each answer of several states at once is the select of its prompt asked alone, and has its value."""

@@ -359,6 +359,7 @@ def shoot(engine: Engine, untouched: Engine, rng: np.random.Generator, shots: in
 SHAPES_OF_KINDS = ("tiny", "sliding-window", "recurrent", "hybrid")
 
 
+@pytest.mark.short("tiny", "hybrid")
 @pytest.mark.parametrize("shape", SHAPES_OF_KINDS)
 def test_after_aborted_decodes_answers_are_those_of_a_fresh_engine(tiny_model, shape):
     """Decodes killed after a random number of graph nodes, in prompts and in branches, on four kinds of model."""
@@ -378,6 +379,7 @@ def test_after_many_aborted_decodes_a_hundred_answers_are_right(tiny_model, shap
         assert_works(engine, untouched, n=100, seed=100)
 
 
+@pytest.mark.short("0", "3")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_decode_that_fails_anywhere_is_one_error(tiny_model, monkeypatch, seed):
     """In the prompt, the branches or the settling of near ties: a `DecodeError`, then right answers."""

@@ -128,6 +128,7 @@ def n_tokens(selection: Selection) -> FloatArray:
 # Parity
 
 
+@pytest.mark.short("attention-*", "recurrent-none", "recurrent-unless-continued", "hybrid-pmi")
 @pytest.mark.parametrize("name", CASES)
 def test_scores_are_those_of_each_choice_decoded_alone(pair, name):
     """Every terminator and rule, exhaustive and best-first, on four kinds of model."""
@@ -189,6 +190,7 @@ def test_scoring_a_text_equals_choosing_it(stories):
     assert sum(token.logp for token in text.tokens) == pytest.approx(text.logp, abs=1e-9)
 
 
+@pytest.mark.short("attention-*", "hybrid-unless-continued")
 @pytest.mark.parametrize("name", ["unless-continued", "a trailing space", "pmi"])
 def test_the_same_request_on_a_fresh_engine_has_the_same_bits(pair, name):
     """Three engines: one that assumes its self-check, one that is given it, one that was busy and trimmed."""
@@ -250,6 +252,7 @@ WORDS_OF_SETS = st.lists(st.sampled_from(WORD_POOL), min_size=1, max_size=40, un
 PROMPTS = st.sampled_from([PROMPT, "My card was", "The", "I was charged an extra fee on my account"])
 
 
+@pytest.mark.short("f32", "q4_k_m")
 @settings(max_examples=n_examples(12))
 @given(st.data())
 def test_no_set_order_waves_or_cache_moves_a_joint_beyond_the_tolerance(sized, data):
@@ -270,6 +273,7 @@ def test_no_set_order_waves_or_cache_moves_a_joint_beyond_the_tolerance(sized, d
     assert (moved <= engine.tolerance * n_tokens(alone) + 1e-12).all(), (moved, engine.tolerance)
 
 
+@pytest.mark.short("f32")
 def test_the_tolerance_test_can_fail(sized):
     """Another prompt moves joints by more than the tolerance: some of a hundred, even where a small quantised model has a wide one."""
     one, *others = (
@@ -363,6 +367,7 @@ def raw_order(selection: Selection, texts: list[str]) -> list[str]:
     return sorted(texts, key=lambda text: -raw[place[text]])
 
 
+@pytest.mark.short("f16-eog", "q4_k_m-none")
 @pytest.mark.parametrize("terminator", ["none", "eog"])
 @pytest.mark.parametrize("quantisation", ["q8_0", "f16", "q4_k_m"])
 def test_near_ties_rank_the_same_in_every_set(tiny_model, quantisation, terminator):

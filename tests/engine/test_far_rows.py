@@ -46,6 +46,7 @@ REQUESTS = {
 }
 
 
+@pytest.mark.short("*-close")
 @pytest.mark.parametrize("check", CHECKS, ids=["apart", "close"])
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_request_has_the_same_answer(name, check):

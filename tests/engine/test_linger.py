@@ -169,6 +169,7 @@ def walks(n_slots, literal=" Then they said to him that it was."):
     return parts
 
 
+@pytest.mark.short("0")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_page_of_slots_costs_its_tokens_and_the_losing_branches(owned, seed):
     """Rows <= tokens of the page + inner nodes of losing branches + 2 a slot; and the same page as without lingering."""
@@ -234,6 +235,7 @@ def check_forks(model_thread, parts):
     return run
 
 
+@pytest.mark.short("4")
 @pytest.mark.parametrize("branches", [4, 6, 64])
 def test_a_forking_model_keeps_a_state_before_each_slot(owned, branches):
     """However few states it can hold: a slot evaluates its own stretch, and answers are those of a model that need not fork."""

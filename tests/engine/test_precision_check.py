@@ -38,6 +38,7 @@ def test_the_smallest_contexts_are_checked_too(tiny_model, shape, size):
         assert is_plausible(check, model.identity, limits) == (check.n_rows > 0)
 
 
+@pytest.mark.short("1-1-*", "7-2-*-attention")
 @pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.RECURRENT])
 @pytest.mark.parametrize("is_fixed", [False, True])
 @pytest.mark.parametrize(("rows", "sequences"), [(1, 1), (1, 2), (5, 1), (7, 2), (12, 6)])

@@ -67,6 +67,7 @@ def check(engine, twin, file, prompts, results):
     return n_values
 
 
+@pytest.mark.short("stories260K", "*hybrid*")
 def test_values_are_those_of_each_prompt_alone(engine, twin, file):
     """On each kind of memory, together and on their own, with and without what is cached."""
     prompts = prompts_of(engine)
@@ -91,6 +92,7 @@ def test_shared_prefixes_take_one_row(engine):
     assert sum(result.cost.rows_repeated for result in results) == 0
 
 
+@pytest.mark.short("stories260K", "*hybrid*")
 def test_calls_at_the_same_time_agree(engine, twin, file):
     """From as many threads as there are prompts, beside a generation."""
     prompts = prompts_of(engine)

@@ -64,6 +64,7 @@ def asked(kind, *arguments):
     return [Instance(kind, {}, one, i) for i, one in enumerate(arguments)]
 
 
+@pytest.mark.short("declared-bos", "no-bos")
 def test_choices_have_the_log_likelihoods_of_hf(pair):
     """Behind a long context that they share, a short one, one that ends with a space, and none: to 1e-4 nats, greediness too."""
     ours, theirs = pair
@@ -78,6 +79,7 @@ def test_choices_have_the_log_likelihoods_of_hf(pair):
     assert ours.prefix_token_id == theirs.prefix_token_id
 
 
+@pytest.mark.short("declared-bos", "no-bos")
 def test_whole_texts_have_the_log_likelihoods_of_hf(pair):
     """A short text, and one of several windows: to 1e-4 nats in 100 tokens."""
     ours, _ = pair
@@ -97,6 +99,7 @@ def test_texts_are_generated_as_by_hf(pair):
     assert [text.lstrip() for text in found] == [text.lstrip() for text in expected]
 
 
+@pytest.mark.short("declared-bos")
 def test_a_task_has_the_metrics_of_hf(pair, tmp_path, monkeypatch):
     """The harness's own evaluation of a local file, with a description that all items share."""
     from lm_eval.tasks import TaskManager

@@ -163,15 +163,21 @@ def test_a_count_of_repetitions_costs_work():
     assert Ways(read_gbnf('root ::= "a"{100}'), 1_000).count("a" * 100) == -1
 
 
-def test_samples_are_of_the_grammar_and_of_the_seed():
-    """Each is accepted; equal seeds draw equal ones, others others; they are ended where they grow long."""
-    for name in installed_names():
-        grammar = Grammar.load(name)
-        found = grammar.check(seed=3)
-        assert found.sound, name
-        assert found.samples
-        assert all(map(grammar.accepts, found.samples)), name
-    assert grammar.check(seed=3) == found
+@pytest.mark.short("arithmetic", "iso-date", "json", "list")
+@pytest.mark.parametrize("name", installed_names())
+def test_samples_are_of_the_grammar(name):
+    """Each is accepted; they are ended where they grow long."""
+    grammar = Grammar.load(name)
+    found = grammar.check(seed=3)
+    assert found.sound
+    assert found.samples
+    assert all(map(grammar.accepts, found.samples))
+
+
+def test_samples_are_of_the_seed():
+    """Equal seeds draw equal ones, others others."""
+    grammar = Grammar.load("yes-no")
+    assert grammar.check(seed=3) == grammar.check(seed=3)
     json_texts = Grammar.load("json")
     assert json_texts.check(seed=1).samples != json_texts.check(seed=2).samples
 

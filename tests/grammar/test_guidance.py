@@ -380,6 +380,7 @@ WORDS = {"type": "string", "maxLength": 500, "pattern": r"^(?:\S+\s+){0,49}\S+$"
 """Its lexer spends much on each blank."""
 
 
+@pytest.mark.short("string", "name")
 @pytest.mark.parametrize(
     ("schema", "text"),
     [

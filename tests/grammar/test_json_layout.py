@@ -144,6 +144,7 @@ def test_whole_numbers_beyond_doubles_are_listed_exactly(schema, values):
     assert [json.loads(text) for text in found.texts] == values
 
 
+@pytest.mark.short("*-9007199254740993", "*-1152921504606847488")
 @pytest.mark.parametrize("bound", [WIDE + 1, WIDE + 2, 2**56, 2**56 + 1, 10**17, 2**60 + 2**9, 2**63 - 1, 2**63, 2**64])
 @pytest.mark.parametrize("kind", ["integer", "number"])
 @pytest.mark.parametrize("keyword", ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])

@@ -110,6 +110,7 @@ def chosen(vocabulary, tokens, rng):
     return int(rng.choice(short if len(short) and rng.random() < 0.5 else tokens))
 
 
+@pytest.mark.short("json", "yes-no", "japanese", "arithmetic")
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_allowed_tokens_are_those_of_llama_cpp(name, real_vocabularies, record_property):
     """Two random paths through each grammar, each on another vocabulary: no difference but of the classes above."""

@@ -584,6 +584,7 @@ SOME_NAMES = [
 ]
 
 
+@pytest.mark.short("f.*o", "a|b.", "^.$", "x$|^.y", "^[[]^/]+$")
 @pytest.mark.parametrize("pattern", NAME_PATTERNS)
 def test_a_pattern_of_names_without_some_characters(pattern):
     """It matches the names without them that the pattern is found in, and no name with one; or it is as it was."""
@@ -635,9 +636,9 @@ def miscounted(schema_):
 
 def test_properties_are_counted():
     """Whatever is required, named or allowed beside; a name that comes twice is one property."""
-    found = [miscounted(one) for one in KINDS_OF_OBJECTS[::11]]
+    found = [miscounted(one) for one in KINDS_OF_OBJECTS[::43]]
     assert not any(found)
-    assert sum(one is not None for one in found) > 100
+    assert sum(one is not None for one in found) > 25
 
 
 @pytest.mark.long
@@ -713,12 +714,12 @@ def examined(cases, **options):
 
 
 def test_texts_are_valid_on_a_part_of_the_suite(test_data):
-    """JSON-Schema-Test-Suite, every third group."""
-    cases = suite_cases(test_data("grammar/json_schema_test_suite"))[::3]
+    """JSON-Schema-Test-Suite, every ninth group."""
+    cases = suite_cases(test_data("grammar/json_schema_test_suite"))[::9]
     tally = examined(cases, walks=3)
     assert tally.invalid == []
-    assert tally.carried > 25
-    assert tally.produced + tally.twists > 800
+    assert tally.carried > 8
+    assert tally.produced + tally.twists > 250
 
 
 def test_texts_are_valid_on_a_part_of_the_schemas_in_use(test_data):
@@ -728,7 +729,7 @@ def test_texts_are_valid_on_a_part_of_the_schemas_in_use(test_data):
     assert tally.produced > 8
 
 
-@settings(max_examples=n_examples(25))
+@settings(max_examples=n_examples(12))  # a sweep draws 4 000
 @given(made=whole_schemas())
 def test_texts_are_valid_for_any_schema(made):
     """Schemas made of what is carried over, side by side."""

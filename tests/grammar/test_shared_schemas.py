@@ -69,6 +69,7 @@ def test_logic_looks_at_so_many_pairs_and_no_more(key, monkeypatch):
     """What it has not looked at it claims nothing of."""
     monkeypatch.setattr(normalize, "MAX_LOOKS", 2_000)
     monkeypatch.setattr(normalize, "MAX_LOOKS_PER_POSITION", 500)
+    monkeypatch.setattr("selectrie.grammar.schema.logic.MAX_LOOKS", 500)
     made = chained(lambda one: {key: [one] * 10}, {"type": "string", "minLength": 3})
     schema = {"oneOf": [made.pop("$ref") and {"$ref": "#/$defs/d0"}, {"$ref": "#/$defs/d1"}], **made}
     with pytest.raises(GrammarError):

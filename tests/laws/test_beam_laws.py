@@ -119,6 +119,7 @@ def tried_at(name: str, folder, seed: int, n: int) -> Tried:
     return tried
 
 
+@pytest.mark.short("merges", "scores", "gpt-2", "llama-spm")
 @pytest.mark.parametrize("name", VOCABULARIES)
 def test_a_beam_keeps_what_it_can_hold(name, tmp_path):
     """A beam as wide as a set returns the whole set, and greedy decoding is the same at every width and never better."""

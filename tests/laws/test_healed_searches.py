@@ -286,12 +286,14 @@ def in_doubt(request, engine_of, tmp_path_factory) -> Iterator[tuple[Engine, lis
         yield engine, list(MADE_WITHIN)
 
 
+@pytest.mark.short("embedded", "whole-words")
 def test_draws_have_the_law_of_the_list(in_doubt):
     """Texts behind prompts that end within words are drawn as often as their list says."""
     engine, questions = in_doubt
     assert p_of(engine, questions) > FALSE_ALARMS
 
 
+@pytest.mark.short("embedded")
 def test_draws_behind_a_context_that_is_too_long_do_not(in_doubt, monkeypatch):
     """Where one token alone is taken back, some text comes too rarely or too often."""
     engine, questions = in_doubt

@@ -334,6 +334,7 @@ def test_rows_are_bounded_on_fakes(seed, text, texts, n):
             assert page.cost.rows == model.rows
 
 
+@pytest.mark.short("embedded")
 @pytest.mark.parametrize("name", ["embedded", "stories260K"])
 def test_rows_are_bounded_on_weights(name, weights, embedded):
     """On the embedded model and on real weights; evaluating the page anew at each slot takes several times as much.

@@ -16,8 +16,8 @@ from selectrie.server import allocator, serve
 
 N_THREADS = 12
 ALLOCATING = f"""
-import ctypes, sys, threading
-from selectrie.server.allocator import limit_arenas
+import ctypes, runpy, sys, threading
+limit_arenas = runpy.run_path({allocator.__file__!r})["limit_arenas"]  # without the server, whose import takes a second
 c = ctypes.CDLL(None)
 c.malloc.restype, c.fopen.restype = ctypes.c_void_p, ctypes.c_void_p
 c.malloc_info.argtypes, c.fclose.argtypes = [ctypes.c_int, ctypes.c_void_p], [ctypes.c_void_p]

@@ -229,6 +229,7 @@ def spoilt(value):
             yield from ([*value[:index], inner, *value[index + 1 :]] for inner in spoilt(one))
 
 
+@pytest.mark.short("/v1/systemone-*", "/v1/c*", "*tokenize*")
 @pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda one: one if isinstance(one, str) else "")
 def test_little_is_quoted(application, path, body):
     """Whatever is wrong where, an error quotes at most 80 characters of a value and of a path; the server never fails."""

@@ -80,22 +80,32 @@ def check_equal(own, tasks, found, expected):
     assert n_checked >= 45
 
 
-def test_local_completions_is_the_class_in_this_process(served):
+@pytest.fixture(scope="module")
+def without_bos(served):
+    """What the harness finds in this process where no BOS is put before a text."""
+    own, _, tasks = served
+    plain = copy(own)
+    plain._adds_bos = False
+    return evaluated(plain, tasks)
+
+
+@pytest.mark.short("with BOS-batches", "embedded-concurrent")
+@pytest.mark.parametrize(
+    "how", [{}, {"num_concurrent": 8}, {"batch_size": 4}], ids=["one by one", "concurrent", "batches"]
+)
+def test_local_completions_is_the_class_in_this_process(served, without_bos, how):
     """With the server's own tokenizer, which the harness asks for no BOS: no tokenizer of Hugging Face, and nothing lost."""
     own, url, tasks = served
-    without_bos = copy(own)
-    without_bos._adds_bos = False
-    expected = evaluated(without_bos, tasks)
-    for how in ({}, {"num_concurrent": 8}, {"batch_size": 4}):
-        arguments = {
-            "base_url": f"{url}/v1/completions",
-            "model": "m",
-            "tokenizer_backend": "remote",
-            "max_length": 512,
-        }
-        check_equal(own, tasks, evaluated("local-completions", tasks, **arguments, **how), expected)
+    arguments = {
+        "base_url": f"{url}/v1/completions",
+        "model": "m",
+        "tokenizer_backend": "remote",
+        "max_length": 512,
+    }
+    check_equal(own, tasks, evaluated("local-completions", tasks, **arguments, **how), without_bos)
 
 
+@pytest.mark.short("with BOS")
 def test_gguf_is_the_class_in_this_process(served):
     """It sends texts, names no model, and finds the context's end by the places of tokens."""
     own, url, tasks = served

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,14 @@ REAL_MODELS = os.environ.get("SELECTRIE_REAL_MODELS", "")
 REAL_FILES = ("gemma-3-270m-q4_k_m.gguf", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 UNSET = "SELECTRIE_TEST_DATA is not set"
 REAL_VOCABULARIES = ("deepseek-coder", "falcon", "gpt-2", "llama-spm", "qwen2", "starcoder")
+MOST_DIFFERENT = ("gpt-2", "llama-spm")
+"""A byte-level BPE and a SentencePiece with byte fallback: what tests of every vocabulary
+run on in `make test`; the others wait for `make test-long`."""
+
+
+def most_different(vocabularies: tuple[str, ...]) -> list[Any]:
+    """Return the parameters of a test on vocabularies, all but `MOST_DIFFERENT` long."""
+    return [pytest.param(one, marks=() if one in MOST_DIFFERENT else pytest.mark.long) for one in vocabularies]
 
 
 def real_file(name: str) -> Path:

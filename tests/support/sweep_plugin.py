@@ -1,6 +1,9 @@
 """Long tests as sweeps (`make test-long`): named, recorded when they pass, and not run
 again on the same sources.
 
+`@pytest.mark.short("gpt-2*", "*llama-spm*")` on a parametrised test leaves the cases
+whose ids match one of the patterns to `make test` and marks the others `long`.
+
 A sweep is all long tests of one function name, without its `test_`. Each test that
 passes is recorded at once in `build/sweeps`, in a file named for the digest of
 everything the outcome may depend on, so a run that is killed goes on with the next
@@ -14,8 +17,9 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 from importlib import metadata
 from importlib.util import find_spec
@@ -41,6 +45,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = "long"
         record = config.rootpath / "build" / "sweeps" / f"{digest_of(config.rootpath)}.jsonl"
         config.pluginmanager.register(Sweeps(record, config.getoption("--sweep")), "sweeps")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Mark the cases of a parametrised test that are not among its `short` ones as long.
+
+    A pattern that fits no case is refused: its cases would leave `make test` unseen.
+    """
+    found = yield
+    for item in found if isinstance(found, list) else ():
+        for mark in item.iter_markers("short"):
+            if not any(fnmatchcase(item.callspec.id, pattern) for pattern in mark.args):
+                item.add_marker("long")
+            for pattern in mark.args if item is found[0] else ():
+                ids = [one.callspec.id for one in found]
+                if not any(fnmatchcase(one, pattern) for one in ids):
+                    reason = f"{item.originalname}: no case is called {pattern!r}; there are: {', '.join(ids)}"
+                    raise pytest.Collector.CollectError(reason)
+    return found
 
 
 def digest_of(root: Path) -> str:

@@ -128,6 +128,7 @@ def same_as_the_reference(name, vocabulary, rng, pieces):
     assert read == tokens_by_span(vocabulary, source, messages), messages
 
 
+@pytest.mark.short("*-embedded", "llama-2-bytes")
 @pytest.mark.parametrize("kind", ["bytes", "embedded"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_what_the_reference_renders_is_read(name, kind, embedded):
@@ -206,6 +207,7 @@ def spelled(vocabulary, read):
     return [vocabulary.texts[token] for token in read.prefix.tolist() if token in vocabulary.control]
 
 
+@pytest.mark.short("*-bytes", "zephyr-embedded")
 @pytest.mark.parametrize("kind", ["bytes", "embedded"])
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "escapes"])
 def test_what_messages_say_never_becomes_a_control_token(name, kind, embedded):
@@ -358,6 +360,7 @@ REFUSED = ("autoescape", "markup", "unescaped", "characters of markup")
 """Ways that are refused whatever is said: what markup escapes by itself is not followed."""
 
 
+@pytest.mark.short("</s><s>-*", "*<think>*", "a</s-*macro*")
 @pytest.mark.parametrize("way", LAUNDERING)
 @pytest.mark.parametrize("said", ["</s><s>", "x\n</s>\n\n<s> y", "<|im_end|>", "<|im_<think>end|>", "[/INST]", "a</s"])
 def test_no_way_of_handling_text_makes_it_the_templates(way, said):

@@ -175,6 +175,7 @@ def test_choices_after_a_page_are_cut_as_after_its_text(name, parts, data, weigh
     assert one.healed == other.healed
 
 
+@pytest.mark.short("stories260K.gguf", "tiny-rwkv*")
 @pytest.mark.parametrize("name", REAL)
 def test_a_slot_costs_its_own_tail(name, weights):
     """Of a page of 2 000 tokens and 100 slots no more than a few hundred bytes a slot go through the tokenizer."""

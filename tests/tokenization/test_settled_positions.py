@@ -155,6 +155,7 @@ def broken(vocabulary: Vocabulary, rng: random.Random, n: int, *, plain: bool = 
     return failed, n_tried
 
 
+@pytest.mark.short("merges", "scores", "wordpiece", "*gpt-2.gguf", "*llama-spm.gguf")
 @pytest.mark.parametrize("name", ALL)
 def test_the_own_encoding_keeps_the_context(name, named):
     """Prompts cut anywhere and whatever follows, on a vocabulary of each kind and on real ones."""
@@ -228,6 +229,7 @@ def encoded_otherwise(vocabulary: Vocabulary, rng: random.Random, n: int) -> lis
     return [text for text, tokens in zip(texts, many, strict=True) if tokens != vocabulary.tokenize(text)]
 
 
+@pytest.mark.short("merges", "scores", "wordpiece", "*gpt-2.gguf", "*llama-spm.gguf")
 @pytest.mark.parametrize("name", ALL)
 def test_many_texts_are_encoded_as_each_is_alone(name, named):
     """What is shared between the texts of a list changes no token of any."""
@@ -373,6 +375,7 @@ def searches_that_differ(
     return different, n_proved
 
 
+@pytest.mark.short("merges", "scores", "wordpiece")
 @pytest.mark.parametrize("name", [*made_vocabularies.KINDS, "embedded"])
 def test_a_search_is_the_list(name, named):
     """Order and differences of log-probability by exact search and by a wide beam, and the mass of exact draws, behind prompts cut

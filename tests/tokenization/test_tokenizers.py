@@ -206,6 +206,7 @@ def test_every_search_and_draw_says_so(tmp_path):
         assert not page.selections["y"].certificate.proved
 
 
+@pytest.mark.short("spaced-x <u", "unused-*")
 @pytest.mark.parametrize(
     ("kind", "prompt"), [("spaced", "x <u>"), ("spaced", "x <u"), ("spaced", f"x a{SIGN}"), ("unused", "x f")]
 )
@@ -302,6 +303,7 @@ def spells(vocabulary: Vocabulary, one: ConstrainedPrompt, prompt: str, text: st
     return is_spelled and one.canonicity.is_canonical(tokens[n:])
 
 
+@pytest.mark.short("random_scored", "random_wordpiece")
 @pytest.mark.parametrize("make", [random_scored, random_merged, random_wordpiece])
 def test_without_a_doubt_no_text_is_lost(make, tmp_path):
     """On vocabularies with tokens of every type, a grammar is doubted or its texts are spelled by their own encoding."""
@@ -310,6 +312,7 @@ def test_without_a_doubt_no_text_is_lost(make, tmp_path):
     assert min(n_sure, n_doubted) >= (5 if make is random_wordpiece else 50)  # few words are all known
 
 
+@pytest.mark.short("_is_mergeable-*")
 @pytest.mark.parametrize(
     ("name", "make"),
     [

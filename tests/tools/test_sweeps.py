@@ -14,7 +14,7 @@ from tests.support.skip_summary import WITHOUT_DATA
 
 CONFTEST = """
 from tests.support.skip_summary import pytest_terminal_summary
-from tests.support.sweep_plugin import pytest_addoption, pytest_configure
+from tests.support.sweep_plugin import pytest_addoption, pytest_configure, pytest_pycollect_makeitem
 """
 LONG = """
 import os, signal
@@ -49,7 +49,7 @@ def test_one_thing():
 def project(tmp_path):
     """A project with a short test and two sweeps."""
     (tmp_path / "pytest.ini").write_text(
-        "[pytest]\naddopts = -m 'not long'\nmarkers = long: as here\ntestpaths = tests\n"
+        "[pytest]\naddopts = -m 'not long'\nmarkers = long: as here\n short: as here\ntestpaths = tests\n"
     )
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "conftest.py").write_text(CONFTEST)
@@ -127,6 +127,37 @@ def test_without_sweeps_the_marker_is_all_there_is(project):
     for _ in range(2):
         assert outcome(project, "-m", "long")[0] == ["many0", "many1", "many2", "one"]
     assert not (project / "build").exists()
+
+
+CASES = """
+import pytest
+from test_things import ran
+
+@pytest.mark.short("a-*", "*-2")
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_each(name, n):
+    ran(f"{name}{n}")
+"""
+
+
+def test_cases_that_are_not_short_are_long(project):
+    """A case is short if its id fits a pattern of each marker; every case runs in one of the two runs."""
+    path = project / "tests" / "test_cases.py"
+    path.write_text(CASES)
+    assert outcome(project, str(path))[0] == ["a1", "a2", "b2", "c2"]
+    assert outcome(project, "--sweep", "each")[0] == ["b1", "c1"]
+    path.write_text(CASES.replace("@pytest.mark.short", '@pytest.mark.short("a-*", "c-*")\n@pytest.mark.short', 1))
+    assert outcome(project, str(path))[0] == ["a1", "a2", "c2"]
+    assert outcome(project, "--sweep", "each")[0] == ["b1", "b2", "c1"]
+
+
+def test_a_pattern_that_fits_no_case_is_refused(project):
+    """A renamed case does not leave the short run unseen."""
+    path = project / "tests" / "test_cases.py"
+    path.write_text(CASES.replace('"*-2"', '"*-3"'))
+    ran, said = outcome(project, str(path), code=2)
+    assert (ran, "test_each: no case is called '*-3'; there are: a-1, a-2" in said) == ([], True), said
 
 
 def test_skips_are_summed_by_reason(project):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, get_type_hints
+from typing import Any
 
 from typer.models import ArgumentInfo, OptionInfo
 
+from selectrie.cli.option_values import hints_of
 from selectrie.errors import (
     DeadEndError,
     IncompatibleOptionsError,
@@ -92,7 +93,7 @@ def flags_of(groups: Mapping[str, type[Any]]) -> dict[str, str]:
     """
     flags: dict[str, str] = {}
     for group in groups.values():
-        hints = get_type_hints(group, include_extras=True)
+        hints = hints_of(group)
         flags |= {field.name: flag_of(field.name, hints[field.name].__metadata__[0]) for field in fields(group)}
     return flags
 

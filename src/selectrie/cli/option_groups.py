@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperOption
 
 from selectrie.cli.flags import flags_of
 from selectrie.cli.guard import guarded
-from selectrie.cli.option_values import collect
+from selectrie.cli.option_values import collect, hints_of
 from selectrie.cli.traces import noting
 
 Command = Callable[..., int]
@@ -89,7 +89,7 @@ def _help(function: Command) -> str:
 
 
 def _parameters(group: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
+    hints = hints_of(group)
     result = []
     for field in fields(group):
         # Groups that share an option may have different headings.

@@ -18,7 +18,7 @@ from selectrie.cli import inputs
 from selectrie.cli.flags import flag_of, flags_of
 from selectrie.cli.groups import Json, ModelGroup, TraceGroup
 from selectrie.cli.guard import report
-from selectrie.cli.option_values import collect
+from selectrie.cli.option_values import collect, hints_of
 from selectrie.core.output import visible, write
 from selectrie.errors import OptionError, SelectrieError, TraceFileError
 
@@ -156,7 +156,7 @@ def _checked(trace: Trace, groups: Groups, options: Mapping[str, Any]) -> dict[s
     """
     kept: dict[str, Any] = {}
     for group in groups.values():
-        hints = get_type_hints(group, include_extras=True)
+        hints = hints_of(group)
         for name, hint in hints.items():
             if name not in options or issubclass(group, ModelGroup) or name in _OF_RECORDING:
                 continue

@@ -48,6 +48,7 @@ def rendered(source, said="Hi"):
     return chat_template(source, {"bos_token": "<s>", "eos_token": "</s>"})([{"role": "user", "content": said}])
 
 
+@pytest.mark.short("*-str", "doubling*-TrackedText")
 @pytest.mark.parametrize(
     ("name", "kind"),
     [(name, kind) for name in BOMBS for kind in (str, TrackedText) if kind is str or name.startswith(TRACKED_TOO)],

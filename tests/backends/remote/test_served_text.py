@@ -121,6 +121,7 @@ def test_our_own_server_draws_what_an_engine_here_draws_by_its_defaults(own, opt
     assert (found.cost.model_calls, found.cost.rows) == (len(found), 0)
 
 
+@pytest.mark.short("*-vllm", "options0-*")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("options", "sent"), [
     ({}, {"max_tokens": 128}),

@@ -95,6 +95,7 @@ def test_what_is_no_address(url):
     assert "pw" not in str(refused.value)
 
 
+@pytest.mark.short("503", "429")
 @pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
 def test_a_request_is_repeated_as_the_server_asks(opened, status):
     """After what passes, by the time that it names in seconds or milliseconds, or by a date."""

@@ -80,6 +80,7 @@ def test_chats_are_rendered_as_by_transformers(name):
     assert len(CHATS) == 20
 
 
+@pytest.mark.short("*-gpt-2", "chat-ml-*", "llama-2-prepend")
 @pytest.mark.parametrize("spec", ["gpt-2", "prepend", "always", "first", "byte-prefix", "qwen-2"])
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_tokens_of_chats_are_those_of_transformers(name, spec):

@@ -69,6 +69,7 @@ def solo_rows(model, tokens, sizes):
 # Bits
 
 
+@pytest.mark.short("llama", "gpt_oss")
 @pytest.mark.parametrize("name", ["llama", "gemma3_text", "gpt_oss", "mixtral", "falcon", "bloom"])
 def test_bits_of_a_new_context_are_those_of_the_path_alone(name):
     """A run of 90 tokens in calls of 64, of 1 and 3, of 30, and of 64 and 7, before and after other work on the main model:
@@ -82,6 +83,7 @@ def test_bits_of_a_new_context_are_those_of_the_path_alone(name):
             np.testing.assert_array_equal(solo_rows(model, tokens, sizes), expected)
 
 
+@pytest.mark.short("llama", "gpt_oss")
 @pytest.mark.parametrize("name", ["llama", "gemma2", "gpt_oss", "deepseek_v3"])
 def test_bits_of_a_new_context_do_not_depend_on_other_paths_in_it(name):
     """A run of 70 tokens between the calls and in the calls of another one: the bits are those of the run alone."""
@@ -343,6 +345,7 @@ def test_somebody_elses_use_of_an_open_module_is_noticed():
     tiny(input_ids=torch.tensor([[5, 6]]))
 
 
+@pytest.mark.short("llama", "mamba", "mixtral", "falcon_h1")
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if "-" not in name])
 def test_gradients_can_be_had_after_closing(name):
     """Nothing that the module keeps was made under inference mode."""

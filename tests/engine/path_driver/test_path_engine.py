@@ -295,6 +295,7 @@ PAGE = Template(
 )
 
 
+@pytest.mark.short("True-2", "False-0")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("hides", [False, True])
 def test_a_page_of_selects_is_that_of_the_local_engine(seed, hides):

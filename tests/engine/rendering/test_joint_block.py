@@ -583,6 +583,7 @@ def engine():
         yield loaded
 
 
+@pytest.mark.short("64-5")
 @pytest.mark.parametrize(("width", "turn"), [(1, 0), (16, 3), (64, 5)])
 def test_the_embedded_model_decides_alike_listed_and_searched(engine, width, turn):
     """A city, its country and its language belong together: in any order of options, of any width, listed or not."""

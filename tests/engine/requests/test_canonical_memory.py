@@ -39,6 +39,7 @@ def joints(model, prepared, kept, *, remembers=False):
     return values.tobytes(), cost
 
 
+@pytest.mark.short("embedded-3", "tiny-rwkv*-1")
 @pytest.mark.parametrize("n_memories", [1, 3])
 @pytest.mark.parametrize("name", ["embedded", "stories260K.gguf", "tiny-rwkv-7v0-834K.gguf"])
 def test_kept_memories_change_no_bit_on_real_weights(name, n_memories, embedded, weights):

@@ -172,6 +172,7 @@ def test_a_measurer_is_closed_once_and_for_all():
             scorer.loglikelihoods(Sequences.of([([0], [1])]))
 
 
+@pytest.mark.short("stories260K", "*hybrid*")
 @pytest.mark.parametrize("name", ["stories260K", "tiny-rwkv-7v0-834K", "random-hybrid-qwen35", "random-swa-gemma3"])
 def test_real_weights_agree_with_one_at_a_time(name, weights):
     """In every architecture; and the same bits after something else was measured."""

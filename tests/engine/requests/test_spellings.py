@@ -233,6 +233,7 @@ def real(request):
     return embedded_file() if request.param == "embedded" else real_file(f"weights/{request.param}")
 
 
+@pytest.mark.short("embedded-Once upon a ti-me", "stories260K*cat")
 @pytest.mark.parametrize(
     ("prompt", "text"), [("Once upon a time there was a", " cat"), ("Once upon a ti", "me"), ("", "dog")]
 )

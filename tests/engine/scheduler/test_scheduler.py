@@ -178,6 +178,7 @@ def check_all_alone(scheduler: Scheduler, rng: np.random.Generator, pool: list[l
     return finished
 
 
+@pytest.mark.short("attention", "recurrent")
 @pytest.mark.parametrize("kind", ModelKind)
 @settings(max_examples=n_examples(25))
 @given(

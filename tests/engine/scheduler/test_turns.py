@@ -106,6 +106,7 @@ def test_sequences_share_calls_on_a_model_of_few_states() -> None:
     assert same == texts
 
 
+@pytest.mark.short("3", "8")
 @pytest.mark.parametrize("states", range(3, 14))
 def test_however_few_the_states_the_texts_are_the_same(states: int) -> None:
     """Fewer states, more calls, nothing else."""

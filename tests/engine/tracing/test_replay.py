@@ -74,6 +74,7 @@ def test_a_recorded_request_has_the_same_result(name, tmp_path):
             assert same_answer(ASKED[name](replayed), expected)
 
 
+@pytest.mark.short("backwards")
 @pytest.mark.parametrize("names", [tuple(ASKED), tuple(reversed(ASKED))], ids=["in order", "backwards"])
 def test_requests_have_the_same_results_in_any_order(names, tmp_path):
     """Each result is that of its own recording, which the memory of earlier ones had shaped."""
@@ -524,6 +525,7 @@ def _units(engine, params):
         return [scorer.decisions(unit) for unit in ([STATE, "Where is it?"], ["I want it back."])]
 
 
+@pytest.mark.short("embedded", "tiny-rwkv*")
 @pytest.mark.parametrize("name", ["embedded", "tiny-rwkv-7v0-834K.gguf", "stories260K.gguf"])
 def test_real_weights(name, tmp_path):
     """On attention and on recurrent weights: a select with healing, a search, a text, a chat."""

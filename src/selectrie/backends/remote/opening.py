@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 import httpx2
@@ -16,7 +16,7 @@ from selectrie.backends.remote.llama_server import LlamaServerDialect
 from selectrie.backends.remote.model import RemoteModel
 from selectrie.backends.remote.partial import together
 from selectrie.backends.remote.remote_tokenizer import RemoteTokenizer
-from selectrie.backends.remote.same_texts import compare_texts, fixed_texts
+from selectrie.backends.remote.same_texts import compare_texts, fixed_texts, own_texts
 from selectrie.backends.remote.sglang import SglangDialect
 from selectrie.backends.remote.transport import Server, Transport
 from selectrie.backends.remote.verify import measured_tolerance, paths_of
@@ -42,7 +42,7 @@ def open_server(
     """Open the model of a server.
 
     The server's values are verified: rows are read in two ways, and 200 texts are
-    encoded here and there.
+    encoded here and there, or 20 where the tokenizer is the server's own.
 
     Args:
         server: Where it is.
@@ -62,7 +62,9 @@ def open_server(
         found = transport.run(lambda: find_out(transport, model))
         vocabulary = _vocabulary(transport, found, read_tokenizer)
         dialect = _dialect(transport, found, vocabulary)
-        _compare_tokenizers(transport, found, dialect, vocabulary)
+        is_own = found.kind is Kind.OWN and read_tokenizer is None
+        texts = own_texts(vocabulary) if is_own else fixed_texts(vocabulary)
+        _compare_tokenizers(transport, found, dialect, vocabulary, texts)
         paths = paths_of(vocabulary, dialect.limits.path_tokens)
         tolerance = transport.run(lambda: measured_tolerance(server.url, dialect, vocabulary, paths))
     except BaseException:
@@ -107,8 +109,7 @@ def _vocabulary(
         raise ServerError(transport.server.url + path, "there is no answer")
     own = read_vocabulary(answer, begin=tokenizer.begin, inside=tokenizer.inside, normalize=tokenizer.normalize)
     if given is None:
-        texts = [text.encode() for text in fixed_texts(own)]
-        tokenizer.prefetch(texts)
+        tokenizer.prefetch([text.encode() for text in own_texts(own)])
         return own
     if given.digest != own.digest:
         reason = f"its vocabulary has the digest {own.digest}, the given tokenizer {given.digest}"
@@ -141,14 +142,16 @@ def _takes_ids(transport: Transport, found: Found, vocabulary: Vocabulary) -> bo
     return answer["usage"]["prompt_tokens"].whole() == len(plain)
 
 
-def _compare_tokenizers(transport: Transport, found: Found, dialect: Dialect, vocabulary: Vocabulary) -> None:
+def _compare_tokenizers(
+    transport: Transport, found: Found, dialect: Dialect, vocabulary: Vocabulary, texts: Sequence[str]
+) -> None:
     """Raise `UnsupportedModelError` if a text has other tokens there than here."""
 
     def encoded(texts: list[str]) -> list[list[int] | None]:
         return transport.run(lambda: together(map(dialect.encode, texts)))
 
     name = transport.server.url
-    n_compared = compare_texts(name, vocabulary, fixed_texts(vocabulary), encoded)
+    n_compared = compare_texts(name, vocabulary, texts, encoded)
     if not n_compared and found.kind is not Kind.ECHO:
         reason = f"{found.server} does not say how it encodes texts (/tokenize), so its tokenizer cannot be compared"
         raise UnsupportedModelError(name, f"{reason}; use a version that does")

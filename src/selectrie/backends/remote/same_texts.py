@@ -36,6 +36,14 @@ def fixed_texts(vocabulary: Vocabulary) -> list[str]:
     return texts[:N_TEXTS]
 
 
+def own_texts(vocabulary: Vocabulary) -> list[str]:
+    """Return a tenth of the texts, some of each kind.
+
+    Where the tokenizer is the server's own, only how its texts are joined can differ.
+    """
+    return fixed_texts(vocabulary)[::10]
+
+
 def compare_texts(
     name: str, vocabulary: Vocabulary, texts: Iterable[str], encoded: Callable[[list[str]], list[list[int] | None]]
 ) -> int:
