@@ -29,7 +29,7 @@ class DecisionSignature:
         scoring: "text" or "letters".
         rule: Name of the scoring rule.
         listed: Whether the prompt lists the options.
-        orders: Number of orders of the options; 0 for the caller's order.
+        orders: Number of orders of the options, or "auto"; 0 for the caller's order.
         selection: The signature of the selections: model, software and options.
         calibration: Digest of the calibration that was given; "" if none was.
     """
@@ -40,7 +40,7 @@ class DecisionSignature:
     scoring: str
     rule: str
     listed: bool
-    orders: int
+    orders: int | str
     selection: Signature
     calibration: str = ""
 
@@ -125,6 +125,8 @@ class _Trust:
             `min_confidence` or `min_label_mass`.
         spread: Largest standard deviation of an option's probability over the orders
             (ddof 1); 0 for one order.
+        order_dependent: Whether the orders have different winners, or for a predicate
+            different values; None for one order.
         complete: Whether every option was evaluated.
         signature: What the answer depends on.
         selections: The selection after each prompt, one for each order. Not compared.
@@ -139,6 +141,7 @@ class _Trust:
     is_tie: bool
     abstained: str
     spread: float
+    order_dependent: bool | None = None
     complete: bool
     signature: DecisionSignature
     selections: tuple[Selection, ...] = field(compare=False, repr=False)
@@ -162,7 +165,7 @@ class _Trust:
         signature = plain(self.signature) | {"selection": self.signature.selection.to_dict()}
         usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
         bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
-        return {**fields_of(self, *names), **bounds, "signature": signature, "usage": usage}
+        return {**fields_of(self, *names, "order_dependent"), **bounds, "signature": signature, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
