@@ -69,8 +69,8 @@ def test_options_of_the_decision_reach_the_engine(llm, labels, tmp_path):
     fitted = llm.fit_calibration([f"{STATE} {n}" for n in range(3)], question)
     fitted.save(tmp_path / "c.json")
     for given, params in (
-        (["--layout", "questions first", "--permutations", "2", "--min-confidence", "1"],
-         DecisionParams(layout="questions first", permutations=2, min_confidence=1)),
+        (["--layout", "questions first", "--permutations", "auto", "--min-confidence", "1"],
+         DecisionParams(layout="questions first", permutations="auto", min_confidence=1)),
         (["--scoring", "letters", "--permutations", "all", "--template", "base"],
          DecisionParams(scoring="letters", permutations="all", template="base")),
         (["--rule", "pmi", "--unlisted", "--min-label-mass", "0.5"],
@@ -162,7 +162,7 @@ def test_prompts_are_shown_without_the_model(llm, labels, monkeypatch):
         (["--choice", "a=x", "--option", "a=1", "--score", "a=y", "--state", "x"], "a name that no other question has"),
         (["--predicate", "a=x", "--option", "b=1", "--state", "x"], "the name of a --choice or --score"),
         (["--predicate", "a=x", "--state", " "], "a state that is not blank"),
-        (["--predicate", "a=x", "--state", "x", "--permutations", "some"], "a number of orders, or 'all'"),
+        (["--predicate", "a=x", "--state", "x", "--permutations", "some"], "a number of orders, 'all' or 'auto'"),
         (["--predicate", "a=x", "--state", "x", "--template", "missing.tmpl"], "missing.tmpl: no such file"),
         (["--predicate", "a=x", "--state-file", "missing.json"], "missing.json"),
     ],

@@ -71,7 +71,7 @@ def test_an_answer_abstains_below_either_limit():
         ({"prior": 1.0}, "prior=1.0"),
         ({"permutations": 0}, "permutations=0: expected a whole number of at least 1"),
         ({"permutations": 65}, "permutations=65: expected a whole number from 1 to 64"),
-        ({"permutations": "some"}, "permutations='some': expected a number of orders, or 'all'"),
+        ({"permutations": "some"}, "permutations='some': expected a number of orders, 'all' or 'auto'"),
         ({"permutations": 2.0}, "permutations=2.0"),
         ({"top": 0}, "top=0"),
         ({"top": 2, "permutations": 2}, "`top` cannot be combined with permutations"),

@@ -24,6 +24,8 @@ def test_orders_are_distinct_and_balanced(k, wanted):
     every = [counts[place, option] for place in range(k) for option in range(k)]
     assert max(every) - min(every) <= 1
     assert orders == orders_of(k, n)
+    assert orders_of(k, "auto") == orders_of(k, min(8, math.factorial(min(k, 6))))
+    assert orders[: n // 2 + 1] == orders_of(k, n // 2 + 1)
 
 
 @pytest.mark.parametrize("k", range(1, 6))

@@ -328,6 +328,66 @@ def _lines(prompt):
 # Options of all kinds
 
 
+def _orders_one_by_one(rows):
+    """How many orders "auto" asks in, told the probabilities in each: one more at a time, until no rest can change the winner."""
+    for n in range(2, len(rows) + 1):
+        ahead = sorted(np.sum(rows[:n], axis=0))
+        if len({int(np.argmax(row)) for row in rows[:n]}) == 1 or ahead[-1] - ahead[-2] > len(rows) - n:
+            return n
+    return len(rows)
+
+
+@pytest.mark.parametrize("options", ["ab", "abc", "abcd", "abcdefg"])
+def test_auto_asks_in_more_orders_while_these_could_change_the_winner(options):
+    """Its orders are the first of all that it may ask in; agreeing at once or not, it stops where the slow twin stops."""
+    questions, n_all = {"q": Choice("q", list(options))}, min(8, math.factorial(len(options)))
+    states, counts = [str(i) for i in range(20)], set()
+    with fake(sharpness=3.0) as engine:
+        made, every = (
+            [one["q"] for one in engine.decide_many(states, questions, params=DecisionParams(permutations=n))]
+            for n in ("auto", n_all)
+        )
+    for auto, whole in zip(made, every, strict=True):
+        rows = [one.choices.probability for one in whole.selections]
+        n = _orders_one_by_one(rows)
+        counts.add(n)
+        assert len(auto.selections) == auto.usage.prompts == n
+        assert all(map(same_scores, auto.selections, whole.selections[:n]))
+        assert auto.order_dependent is (len({one.text for one in auto.selections}) > 1)
+        assert whole.order_dependent is (len({one.text for one in whole.selections}) > 1)
+        assert auto.value == whole.value or not auto.order_dependent
+        assert (auto.signature.orders, whole.signature.orders) == ("auto", n_all)
+    assert counts >= ({2} if n_all == 2 else {2, n_all})
+    assert n_all == 2 or any(2 < n < n_all for n in counts)
+
+
+def test_each_state_asks_in_its_own_number_of_orders():
+    """With "auto", states decided together have the bits and the number of orders that each has alone."""
+    states, params = ["x", "y", "z", "u", "v", "w"], DecisionParams(permutations="auto")
+    questions = {"many": Choice("q", ["a", "b", "c", "d"]), "two": QUESTIONS["angry"]}
+    with fake(sharpness=3.0) as engine, engine.decision_scorer(questions, params=params) as scorer:
+        together = engine.decide_many(states, questions, params=params)
+        for decisions in (together, scorer.decisions(states)):
+            for state, decision in zip(states, decisions, strict=True):
+                for name, own in engine.decide(state, questions, params=params).items():
+                    assert decision[name] == own
+                    assert all(map(same_scores, decision[name].selections, own.selections))
+    assert len({len(one["many"].selections) for one in together}) > 1
+    assert {len(one["two"].selections) for one in together} == {2}
+
+
+def test_one_order_says_nothing_about_orders(llm):
+    """`order_dependent` is None where there is one order, and of a predicate it is whether its value changes."""
+    assert llm.decide(STATE, QUESTIONS["intent"]).order_dependent is None
+    assert llm.decide(STATE, Choice("q", ["only"]), params=DecisionParams(permutations="auto")).order_dependent is None
+    twice = llm.decide(STATE, QUESTIONS["angry"], params=DecisionParams(permutations=2))
+    first, second = (one.choices.probability[1] for one in twice.selections)  # sorted: "no", "yes"
+    between = DecisionParams(permutations=2, threshold=float(first + second) / 2)
+    below = DecisionParams(permutations=2, threshold=float(min(first, second)) / 2)
+    assert llm.decide(STATE, QUESTIONS["angry"], params=between).order_dependent is True
+    assert llm.decide(STATE, QUESTIONS["angry"], params=below).order_dependent is False
+
+
 def test_letters_belong_to_the_options_as_listed(llm):
     """Letters are given in the order of the prompt, and an answer names the option behind its letter."""
     options = ["pear", "apple", "fig"]

@@ -72,8 +72,8 @@ def both():
 
 @pytest.mark.parametrize(
     "params",
-    [{}, {"rule": "pmi"}, EXTENSIONS, {"list_options": False}, {"layout": "questions first"}],
-    ids=["plain", "pmi", "extensions", "options that are not listed", "layout"],
+    [{}, {"rule": "pmi"}, EXTENSIONS, {"list_options": False}, {"layout": "questions first"}, {"permutations": "auto"}],
+    ids=["plain", "pmi", "extensions", "options that are not listed", "layout", "orders"],
 )
 def test_decisions_are_those_of_decide(params):
     """To the last bit: JSON gives floats back as they were."""
@@ -99,6 +99,7 @@ def test_decisions_are_those_of_decide(params):
         shown = answer["diagnostics"]
         assert (shown["label_mass"], shown["first_token_fits"]) == (own.label_mass, own.first_token_fits)
         assert (shown["is_tie"], shown["spread"]) == (own.is_tie, own.spread)
+        assert shown["order_dependent"] is own.order_dependent
         assert shown["margin"] == own.margin
         assert shown["proved"] is all(one.certificate.proved for one in own.selections)
         assert shown["top_tokens"][0]["logprob"] == own.selections[0].top_tokens[0].logp

@@ -38,12 +38,13 @@ def fake(
     chat: bool = True,
     nodes: int = 1 << 15,
     planted: Mapping[tuple[int, ...], Sequence[float]] | None = None,
+    sharpness: float = 0.5,
     **changes: Any,
 ) -> Engine:
     """An engine on a model that hashes its context, byte by byte, but for planted rows; `changes` are to its vocabulary."""
     limits = replace(LIMITS, nodes=nodes)
     vocabulary = replace(BYTES if chat else PLAIN, **changes)
-    model = HashModel(seed, vocabulary=vocabulary, limits=limits, sharpness=0.5, planted=planted)
+    model = HashModel(seed, vocabulary=vocabulary, limits=limits, sharpness=sharpness, planted=planted)
     return Engine(model, check=EXACT)
 
 

@@ -119,7 +119,7 @@ class DecisionGroup:
         str | None, Option(metavar="FILE", help="A calibration that was saved, or the run.json of a run.")
     ] = None
     permutations: Annotated[
-        str | None, Option(metavar="N|all", help="Average over N orders of the options. [default: as given]")
+        str | None, Option(metavar="N|all|auto", help="Average over N orders of the options. [default: as given]")
     ] = None
     top: Annotated[int | None, Option(metavar="K", help="Only the K best options, best first. [default: all]")] = None
     min_confidence: Annotated[float, Option(metavar="P", help="Abstain below this confidence.")] = 0.0

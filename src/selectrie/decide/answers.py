@@ -31,7 +31,7 @@ class DecisionSignature:
         scoring: "text" or "letters".
         rule: Name of the scoring rule.
         listed: Whether the prompt lists the options.
-        orders: Number of orders of the options; 0 for the caller's order.
+        orders: Number of orders of the options, or "auto"; 0 for the caller's order.
         selection: The signature of the selections: model, software and options.
         calibration: Digest of the calibration that was given; "" if none was.
     """
@@ -42,7 +42,7 @@ class DecisionSignature:
     scoring: str
     rule: str
     listed: bool
-    orders: int
+    orders: int | str
     selection: Signature
     calibration: str = ""
 
@@ -129,6 +129,8 @@ class _Trust:
             `min_confidence` or `min_label_mass`.
         spread: Largest standard deviation of an option's probability over the orders
             (ddof 1); 0 for one order.
+        order_dependent: Whether the orders have different winners, or for a predicate
+            different values; None for one order.
         complete: Whether every option was evaluated.
         signature: What the answer depends on.
         selections: The selection after each prompt, one for each order. Not compared.
@@ -143,6 +145,7 @@ class _Trust:
     is_tie: bool
     abstained: str
     spread: float
+    order_dependent: bool | None = None
     complete: bool
     signature: DecisionSignature
     selections: tuple[Selection, ...] = field(compare=False, repr=False)
@@ -177,7 +180,8 @@ class _Trust:
         usage = {**fields_of(self.usage, "prompts", "input_tokens", "cost")}
         bounds = {} if self.bounds is None else {"bounds": self.bounds.to_dict()}
         advice = advice_fields(self.warnings)
-        return {**fields_of(self, *names), **bounds, **advice, "signature": signature, "usage": usage}
+        fields = fields_of(self, *names, "order_dependent")
+        return {**fields, **bounds, **advice, "signature": signature, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

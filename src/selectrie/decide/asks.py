@@ -41,6 +41,8 @@ CONTENT_FREE = ("", "N/A", "[MASK]")
 """The states of the baseline of rule "calibrated"."""
 _ROUNDED = 1e-11
 """Share by which rounding may move a probability: its logarithm is a sum of float64."""
+_N_FIRST = 2
+"""Number of orders that are asked at first for `permutations="auto"`."""
 _APART = (",", ";", "\n", "\r")
 """Characters that would blur where an option of a list in one line ends."""
 
@@ -82,6 +84,12 @@ class Ask:
     def weights(self) -> tuple[float, ...] | None:
         """Return the prior in the caller's order, or None."""
         return None if self.prior is None else tuple(self.prior[index] for index in self.by_caller)
+
+    def n_orders(self, params: DecisionParams) -> int | str:
+        """Return the number of orders as signatures have it: 0 for the caller's."""
+        if params.permutations == "auto":
+            return "auto"
+        return 0 if params.permutations is None else len(self.orders)
 
     @property
     def has_grammar(self) -> bool:
@@ -189,7 +197,7 @@ def bound_of(ask: Ask, params: DecisionParams, template_digest: str, model: Mode
         "scoring": params.scoring,
         "listed": ask.listed,
         "examples": sha256(shown.encode()).hexdigest()[:16],
-        "orders": 0 if params.permutations is None else len(ask.orders),
+        "orders": ask.n_orders(params),
     }
 
 
@@ -295,6 +303,48 @@ def choices_of(ask: Ask, order: Order, params: DecisionParams) -> list[str]:
     return [letters[order.index(index)] for index in range(len(order))]
 
 
+def _by_order(selections: Sequence[Selection]) -> list[list[float]]:
+    """Return the probabilities of the options in each order."""
+    return [one.choices.probability.tolist() for one in selections]
+
+
+def _winners(ask: Ask, by_order: Sequence[list[float]], params: DecisionParams) -> list[int]:
+    """Return the index of the winner in each order; a predicate's is its value."""
+    if isinstance(ask.question, Predicate):
+        return [row[0 if ask.options[0].value else 1] > params.threshold for row in by_order]
+    return [row.index(max(row)) for row in by_order]
+
+
+def n_orders_wanted(ask: Ask, selections: Sequence[Selection], params: DecisionParams) -> int:
+    """Return the number of orders in which a question is asked about a state.
+
+    For `permutations="auto"` that are two, and more while their winners differ and the
+    orders that are left could change the winner of the mean. A probability is between 0
+    and 1, so one more order changes the difference of two sums by at most 1: the winner
+    is settled once it leads by more than there are orders left. What is returned are
+    the fewest orders after which that may be so. Of at most 8 orders, a tail bound for
+    samples without replacement (Serfling 1974, at 5 %) would stop no earlier.
+
+    Args:
+        ask: The question.
+        selections: The selections in the orders so far.
+        params: The options of the decision.
+    """
+    n, n_all = len(selections), len(ask.orders)
+    if params.permutations != "auto":
+        return n_all
+    if n < _N_FIRST:
+        return min(_N_FIRST, n_all)
+    by_order = _by_order(selections)
+    if len(set(_winners(ask, by_order, params))) == 1:
+        return n
+    second, first = sorted(math.fsum(column) for column in zip(*by_order, strict=True))[-2:]
+    lead = first - second
+    while lead <= n_all - n and n < n_all:  # not settled, even if each of these orders added 1
+        n, lead = n + 1, lead + 1
+    return n
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The selections behind an answer.
@@ -322,7 +372,7 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     selections = evidence.selections
     first = selections[0]
     tables = [one.choices for one in selections]
-    by_order: list[list[float]] = [table.probability.tolist() for table in tables]
+    by_order = _by_order(selections)
     probabilities = by_order[0] if len(by_order) == 1 else mean_of(by_order)
     winner, margin, is_tie = first.index, first.margin, first.is_tie
     if len(selections) > 1:
@@ -338,6 +388,8 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
             margin, is_tie = _bounded_margin(between, winner)
     trust = _trust(evidence, params, confidence_of(least, len(ask.options)))
     trust |= {"margin": margin, "is_tie": is_tie, "spread": spread_of(by_order), "complete": all(finished)}
+    if len(selections) > 1:
+        trust["order_dependent"] = len(set(_winners(ask, by_order, params))) > 1
     if between is not None:
         trust["bounds"] = _bounds(ask, evidence, between)
     elif any(one.coverage_high is not None for one in selections):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import count
 
-from selectrie.decide.params import MAX_ALL
+from selectrie.decide.params import MAX_ALL, MAX_AUTO
 from selectrie.decoding.rng import uniform
 from selectrie.errors import OptionError
 
@@ -17,15 +17,15 @@ _SEED = 0
 
 
 def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
-    """Return n distinct orders of k options, or all of them for "all".
+    """Return n distinct orders of k options, all of them for "all", up to 8 for "auto".
 
     They are rotations of seeded shuffles: the k rotations of one shuffle put each
     option at each place once. Over all n orders, two places hold an option equally
-    often, or one of them once more.
+    often, or one of them once more. Fewer orders are the first of more.
 
     Args:
         k: Number of options, at least 1.
-        n: Number of orders, at most k!, or "all" for at most 5 options.
+        n: Number of orders, at most k!, or "all" for at most 5 options, or "auto".
 
     Raises:
         OptionError: If there are not so many orders.
@@ -34,6 +34,8 @@ def orders_of(k: int, n: int | str) -> tuple[Order, ...]:
         if k > MAX_ALL:
             raise OptionError("permutations", n, f"a number of orders: 'all' takes at most {MAX_ALL} options, not {k}")
         n = math.factorial(k)
+    if n == "auto":
+        n = min(MAX_AUTO, math.factorial(min(k, MAX_ALL)))
     n_orders = int(n)
     # Beyond 5 options there are more orders than anyone may ask for.
     if k <= MAX_ALL and n_orders > math.factorial(k):

@@ -22,6 +22,8 @@ MAX_ORDERS = 64
 """Maximum number of orders of the options, except for "all"."""
 MAX_ALL = 5
 """Maximum number of options of which all orders may be asked for."""
+MAX_AUTO = 8
+"""Maximum number of orders for "auto"."""
 MAX_LETTERS = 26
 
 
@@ -54,8 +56,10 @@ class DecisionParams:
         prior: Weights of the options, by value or in the order of the options.
         permutations: Number of orders of the options over which the answer is averaged,
             at most 64 and at most k!, or "all" for up to 5 options. They are orders of
-            the options sorted by text, so the caller's order has no influence. None
-            asks once, in the caller's order.
+            the options sorted by text, so the caller's order has no influence. "auto"
+            asks in two orders and, where these have different winners, in as many of 8
+            as it takes until the rest cannot change the winner. None asks once, in the
+            caller's order.
         top: Ask only for this number of best options, best first. None evaluates all.
         min_confidence: Confidence below which an answer abstains.
         min_label_mass: Label mass below which an answer abstains (its lower bound, if
@@ -92,9 +96,9 @@ class DecisionParams:
         one_of("rule", self.rule, RULES)
         _check_calibration(self.calibration, self.rule)
         object.__setattr__(self, "prior", _prior(self.prior))
-        if self.permutations != "all":
+        if self.permutations not in ("all", "auto"):
             if isinstance(self.permutations, str):
-                raise OptionError("permutations", self.permutations, "a number of orders, or 'all'")
+                raise OptionError("permutations", self.permutations, "a number of orders, 'all' or 'auto'")
             at_least("permutations", self.permutations, 1, max_value=MAX_ORDERS)
         at_least("top", self.top, 1)
         for name in ("min_confidence", "min_label_mass", "threshold"):

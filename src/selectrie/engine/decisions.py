@@ -28,6 +28,7 @@ from selectrie.decide.asks import (
     choices_of,
     is_calibrated,
     is_same_text,
+    n_orders_wanted,
     probabilities_of,
     values_of,
     with_calibration,
@@ -204,7 +205,7 @@ class DecisionMaker:
             scoring=params.scoring,
             rule=ask.rule,
             listed=ask.listed,
-            orders=0 if params.permutations is None else len(ask.orders),
+            orders=ask.n_orders(params),
             selection=first.signature,
             calibration=ask.calibration,
         )
@@ -408,14 +409,26 @@ class PreparedDecisions:
             return Decision({}, error)
 
     def _run(self, session: Session, indices: Sequence[int]) -> list[Decision]:
-        """Return the decisions on these states."""
+        """Return the decisions on these states.
+
+        With `permutations="auto"` there are several rounds: answers so far say which
+        questions are asked in more orders.
+        """
         asked = [(index, question) for index in indices for question in self._questions(index)]
-        places = [_Place(index, one.name, prompt) for index, one in asked for prompt in one.prompts]
-        results = iter(self._selections(session, places))
+        made: list[list[Selection]] = [[] for _ in asked]
+        params = self.maker.params
+        pending = [(at, n_orders_wanted(one.ask, (), params)) for at, (_, one) in enumerate(asked)]
+        while pending:
+            new = [(asked[at], slice(len(made[at]), n)) for at, n in pending]
+            places = [_Place(index, one.name, prompt) for (index, one), part in new for prompt in one.prompts[part]]
+            results = iter(self._selections(session, places))
+            for at, n in pending:
+                made[at] += islice(results, n - len(made[at]))
+            wanted = [(at, n_orders_wanted(asked[at][1].ask, made[at], params)) for at, _ in pending]
+            pending = [(at, n) for at, n in wanted if n > len(made[at])]
         answers: dict[int, dict[str, Answer]] = {index: {} for index in indices}
-        for index, one in asked:
-            selections = tuple(islice(results, len(one.prompts)))
-            answers[index][one.name] = self._answer(one, selections)
+        for (index, one), selections in zip(asked, made, strict=True):
+            answers[index][one.name] = self._answer(one, tuple(selections))
         return [Decision(answers[index]) for index in indices]
 
     def _selections(self, session: Session, places: Sequence[_Place]) -> list[Selection]:
@@ -445,7 +458,7 @@ class PreparedDecisions:
     def _answer(self, one: _PreparedQuestion, selections: tuple[Selection, ...]) -> Answer:
         vocabulary = self.maker.model.vocabulary
         fits = [first_token_fits(vocabulary, result) for result in selections]
-        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in one.prompts)
+        n_tokens = sum(n_prompt_tokens(vocabulary, prompt) for prompt in one.prompts[: len(selections)])
         cost = sum((result.cost for result in selections[1:]), selections[0].cost)
         usage = DecisionUsage(len(selections), n_tokens, cost)
         evidence = Evidence(selections, all(fits), self.maker.signature(one.ask, selections[0]), usage)

@@ -301,6 +301,7 @@ def _diagnosed(answer: Answer) -> dict[str, Any]:
             "proved": all(one.certificate.proved for one in answer.selections),
             "abstained": answer.abstained or None,
             "spread": answer.spread,
+            "order_dependent": answer.order_dependent,
             "logprobs": [
                 {"text": text, "logprob": json_logprob(float(logp))}
                 for text, logp in zip(first.choices.texts, first.choices.logp, strict=True)

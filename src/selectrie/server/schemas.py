@@ -17,7 +17,7 @@ _OPTIONS: dict[str, Any] = {
     "scoring": {"type": "string", "enum": ["text", "letters"]},
     "rule": {"type": "string", "enum": ["joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated"]},
     "calibration": {"oneOf": [{"type": "string", "enum": ["content_free"]}, {"type": "object"}]},
-    "permutations": {"type": "integer", "minimum": 1},
+    "permutations": {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "enum": ["all", "auto"]}]},
     "min_confidence": {"type": "number", "minimum": 0, "maximum": 1},
     "min_label_mass": {"type": "number", "minimum": 0, "maximum": 1},
     "list_options": _FLAG,

@@ -27,6 +27,7 @@ def decision_report(decision: Decision, *, unnamed: str | None = None) -> Render
         notes = [answer.abstained] if answer.abstained else []
         notes += ["tie"] if answer.is_tie else []
         notes += [f"spread {answer.spread:.3g}"] if answer.spread else []
+        notes += ["orders disagree"] if answer.order_dependent else []
         table.add_row(
             Text(name),
             Text(_value(answer)),
