@@ -50,6 +50,7 @@ value and the remedy.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -495,7 +496,21 @@ class MissingExtraError(ModelError):
 
     def __init__(self, what: str, extra: str) -> None:
         self.what, self.extra = what, extra
-        super().__init__(f"{what} needs the extra {extra!r}: pip install 'selectrie[{extra}]'")
+        super().__init__(f"{what} needs the extra {extra!r}: pip install '{_requirement(extra)}'")
+
+
+def _requirement(extra: str) -> str:
+    """Return the package with an extra as pip takes it, from where it was installed.
+
+    A checkout and a wheel are named by their URL (PEP 610), as no index has them.
+    """
+    from importlib import metadata  # an error is the only one to need it
+
+    try:
+        origin = metadata.distribution("selectrie").read_text("direct_url.json")
+        return f"selectrie[{extra}]" + ("" if origin is None else f" @ {json.loads(origin)['url']}")
+    except (metadata.PackageNotFoundError, ValueError, KeyError):
+        return f"selectrie[{extra}]"
 
 
 class ClusterError(ModelError):

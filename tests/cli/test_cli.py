@@ -423,7 +423,7 @@ def test_models_without_the_extra_names_it(at_home: Path, monkeypatch: pytest.Mo
     result = run("models", "--json")
     assert [m["embedded"] for m in json.loads(result.stdout)["models"]] == [True]
     assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
-    assert "pip install 'selectrie[hf]'" in result.stderr
+    assert "pip install 'selectrie[hf]" in result.stderr
 
 
 def test_a_bad_line_is_named(engine: Engine, tmp_path: Path):

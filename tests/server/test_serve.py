@@ -24,7 +24,7 @@ from selectrie.cli import serve as serve_command
 from selectrie.cli.serve import JsonLines, _tell
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 from selectrie.server import ServerOptions, app
-from selectrie.server.serve import _url_of, check_exposed, hosts_of, is_loopback, key_digests
+from selectrie.server.serve import _url_of, _warm, check_exposed, hosts_of, is_loopback, key_digests
 from tests.support.deciding import fake
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - said to be refused, never listened on
@@ -73,6 +73,15 @@ def test_a_server_from_start_to_end():
     assert [json.loads(line)["status"] for line in errors.splitlines()] == [200, 200, 400]
 
 
+@pytest.mark.parametrize("how", [{}, {"chat": False}, {"nodes": 8}])
+def test_the_model_decides_once_before_the_server_is_ready(how):
+    """What a first call reads is read then; a model that has no room for it is ready without."""
+    with fake(**how) as llm:
+        assert llm.load.nodes_cached == 0
+        _warm(llm)
+        assert (llm.load.nodes_cached > 0) == ("nodes" not in how)
+
+
 def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
     """With the exit code and the one line of other commands."""
     process = started("-m", str(tmp_path / "no.gguf"))
@@ -96,7 +105,8 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(tmp_path):
 )
 def test_mistakes_are_found_before_the_model_loads(arguments, code, said):
     """One line each, and exit code 2."""
-    done = CliRunner().invoke(cli, ["serve", "--port", "0", *arguments])
+    port = () if "--port" in arguments else ("--port", "0")
+    done = CliRunner().invoke(cli, ["serve", *port, *arguments])
     assert done.exit_code == 2
     assert done.stderr.startswith(f"error[{code}]: ")
     assert said in done.stderr

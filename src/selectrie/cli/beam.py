@@ -10,6 +10,7 @@ from typer import Option
 from selectrie.cli import requests
 from selectrie.cli.constraint import ConstraintGroup, read_constraint
 from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup, TraceGroup
+from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_report
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams
@@ -93,7 +94,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     how = requests.prompting(prompt, grammar.delimiter)
     prompt_input = requests.read_prompt(prompt)
     constraint = _grammar(grammar)
-    with requests.recorded_engine(model, output) as engine:
+    with requests.recorded_engine(model, output) as engine, announced("searching …"):
         result = engine.beam_search(prompt_input, constraint, beam=params, prompting=how)
     if output.json:
         return show_json(result.to_dict())

@@ -39,7 +39,7 @@ from selectrie.cli.groups import (
 )
 from selectrie.cli.guard import guarded, tell
 from selectrie.cli.option_groups import command
-from selectrie.cli.progress import progress
+from selectrie.cli.progress import announced, progress
 from selectrie.cli.render import render
 from selectrie.cli.serve import serve
 from selectrie.cli.show import show_json, show_report
@@ -149,7 +149,7 @@ def score(
     selectrie score -m model.gguf -p "The sky is" -t " blue" --tokenizations all
     """
     prompt_input, how = requests.read_prompt(prompt), requests.prompting(prompt)
-    with requests.recorded_engine(model, output) as engine:
+    with requests.recorded_engine(model, output) as engine, announced("scoring …"):
         result = engine.score(
             prompt_input,
             text.text,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from selectrie.cli import requests
 from selectrie.cli.groups import GenerateOutput, ModelGroup, SequencesGroup
+from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_stream
 from selectrie.cli.text import tagged
 from selectrie.core.output import flush, is_terminal, write
@@ -81,7 +82,8 @@ def answer(
         if output.stream:
             _stream(engine, prompt_input, {**request, "draft": drafter}, many=many)
             return
-        generation = engine.generate(prompt_input, **request, draft=drafter)
+        with announced("generating …"):
+            generation = engine.generate(prompt_input, **request, draft=drafter)
     _write(generation, output, many=many, chat=_is_chat(prompts, request))
 
 

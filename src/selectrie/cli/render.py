@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from selectrie.cli import inputs, requests
 from selectrie.cli.groups import ModelGroup, TemplateArgs, TraceGroup
+from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_report, show_stream
 from selectrie.core.output import visible, write
 from selectrie.errors import IncompatibleOptionsError, OptionError, of_request
@@ -128,13 +129,16 @@ def render(
     _check_values(read, shared_values, rows)
     with requests.recorded_engine(model, output) as engine:
         if rows is not None:
-            return _render_rows(engine.render_many(read, rows, rendering=how), output, requests.unnamed_model(model))
+            with announced("rendering …"):
+                pages = engine.render_many(read, rows, rendering=how)
+            return _render_rows(pages, output, requests.unnamed_model(model))
         if output.stream:
             with engine.stream_render(read, shared_values, rendering=how) as events:
                 show_stream(events)
                 page = events.page
         else:
-            page = engine.render(read, shared_values, rendering=how)
+            with announced("rendering …"):
+                page = engine.render(read, shared_values, rendering=how)
             _write(page, output)
         if output.explain:
             _explain(page, output, requests.unnamed_model(model))

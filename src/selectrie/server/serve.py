@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -16,9 +16,10 @@ from pathlib import Path
 
 import uvicorn
 
+from selectrie.decide.questions import Predicate
 from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, RequestError, UnsupportedModelError
 from selectrie.options.checks import at_least, number
 from selectrie.server.allocator import limit_arenas
 from selectrie.server.application import App, app
@@ -207,6 +208,8 @@ class _Run:
     def _load_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
             loaded = self._load()
+            if isinstance(loaded, Engine):
+                _warm(loaded)
         except BaseException as error:  # noqa: BLE001 - it is raised by `serve`
             self._tell(loop, partial(self._failed, error))
             return
@@ -306,3 +309,13 @@ def _bound(serving: Serving) -> socket.socket:
         where = f"{serving.host}:{serving.port}"
         raise OptionError("host", where, f"an address that can be listened on ({error.strerror or error})") from error
     return listening
+
+
+def _warm(engine: Engine) -> None:
+    """Decide once, so that no client waits for what the first call has to read.
+
+    A model that cannot decide, or is a server's, is as ready without.
+    """
+    if engine.identity.precision != "remote":
+        with suppress(RequestError, UnsupportedModelError):
+            engine.decide("A parcel is late.", Predicate("It is a complaint."))
