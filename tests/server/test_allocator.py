@@ -69,6 +69,30 @@ def test_another_c_library_is_left_alone(monkeypatch, error):
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     monkeypatch.setattr(allocator.ctypes, "CDLL", missing)
     assert allocator.limit_arenas() is False
+    assert allocator.give_back() is False
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries decide themselves")
+def test_memory_below_a_block_that_is_used_is_given_back():
+    """A process that freed 64 MB below one block is as small as before."""
+    code = f"""
+import ctypes, runpy
+give_back = runpy.run_path({allocator.__file__!r})["give_back"]
+c = ctypes.CDLL(None)
+c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+size = lambda: int(open("/proc/self/statm").read().split()[1]) >> 8  # pages of 4 KiB as MiB
+blocks = [c.malloc(65_536) for _ in range(1_024)]
+for block in blocks:
+    ctypes.memset(block, 1, 65_536)
+c.malloc(65_536)
+for block in blocks:
+    c.free(block)
+before = size()
+print(give_back(), before - size())
+"""
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert shown[0] == "True"
+    assert int(shown[1]) > 32
 
 
 def test_a_server_limits_its_arenas_before_anything_else(monkeypatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie.server import ServerOptions
-from selectrie.server.body import MAX_CONTAINERS, parsed
+from selectrie.server.body import MAX_CONTAINERS, decoded, parsed
 from selectrie.server.http_errors import HttpError
 
 OPTIONS = ServerOptions(max_body_bytes=100_000, max_depth=4)
@@ -36,13 +36,18 @@ def packed(kind: str, data: bytes = DATA) -> tuple[str, bytes]:
     return (kind.split(maxsplit=1)[0], gzip.compress(data) if kind == "gzip" else zstd(data, sized=kind == "zstd"))
 
 
+def read(data: bytes, encoding: str, options: ServerOptions) -> dict[str, object]:
+    """The object of a body that came whole."""
+    return parsed(decoded(data, encoding, options.max_body_bytes), options.max_depth)
+
+
 KINDS = ["gzip", "zstd", "zstd without a size"]
 
 
 def refused(data: bytes, encoding: str = "identity", options: ServerOptions = OPTIONS) -> tuple[int, str]:
     """The status and code of the error that a body is."""
     with pytest.raises(HttpError) as caught:
-        parsed(data, encoding, options)
+        read(data, encoding, options)
     assert len(caught.value.message) < 300
     return caught.value.status, caught.value.code
 
@@ -51,7 +56,7 @@ def refused(data: bytes, encoding: str = "identity", options: ServerOptions = OP
 def test_a_stream_is_read_whole_or_not_at_all(kind):
     """Cut at any byte it is an error, also where all of its content has come already; and so is anything behind it."""
     encoding, data = packed(kind)
-    assert parsed(data, encoding, OPTIONS) == BODY
+    assert read(data, encoding, OPTIONS) == BODY
     for cut in range(len(data)):
         assert refused(data[:cut], encoding) == (400, "bad_encoding")
     assert refused(data + b"x", encoding) == (400, "bad_encoding")
@@ -65,7 +70,7 @@ def test_streams_one_after_the_other(kind, n):
     _, nothing = packed(kind, b"")
     data = first[:0] + packed(kind, DATA[:50])[1] + packed(kind, DATA[50:])[1] + nothing * (n - 2)
     if n <= 1_000:
-        assert parsed(data, encoding, OPTIONS) == BODY
+        assert read(data, encoding, OPTIONS) == BODY
     else:
         assert refused(data, encoding) == (400, "bad_encoding")
 
@@ -75,7 +80,7 @@ def test_the_limit_counts_decoded_bytes(kind):
     """One byte more is an error, and a bomb is never unpacked: 200 MB of blanks are refused like 100 kB of them."""
     for n, fits in [(100_000, True), (100_001, False)]:
         encoding, data = packed(kind, b"{}" + b" " * (n - 2))
-        assert (parsed(data, encoding, OPTIONS) == {}) if fits else refused(data, encoding) == (413, "body_too_large")
+        assert (read(data, encoding, OPTIONS) == {}) if fits else refused(data, encoding) == (413, "body_too_large")
     encoding, data = packed(kind, b" " * 1_000_000)
     assert refused(data * 200, encoding) == (413, "body_too_large")
 
@@ -114,7 +119,7 @@ def test_a_frame_that_wants_a_large_window_is_refused():
 def test_json_that_is_refused(data, said):
     """Also what Python's parser takes: keys given twice, numbers that become infinite, other encodings."""
     with pytest.raises(HttpError, match=said) as caught:
-        parsed(data, "identity", OPTIONS)
+        read(data, "identity", OPTIONS)
     assert (caught.value.status, caught.value.code) == (400, "bad_json")
     assert len(caught.value.message) < 300
 
@@ -124,7 +129,7 @@ def test_json_that_is_refused(data, said):
 )
 def test_digits_that_are_read(value):
     """The largest whole numbers that a float can hold are exact, and texts may have any number of digits."""
-    assert parsed(json.dumps({"a": value}).encode(), "identity", OPTIONS) == {"a": value}
+    assert read(json.dumps({"a": value}).encode(), "identity", OPTIONS) == {"a": value}
 
 
 def test_lists_and_objects_are_counted_before_they_are_made():
@@ -133,10 +138,10 @@ def test_lists_and_objects_are_counted_before_they_are_made():
     for n, fits in [(MAX_CONTAINERS - 2, True), (MAX_CONTAINERS - 1, False)]:
         data = b'{"a": [' + b",".join([b"[]", b"{}"] * (n // 2) + [b"[]"] * (n % 2)) + b"]}"
         if fits:
-            assert len(parsed(data, "identity", options)["a"]) == n
+            assert len(read(data, "identity", options)["a"]) == n
         else:
             assert refused(data, options=options) == (413, "body_too_large")
-    assert parsed(b'{"a": "' + b"[{" * MAX_CONTAINERS + b'"}', "identity", options)["a"]
+    assert read(b'{"a": "' + b"[{" * MAX_CONTAINERS + b'"}', "identity", options)["a"]
 
 
 def depth_of(value: object) -> int:
@@ -158,6 +163,6 @@ def test_depth_is_that_of_the_value(value, limit):
     options = ServerOptions(max_depth=limit)
     data = json.dumps(value).encode()
     if depth_of(value) <= limit:
-        assert parsed(data, "identity", options) == value
+        assert read(data, "identity", options) == value
     else:
         assert refused(data, options=options) == (400, "bad_json")

@@ -342,6 +342,32 @@ def test_the_queue_counts_open_requests(monkeypatch):
         asyncio.run(many(llm))
 
 
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_large_bodies_have_a_budget_together(monkeypatch, encoding):
+    """Four of the largest are open at once; a fifth may come again, a small one is answered, and all is given back."""
+
+    async def many(llm):
+        held = Held(llm, monkeypatch)
+        application = app(llm, ServerOptions(max_body_bytes=1 << 20))
+        data = json.dumps({**BODY, "unknown": "x" * ((1 << 20) - 1_000)}).encode()
+        packed = data if encoding == "identity" else gzip.compress(data)
+        large = {"data": packed, "headers": {"content-encoding": encoding}}
+        waiting = [asyncio.ensure_future(asked(application, "POST", PATH, **large)) for _ in range(4)]
+        for _ in waiting:
+            await held.begun.acquire()
+        refused = await asked(application, "POST", PATH, **large)
+        assert (refused.status, refused.error["code"], refused.headers["retry-after"]) == (503, "bodies_full", "1")
+        small = asyncio.ensure_future(asked(application, "POST", PATH, BODY))
+        await held.begun.acquire()
+        held.go.set()
+        assert [(await one).status for one in (*waiting, small)] == [200] * 5
+        assert (await asked(application, "POST", PATH, **large)).status == 200
+        assert application.state.bodies._left == 4 << 20
+
+    with fake() as llm:
+        asyncio.run(many(llm))
+
+
 def test_a_client_that_leaves_cancels_its_work(monkeypatch):
     """While it waits for the engine, and while its body is read; the counters say so."""
 

@@ -34,3 +34,15 @@ def limit_arenas() -> bool:
         return bool(library.mallopt(_M_ARENA_MAX, MAX_ARENAS))
     except (AttributeError, OSError, TypeError):
         return False
+
+
+def give_back() -> bool:
+    """Return free memory to the system, and return whether there was some.
+
+    glibc keeps what was freed below a block that is still used, so the size of a server
+    would stay that of its largest requests. It takes some milliseconds.
+    """
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (AttributeError, OSError, TypeError):
+        return False

@@ -9,13 +9,16 @@ import re
 import sys
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from selectrie.engine.aio import in_thread
 from selectrie.errors import OptionError, clip
-from selectrie.server.http_errors import HttpError
+from selectrie.server.allocator import give_back
+from selectrie.server.http_errors import HttpError, busy
 from selectrie.server.options import ServerOptions
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,41 +50,94 @@ _MAX_STREAMS = 1_000
 """Maximum number of streams of gzip, or frames of zstd, of one body."""
 
 
+_TRIM_S = 1.0
+"""Seconds from the end of a large request until memory is given back."""
+_LARGE_AT_ONCE = 4
+"""Number of bodies of the largest size that all open requests may have together.
+
+A body of JSON takes up to ten times its size once it is parsed.
+"""
+
+
 class Disconnected(Exception):
     """The client closed the connection."""
 
 
-async def read_body(receive: Receive, encoding: str, options: ServerOptions) -> tuple[dict[str, Any], bool]:
+class BodyBudget:
+    """The bytes that the bodies of all open requests have together.
+
+    The first 64 KiB of a body are not counted, so large ones never keep small ones out.
+    A body whose size is known takes it before it is read, so of many at once some are
+    read to their end.
+
+    Args:
+        max_bytes: Maximum size of one body.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._left = _LARGE_AT_ONCE * max_bytes
+
+    @contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """Yield what takes bytes for one request, which holds them until the end.
+
+        It is called with the size of the body as far as it is known, and raises
+        `HttpError` (503) if all bodies together would be too large. Memory is given
+        back to the system some time after the end.
+        """
+        held = 0
+
+        def take(size: int) -> None:
+            nonlocal held
+            more = max(0, size - _READ_IN_PLACE - held)
+            if more > self._left:
+                message = "the bodies of other requests leave no room for one of this size; send it again later"
+                raise busy(message, status=503, code="bodies_full")
+            self._left -= more
+            held += more
+
+        try:
+            yield take
+        finally:
+            self._left += held
+            if held:
+                asyncio.get_running_loop().call_later(_TRIM_S, give_back)
+
+
+async def read_body(
+    receive: Receive, encoding: str, options: ServerOptions, take: Callable[[int], None]
+) -> tuple[dict[str, Any], bool]:
     """Return the JSON object of a request's body, and whether it is large.
 
     What is made of a large one is made in a thread, so that others are answered.
 
+    Args:
+        receive: The messages of the request.
+        encoding: How it is compressed, one of `ENCODINGS`.
+        options: The limits.
+        take: Takes its bytes from the budget of all bodies (`BodyBudget.share`).
+
     Raises:
-        HttpError: 408 if it does not arrive in time, 413 if it is too large, 400 if it
-            cannot be decoded, is no object of JSON, or is nested too deeply.
+        HttpError: 408 if it does not arrive in time, 413 if it is too large, 503 if
+            there is no room for it, 400 if it cannot be decoded, is no object of JSON,
+            or is nested too deeply.
         Disconnected: If the client leaves before.
     """
     try:
-        data = await asyncio.wait_for(_received(receive, options.max_body_bytes), options.body_timeout_s)
+        data = await asyncio.wait_for(_received(receive, options.max_body_bytes, take), options.body_timeout_s)
     except asyncio.TimeoutError as error:
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
-    if len(data) <= (_READ_IN_PLACE if encoding == "identity" else _UNPACKED_IN_PLACE):
-        return parsed(data, encoding, options), False
-    return await in_thread(lambda: parsed(data, encoding, options)), True
+    if encoding != "identity":
+        unpack = partial(decoded, data, encoding, options.max_body_bytes)
+        data = unpack() if len(data) <= _UNPACKED_IN_PLACE else await in_thread(unpack)
+        take(len(data))
+    if len(data) <= _READ_IN_PLACE:
+        return parsed(data, options.max_depth), False
+    return await in_thread(partial(parsed, data, options.max_depth)), True
 
 
-def parsed(data: bytes, encoding: str, options: ServerOptions) -> dict[str, Any]:
-    """Return the JSON object of a body that may be compressed.
-
-    Raises:
-        HttpError: As `read_body`.
-    """
-    plain = data if encoding == "identity" else _decoded(data, encoding, options.max_body_bytes)
-    return _object(plain, options.max_depth)
-
-
-async def _received(receive: Receive, max_bytes: int) -> bytes:
+async def _received(receive: Receive, max_bytes: int, take: Callable[[int], None]) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
@@ -91,6 +147,7 @@ async def _received(receive: Receive, max_bytes: int) -> bytes:
         size += len(part)
         if size > max_bytes:
             raise too_large(max_bytes)
+        take(size)
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)
@@ -101,11 +158,14 @@ def too_large(max_bytes: int) -> HttpError:
     return HttpError(413, "body_too_large", f"the body is larger than {max_bytes} bytes; send less at once")
 
 
-def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
+def decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
     """Return the body without its compression; it is never decoded beyond the limit.
 
     A body may have several streams of gzip, or frames of zstd, one after the other.
+    Raises `HttpError` (400, 413) for a body that cannot be decoded, or is too large.
     """
+    if encoding == "identity":
+        return data
     parts = _gzip_parts(data, max_bytes + 1) if encoding == "gzip" else _zstd_parts(data)
     try:
         return b"".join(_limited(parts, max_bytes))
@@ -171,7 +231,11 @@ def _zstd_decoder() -> Any:
     return zstandard.ZstdDecompressor(max_window_size=1 << _ZSTD_WINDOW_LOG).decompressobj()
 
 
-def _object(data: bytes, max_depth: int) -> dict[str, Any]:
+def parsed(data: bytes, max_depth: int) -> dict[str, Any]:
+    """Return the object of a body of JSON.
+
+    Raises `HttpError` (400, 413) for other JSON, and for what is too deep or too much.
+    """
     if data.count(b"[") + data.count(b"{") > max_depth:
         n_containers, depth = _containers(data)
         if depth > max_depth:

@@ -139,10 +139,13 @@ class Gate:
         exchange.is_accepted = True
         state.metrics.accepted()
         try:
-            if scope["path"] in WORK:
-                encoding = headers.get(b"content-encoding", "identity").strip().lower()
-                exchange.body, exchange.is_large = await read_body(receive, encoding, state.options)
-            await self._until_gone(scope, receive, answer)
+            with state.bodies.share() as take:
+                if scope["path"] in WORK:
+                    encoding = headers.get(b"content-encoding", "identity").strip().lower()
+                    length = headers.get(b"content-length", "0")
+                    take(int(length) if length.isdecimal() else 0)
+                    exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, take)
+                await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from selectrie.server.body import BodyBudget
 from selectrie.server.metrics import Metrics
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
@@ -24,6 +25,7 @@ class ServerState:
         metrics: What is counted.
         is_draining: Whether new work is refused.
         n_open: Number of requests that wait or are worked on.
+        bodies: The bytes that their bodies have together.
     """
 
     models: Models
@@ -31,6 +33,10 @@ class ServerState:
     metrics: Metrics = field(default_factory=Metrics)
     is_draining: bool = False
     n_open: int = 0
+    bodies: BodyBudget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bodies = BodyBudget(self.options.max_body_bytes)
 
 
 def state_of(request: Request) -> ServerState:
