@@ -579,6 +579,14 @@ def test_what_cannot_be_asked_is_refused_before_the_model(questions, params, err
         assert llm._model.calls == calls
 
 
+def test_a_state_that_cannot_fit_is_refused_by_its_length(monkeypatch):
+    """It is not put into a prompt first, whose chat template takes time and memory."""
+    monkeypatch.setattr("selectrie.engine.decisions.StateFrame.page", lambda *_: pytest.fail("it was rendered"))
+    with fake(nodes=600) as llm, pytest.raises(PromptTooLongError, match=r"needs at least \d+ tokens") as caught:
+        llm.decide("word " * 2_000, Predicate("It rains."))
+    assert caught.value.required_tokens > caught.value.available_tokens == 600
+
+
 def test_too_long_a_prompt_names_the_remedy():
     """The error has the tokens needed and available, and names list_options where that would help."""
     with fake(nodes=600) as llm:

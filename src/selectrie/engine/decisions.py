@@ -68,7 +68,7 @@ from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.results import Selection
 from selectrie.template.analysis.template import Template
 from selectrie.tokenization.canonical import reopen
-from selectrie.tokenization.encoding import encode_prompt
+from selectrie.tokenization.encoding import encode_prompt, least_tokens
 from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_frame
 from selectrie.tokenization.prompts import Prompt, read_prompt
 from selectrie.tokenization.records import PromptText
@@ -289,8 +289,19 @@ class PromptMaker:
         is_shipped = any(template is shipped(name) for name in ("chat", "base"))
         if state is None or not is_shipped or self._is_example(state):
             return self._rendered(state)
+        self._check_length(state)
         self._frame = self._frame or StateFrame(self._rendered)
         return self._frame.page(state)
+
+    def _check_length(self, state: str) -> None:
+        """Raise `PromptTooLongError` for a state that no prompt can hold."""
+        model = self._maker.model
+        if len(state) > (nodes := model.limits.nodes):
+            n_least = least_tokens(model.vocabulary, state.encode("utf-8", "replace"), limit=nodes)
+            if n_least > nodes:
+                raise PromptTooLongError(
+                    required_tokens=n_least, available_tokens=nodes, remedy="shorten the state", is_least=True
+                )
 
     def _is_example(self, state: str) -> bool:
         """Return whether a state is an example, which its own prompt leaves out."""
