@@ -78,6 +78,7 @@ def test_every_known_field_has_a_row():
         *completion_wire._OWN,
         *completion_wire._UNSUPPORTED,
         *decision_wire.PARAMS,
+        *decision_wire.REFUSED,
         *(
             name
             for fields in (decision_wire._OWN, decision_wire._IGNORED)

@@ -270,6 +270,33 @@ def test_null_is_a_field_that_is_not_given():
         assert ask(app(llm), "POST", "/v1/decisions", {**body, **nulls}).json == wanted
 
 
+@pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])
+def test_fields_of_other_endpoints_work_or_are_refused(path):
+    """None of them is ignored with a warning: a client that sends one means it."""
+    with fake() as llm:
+        asked = {"input": STATE, "questions": QUESTIONS[1:2]}
+        if path == "/v1/systemone":
+            asked = {"state": STATE, "questions": {"q": {"type": "noul", "instructions": "They are angry."}}}
+        plain, base = (ask(app(llm), "POST", path, {**asked, **more}) for more in ({}, {"template": "base"}))
+        assert plain.json["usage"]["input_tokens"] != base.json["usage"]["input_tokens"]
+        named = ask(app(llm), "POST", path, {**asked, "request_id": "mine", "cache_salt": "x", "priority": 0})
+        assert (named.status, named.headers["x-request-id"]) == (200, "mine")
+        assert named.json.get("warnings") == plain.json.get("warnings")
+        for name, value in (("top", 1), ("chat_template_kwargs", {"a": 1}), ("priority", 1), ("template", "x")):
+            reply = ask(app(llm), "POST", path, {**asked, name: value})
+            assert (reply.status, reply.error["param"]) == (400, name)
+
+
+def test_a_server_may_let_decisions_abstain():
+    """Below `--min-label-mass`, unless the request has a mass of its own."""
+    with fake() as llm:
+        application = app(llm, ServerOptions(min_label_mass=1.0))
+        asked = {"input": STATE, "questions": QUESTIONS[1:2]}
+        assert ask(application, "POST", "/v1/decisions", asked).json["answers"][0]["type"] == "refusal"
+        found = ask(application, "POST", "/v1/decisions", {**asked, "min_label_mass": 0.0}).json
+        assert found["answers"][0]["type"] != "refusal"
+
+
 def test_large_requests_are_answered_as_small_ones_are():
     """They are read, and their answers written, in a thread; so are their errors."""
     with fake() as llm:

@@ -88,6 +88,9 @@ class ServingGroup:
     confidence: Annotated[
         str, Option(metavar="top|entropy|label_mass", help="How the confidence of choices and scores is computed.")
     ] = "top"
+    min_label_mass: Annotated[
+        float, Option(metavar="P", help="Decisions abstain below this label mass, unless a request says otherwise.")
+    ] = 0.0
     calibration: Annotated[
         str | None, Option(metavar="FILE", help="A calibration for the questions of decisions that it holds for.")
     ] = None
@@ -133,6 +136,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         max_logprobs=serving.max_logprobs,
         default_max_tokens=serving.default_max_tokens,
         confidence=serving.confidence,
+        min_label_mass=serving.min_label_mass,
         calibration=None if serving.calibration is None else Calibration.load(serving.calibration),
         log_prompts=serving.log_prompts,
     )

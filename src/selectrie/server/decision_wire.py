@@ -21,12 +21,13 @@ from selectrie.decide.questions import Question
 from selectrie.decide.states import State, is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, OptionError, PromptTooLongError, RequestError, clip
 from selectrie.results.openai import json_logprob
-from selectrie.server.fields import unknown_fields
+from selectrie.server.fields import refuse_fields, unknown_fields
 from selectrie.server.http_errors import HttpError, unsupported
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 
 PARAMS = (
+    "template",
     "layout",
     "scoring",
     "rule",
@@ -38,10 +39,12 @@ PARAMS = (
 )
 """Fields of a request that are options of `DecisionParams`."""
 _IGNORED = {
-    "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier"),
-    "/v1/systemone": (),
+    "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier", "cache_salt"),
+    "/v1/systemone": ("cache_salt",),
 }
 """Fields that say nothing about the answer."""
+REFUSED: Mapping[str, tuple[object, ...]] = {"top": (), "chat_template_kwargs": ({},), "priority": (0,)}
+"""Fields that would change it, and are offered elsewhere."""
 _OWN = {
     "/v1/decisions": ("model", "input", "questions"),
     "/v1/systemone": ("model", "state", "questions", "instructions"),
@@ -138,7 +141,9 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
     confidence = options.confidence if confidence is None else confidence
     if confidence not in CONFIDENCES:
         raise OptionError("confidence", confidence, "one of " + ", ".join(map(repr, CONFIDENCES)))
+    refuse_fields(body, REFUSED)
     given = {name: body[name] for name in PARAMS if body.get(name) is not None}
+    given.setdefault("min_label_mass", options.min_label_mass)
     if isinstance(given.get("calibration"), dict):
         given["calibration"] = Calibration.from_dict(given["calibration"])
     if options.calibration is not None and given.get("rule") not in BASELINE_RULES:
@@ -155,7 +160,7 @@ def _request(  # noqa: PLR0917 - the parts of a request that differ
         [data for _, data in named],
         params,
         confidence,
-        unknown_fields(body, (*_OWN[endpoint], *_IGNORED[endpoint], *PARAMS, "confidence")),
+        unknown_fields(body, (*_OWN[endpoint], *_IGNORED[endpoint], *PARAMS, *REFUSED, "confidence", "request_id")),
     )
     _check_size(request, options)
     return request

@@ -43,6 +43,8 @@ class ServerOptions:
         confidence: How the confidence of choices and scores is computed from k
             probabilities: "top" is (max p - 1/k) / (1 - 1/k), as `Engine.decide` has
             it; "entropy" is 1 - H / ln k; "label_mass" is max p times the label mass.
+        min_label_mass: Label mass below which a decision abstains if its request has no
+            `min_label_mass`.
         calibration: The calibration of decisions whose request has none. Questions that
             it does not hold for are asked plainly.
         log_prompts: Whether the log has the text of requests.
@@ -69,6 +71,7 @@ class ServerOptions:
     max_logprobs: int = 20
     default_max_tokens: int = 1_024
     confidence: str = "top"
+    min_label_mass: float = 0.0
     calibration: Calibration | None = None
     log_prompts: bool = False
 
@@ -91,6 +94,7 @@ class ServerOptions:
         for name in ("body_timeout_s", "deadline_s", "ping_interval_s"):
             number(name, getattr(self, name), min_value=0.001, remedy="a number of seconds above 0")
         one_of("confidence", self.confidence, CONFIDENCES)
+        number("min_label_mass", self.min_label_mass, min_value=0, max_value=1, remedy="a number from 0 to 1")
         for name in ("strict_model", "log_prompts"):
             flag(name, getattr(self, name))
         if any(len(digest) != 32 for digest in self.key_digests):

@@ -13,6 +13,7 @@ _NUMBER: dict[str, Any] = {"type": "number"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
 _MODEL: dict[str, Any] = {"model": {"type": "string", "description": "Name of the model (`GET /v1/models`)."}}
 _OPTIONS: dict[str, Any] = {
+    "template": {"type": "string", "enum": ["auto", "chat", "base"]},
     "layout": {"type": "string", "enum": ["auto", "state first", "questions first", "options last"]},
     "scoring": {"type": "string", "enum": ["text", "letters"]},
     "rule": {"type": "string", "enum": ["joint", "token_mean", "char_mean", "byte_mean", "pmi", "calibrated"]},
@@ -22,6 +23,7 @@ _OPTIONS: dict[str, Any] = {
     "min_label_mass": {"type": "number", "minimum": 0, "maximum": 1},
     "list_options": _FLAG,
     "confidence": {"type": "string", "enum": ["top", "entropy", "label_mass"]},
+    "request_id": _TEXT,
 }
 _IDS: dict[str, Any] = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
 _QUESTION: dict[str, Any] = {

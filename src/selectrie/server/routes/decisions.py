@@ -22,6 +22,7 @@ from selectrie.server.decision_wire import (
 )
 from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.generation import lease_model
+from selectrie.server.generation_wire import take_id
 from selectrie.server.options import ServerOptions
 from selectrie.server.schemas import body_of
 from selectrie.server.state import state_of
@@ -46,6 +47,7 @@ async def systemone(request: Request) -> Response:
 
 async def _decided(request: Request, read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
+    take_id(exchange.body, exchange)
 
     def read_request() -> DecisionRequest:
         return read(exchange.body, state.options)
