@@ -168,6 +168,7 @@ def test_healed_bytes_have_the_probability_of_every_way_to_spell_them(stories, n
     assert selection.log_heal - nats <= everything <= selection.log_heal + selection.heal_gap + nats
 
 
+@pytest.mark.long
 def test_all_countries_of_the_world(stories, test_data):
     """244 names with a terminator each: exhaustive, best-first and the twin agree, and so do coverage and winner."""
     names = [" " + line for line in test_data("labels/countries.txt").read_text().splitlines() if line]
