@@ -143,7 +143,13 @@ def in_this_process(command: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-@pytest.mark.short("README-*", "grammars-selectrie grammar*", "decide-selectrie decide --state*", "evaluation-selectrie eval tasks*", "templates-selectrie render*")
+@pytest.mark.short(
+    "README-*",
+    "grammars-selectrie grammar*",
+    "decide-selectrie decide --state*",
+    "evaluation-selectrie eval tasks*",
+    "templates-selectrie render*",
+)
 @pytest.mark.parametrize(
     ("page", "command", "shown"),
     [(page, *command) for page in PAGES if page.exists() for command in commands(page.read_text())],
