@@ -37,7 +37,7 @@ from tests.support.task_driver import Driver
 
 EOG = np.array([1, 9], dtype=np.int32)
 HEALED = (b"", b"", b" c", b"ca", b"a")
-N_CASES, N_LONG = 60, 1000
+N_CASES, N_LONG = 20, 1000
 
 
 class Recording(Driver):

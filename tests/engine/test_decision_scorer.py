@@ -32,7 +32,7 @@ def bits(decisions):
 units = st.lists(st.lists(st.sampled_from(STATES), min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-@pytest.mark.short("questions first", "options last")
+@pytest.mark.short("options last")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @settings(max_examples=5)
 @given(units)

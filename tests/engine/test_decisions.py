@@ -70,6 +70,7 @@ def same_scores(one, other):
 ANSWER = "<<select 'answer' options=answers>>"
 
 
+@pytest.mark.short("*-chat-*", "*-base-state first-text")
 @pytest.mark.parametrize("scoring", ["text", "letters"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("template", ["chat", "base"])
@@ -507,6 +508,7 @@ def _asked(llm, question):
 # States of all kinds
 
 
+@pytest.mark.short("!state5-False")
 @pytest.mark.parametrize("chat", [True, False])
 @pytest.mark.parametrize(
     "state",

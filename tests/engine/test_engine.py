@@ -24,7 +24,7 @@ NOTHING_IS_CLOSE = SelfCheck(8, 0.0, 0.0)
 CHOICES = ["at", " cat", "s", "a", "art", " bat s"]
 
 
-@pytest.mark.short("0-*")
+@pytest.mark.short("0-none-heal", "0-eog-split", "0-unless-continued-harness", "0-text-*")
 @pytest.mark.parametrize("boundary", ["heal", "split", "harness"])
 @pytest.mark.parametrize("terminator", ["none", "eog", "unless-continued", "text"])
 @pytest.mark.parametrize("seed", range(4))

@@ -168,6 +168,7 @@ def test_healed_bytes_have_the_probability_of_every_way_to_spell_them(stories, n
     assert selection.log_heal - nats <= everything <= selection.log_heal + selection.heal_gap + nats
 
 
+@pytest.mark.long
 def test_all_countries_of_the_world(stories, test_data):
     """244 names with a terminator each: exhaustive, best-first and the twin agree, and so do coverage and winner."""
     names = [" " + line for line in test_data("labels/countries.txt").read_text().splitlines() if line]
@@ -367,7 +368,7 @@ def raw_order(selection: Selection, texts: list[str]) -> list[str]:
     return sorted(texts, key=lambda text: -raw[place[text]])
 
 
-@pytest.mark.short("f16-eog", "q4_k_m-none")
+@pytest.mark.short("q4_k_m-none")
 @pytest.mark.parametrize("terminator", ["none", "eog"])
 @pytest.mark.parametrize("quantisation", ["q8_0", "f16", "q4_k_m"])
 def test_near_ties_rank_the_same_in_every_set(tiny_model, quantisation, terminator):

@@ -75,7 +75,7 @@ def stays_usable(request, n: int) -> bool:
 
 
 # Python reports an interrupt within a finalizer and goes on.
-@pytest.mark.short("select", "stream_render", "generate")
+@pytest.mark.short("select", "stream_render")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", REQUESTS)
 def test_ctrl_c_at_any_instruction_leaves_an_engine_that_answers(name):

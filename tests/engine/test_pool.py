@@ -558,7 +558,7 @@ def log_bytes(text: str) -> float:
     return sum(buffers) * (1 << 20)
 
 
-@pytest.mark.short("tiny-fast", "tiny-exact", "hybrid-exact", "sliding-window-exact")
+@pytest.mark.short("tiny-fast", "hybrid-exact")
 @pytest.mark.parametrize("precision", list(Precision), ids=lambda precision: precision.value)
 @pytest.mark.parametrize("shape", ["tiny", "sliding-window", "recurrent", "hybrid"])
 def test_the_reckoning_is_what_llama_cpp_reserves(tiny_model, shape, precision):

@@ -92,7 +92,7 @@ def test_shared_prefixes_take_one_row(engine):
     assert sum(result.cost.rows_repeated for result in results) == 0
 
 
-@pytest.mark.short("stories260K", "*hybrid*")
+@pytest.mark.short("*hybrid*")
 def test_calls_at_the_same_time_agree(engine, twin, file):
     """From as many threads as there are prompts, beside a generation."""
     prompts = prompts_of(engine)

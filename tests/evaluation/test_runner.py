@@ -50,7 +50,7 @@ def spread(n: int) -> list[str]:
     return [*single, "-1", "-2", "-3", "300,900", "2000,10"]
 
 
-@pytest.mark.parametrize("n", [12, pytest.param(500, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [6, pytest.param(500, marks=pytest.mark.long)])
 def test_killed_runs_end_with_the_same_bytes(n, tmp_path):
     """At every point by `kill -9`; taken up again, nothing scored is lost and nothing differs."""
     points = spread(n)

@@ -26,6 +26,12 @@ def test_known_intervals():
     assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 1.0)
 
 
+def test_an_interval_holds_its_proportion():
+    """None and all of n are its ends, to the last bit."""
+    assert {wilson(0, n).low for n in range(1, 300)} == {0.0}
+    assert {wilson(n, n).high for n in range(1, 300)} == {1.0}
+
+
 def test_standard_error_is_that_of_the_harness():
     """Sample standard deviation over √n: 0, 0, 1, 1 gives 0.2887; of one value none."""
     assert standard_error(np.array([0.0, 0.0, 1.0, 1.0])) == pytest.approx(0.28867513459481287)

@@ -176,6 +176,7 @@ def test_every_text_has_one_reading(name):
     assert [count_derivations(rules(name), text) for text in short] == [1] * len(short)
 
 
+@pytest.mark.short("!c-expression", "!sql-select")
 @each
 def test_there_is_nothing_to_mend(name):
     """Checked like a user's grammar: every rule is used and matches something, none begins with itself, none is ambiguous."""

@@ -309,13 +309,15 @@ def test_a_string_of_json_is_one_configuration():
     assert machine.n_classes <= 22
 
 
-def test_100_000_open_brackets():
+@pytest.mark.short("20000")
+@pytest.mark.parametrize("n", [20_000, 100_000])
+def test_very_many_open_brackets(n):
     """Nesting is bounded by memory, not by recursion; each bracket is one more configuration."""
     machine = compile_rules(grammar(root=alt(seq(lit("["), "root", lit("]")), lit("x"))))
-    inside = machine.walk(machine.start, b"[" * 100_000 + b"x")
-    assert machine.n_configurations == 100_002
-    assert machine.can_end(machine.walk(inside, b"]" * 100_000))
-    assert not machine.can_end(machine.walk(inside, b"]" * 99_999))
+    inside = machine.walk(machine.start, b"[" * n + b"x")
+    assert machine.n_configurations == n + 2
+    assert machine.can_end(machine.walk(inside, b"]" * n))
+    assert not machine.can_end(machine.walk(inside, b"]" * (n - 1)))
 
 
 @pytest.mark.parametrize(

@@ -723,10 +723,10 @@ def test_texts_are_valid_on_a_part_of_the_suite(test_data):
 
 
 def test_texts_are_valid_on_a_part_of_the_schemas_in_use(test_data):
-    """Every fifteenth."""
-    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl"))[::15], walks=2)
+    """Every forty-fifth."""
+    tally = examined(real_cases(test_data("grammar/real_schemas.jsonl"))[::45], walks=2)
     assert tally.invalid == []
-    assert tally.produced > 8
+    assert tally.produced > 2
 
 
 @settings(max_examples=n_examples(12))  # a sweep draws 4 000
@@ -822,10 +822,10 @@ def wild_cases(test_data):
 
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")  # of patterns that jsonschema gives to re
 def test_texts_are_valid_on_a_part_of_the_wild_schemas(test_data):
-    """Every hundredth."""
-    tally = examined(wild_cases(test_data)[::100], walks=2)
+    """Every two hundredth."""
+    tally = examined(wild_cases(test_data)[::200], walks=2)
     assert tally.invalid == []
-    assert tally.produced > 5
+    assert tally.produced > 2
 
 
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")  # of patterns that jsonschema gives to re

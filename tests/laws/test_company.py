@@ -128,10 +128,11 @@ def holds(engines, seed, names=tuple(COMPANIES)):
     return result.certificate.n_rescored > 0
 
 
-def test_the_best_two_are_the_same_in_any_company(engines):
+@pytest.mark.short("gemma*-half", "gemma*-cut_anywhere")
+@pytest.mark.parametrize("company", COMPANIES)
+def test_the_best_two_are_the_same_in_any_company(engines, company):
     """Again, reversed, in a subset, with others, after other work, beside eight, cut anywhere, evicted, in a small room."""
-    is_large = engines[0].identity.n_parameters > 400_000_000
-    holds(engines, 0, ("reversed_", "half", "cut_anywhere") if is_large else tuple(COMPANIES))
+    holds(engines, 0, (company,))
 
 
 @pytest.mark.long

@@ -104,6 +104,7 @@ def write_checkpoint(folder):
     checkpoints.write(folder)
 
 
+@pytest.mark.short("!backends", "!remote", "!grammars")
 @pytest.mark.parametrize("page", pages_with("python"), ids=label)
 def test_python_snippets_run(page, workplace):
     """The Python blocks of a page run from top to bottom, in one namespace, as a reader would paste them, and print
@@ -142,6 +143,13 @@ def in_this_process(command: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
+@pytest.mark.short(
+    "README-*",
+    "grammars-selectrie grammar*",
+    "decide-selectrie decide --state*",
+    "evaluation-selectrie eval tasks*",
+    "templates-selectrie render*",
+)
 @pytest.mark.parametrize(
     ("page", "command", "shown"),
     [(page, *command) for page in PAGES if page.exists() for command in commands(page.read_text())],

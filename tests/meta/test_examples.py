@@ -32,12 +32,14 @@ def run(name: str, *arguments: object) -> str:
     return done.stdout
 
 
+@pytest.mark.short("near_ties.py", "pick_continuation.py", "smc_sampler.py")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs(name, any_model):
     """Each example runs on the model it is given and prints something."""
     assert run(name, any_model)
 
 
+@pytest.mark.short("near_ties.py", "pick_continuation.py", "smc_sampler.py")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs_without_a_model(name, any_model, monkeypatch):
     """Without an argument the embedded model answers, and not otherwise than where its file is the argument."""

@@ -89,7 +89,7 @@ def without_bos(served):
     return evaluated(plain, tasks)
 
 
-@pytest.mark.short("with BOS-batches", "embedded-concurrent")
+@pytest.mark.short("with BOS-concurrent")
 @pytest.mark.parametrize(
     "how", [{}, {"num_concurrent": 8}, {"batch_size": 4}], ids=["one by one", "concurrent", "batches"]
 )

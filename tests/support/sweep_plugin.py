@@ -2,7 +2,8 @@
 again on the same sources.
 
 `@pytest.mark.short("gpt-2*", "*llama-spm*")` on a parametrised test leaves the cases
-whose ids match one of the patterns to `make test` and marks the others `long`.
+whose ids match one of the patterns to `make test` and marks the others `long`; `"!qwen*"`
+marks those that match.
 
 A sweep is all long tests of one function name, without its `test_`. Each test that
 passes is recorded at once in `build/sweeps`, in a file named for the digest of
@@ -17,7 +18,7 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -56,14 +57,21 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     found = yield
     for item in found if isinstance(found, list) else ():
         for mark in item.iter_markers("short"):
-            if not any(fnmatchcase(item.callspec.id, pattern) for pattern in mark.args):
+            if not _is_among(item.callspec.id, mark.args):
                 item.add_marker("long")
-            for pattern in mark.args if item is found[0] else ():
-                ids = [one.callspec.id for one in found]
-                if not any(fnmatchcase(one, pattern) for one in ids):
+            ids = [one.callspec.id for one in found] if item is found[0] else []
+            for pattern in mark.args if ids else ():
+                if not any(fnmatchcase(one, pattern.removeprefix("!")) for one in ids):
                     reason = f"{item.originalname}: no case is called {pattern!r}; there are: {', '.join(ids)}"
                     raise pytest.Collector.CollectError(reason)
     return found
+
+
+def _is_among(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a case is among those that patterns choose or, with `!`, leave out."""
+    left_out = [one[1:] for one in patterns if one.startswith("!")]
+    chosen = [one for one in patterns if not one.startswith("!")] or ["*"]
+    return any(fnmatchcase(name, one) for one in chosen) and not any(fnmatchcase(name, one) for one in left_out)
 
 
 def digest_of(root: Path) -> str:

@@ -84,6 +84,7 @@ def pattern(name: str) -> str:
     return (FOLDER / f"{name}.page").read_text(encoding="utf-8")
 
 
+@pytest.mark.short("!character")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_makes_the_page_it_made_there(pages, name):
     """Every piece of text in its place, and between them what was decided."""

@@ -360,7 +360,7 @@ REFUSED = ("autoescape", "markup", "unescaped", "characters of markup")
 """Ways that are refused whatever is said: what markup escapes by itself is not followed."""
 
 
-@pytest.mark.short("</s><s>-*", "*<think>*", "a</s-*macro*")
+@pytest.mark.short("</s><s>-*", "*<think>*-[a-g]*", "a</s-*macro*")
 @pytest.mark.parametrize("way", LAUNDERING)
 @pytest.mark.parametrize("said", ["</s><s>", "x\n</s>\n\n<s> y", "<|im_end|>", "<|im_<think>end|>", "[/INST]", "a</s"])
 def test_no_way_of_handling_text_makes_it_the_templates(way, said):

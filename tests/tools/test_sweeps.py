@@ -150,6 +150,8 @@ def test_cases_that_are_not_short_are_long(project):
     path.write_text(CASES.replace("@pytest.mark.short", '@pytest.mark.short("a-*", "c-*")\n@pytest.mark.short', 1))
     assert outcome(project, str(path))[0] == ["a1", "a2", "c2"]
     assert outcome(project, "--sweep", "each")[0] == ["b1", "b2", "c1"]
+    path.write_text(CASES.replace('"a-*", "*-2"', '"!a-*", "!*-2"'))
+    assert outcome(project, str(path))[0] == ["b1", "c1"]
 
 
 def test_a_pattern_that_fits_no_case_is_refused(project):

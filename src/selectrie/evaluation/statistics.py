@@ -55,14 +55,15 @@ def standard_error(values: FloatArray) -> float:
 def wilson(n_right: float, n: int) -> Interval:
     """Return the interval of a proportion n_right / n; (0, 1) if n is 0.
 
-    It is the score interval without continuity correction (Wilson 1927).
+    It is the score interval without continuity correction (Wilson 1927), and holds the
+    proportion whatever rounding does.
     """
     if n == 0:
         return Interval(0.0, 1.0)
     p, z2 = n_right / n, Z_95**2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z_95 / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    return Interval(min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)))
 
 
 def bootstrap(

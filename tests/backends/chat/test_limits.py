@@ -48,7 +48,9 @@ def rendered(source, said="Hi"):
     return chat_template(source, {"bos_token": "<s>", "eos_token": "</s>"})([{"role": "user", "content": said}])
 
 
-@pytest.mark.short("*-str", "doubling*-TrackedText")
+@pytest.mark.short(
+    "*-str", "doubling plus-*", "squaring replace-*", "shared tilde-*", "deep list-*", "!elifs-*", "!sums in source-*"
+)
 @pytest.mark.parametrize(
     ("name", "kind"),
     [(name, kind) for name in BOMBS for kind in (str, TrackedText) if kind is str or name.startswith(TRACKED_TOO)],

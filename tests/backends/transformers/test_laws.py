@@ -53,7 +53,7 @@ def check(name: str, *, steps: int) -> int:
     return report.rows_compared
 
 
-@pytest.mark.short("llama", "mamba", "gemma3_text")
+@pytest.mark.short("llama", "mamba")
 @pytest.mark.parametrize("name", KINDS)
 def test_laws_and_own_forward(name):
     """60 random steps with failing calls, releases and evictions, and 50 nodes against a forward of each path."""

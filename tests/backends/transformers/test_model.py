@@ -464,6 +464,7 @@ def check_flat(name, n_rounds):
 ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident set from Linux")
 
 
+@pytest.mark.short("llama")
 @ON_LINUX
 @pytest.mark.parametrize("name", ["llama", "mamba"])
 def test_memory_stays_flat(name):

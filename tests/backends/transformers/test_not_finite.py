@@ -93,6 +93,7 @@ ROUTES = ["llama", "mistral", "gemma2", "gpt_oss", "mixtral", "falcon", "bloom",
 """Architectures of each route: our function with and without windows, soft caps, sinks and experts; masks; a bias; states."""
 
 
+@pytest.mark.short("llama-fast", "mixtral-exact", "mamba-exact")
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 @pytest.mark.parametrize("name", ROUTES)
 def test_a_text_that_gives_nan_spoils_no_other(name, precision):

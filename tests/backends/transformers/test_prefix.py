@@ -130,6 +130,7 @@ def check_rows(name, prefix_of, *, n_ctx=96):
 # Rows and bits
 
 
+@pytest.mark.short("llama", "gemma2", "bloom", "deepseek_v3")
 @pytest.mark.parametrize("name", KINDS)
 def test_rows_behind_a_prefix_are_those_of_the_own_forward(name):
     """20 computed tokens, of which windows of 7 keep the last 6; the rows are others than without them."""

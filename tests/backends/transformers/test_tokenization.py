@@ -46,6 +46,7 @@ def model_of(name: str, seed: int = 3) -> HashModel:
     return HashModel(seed, vocabulary=vocabulary(name), sharpness=3.0, limits=LIMITS)
 
 
+@pytest.mark.short("gpt-2", "llama-3", "prepend", "always", "unigram")
 @pytest.mark.parametrize("name", WRITING)
 def test_the_own_encoding_keeps_the_context(name):
     """Prompts cut anywhere and whatever follows."""
@@ -69,6 +70,7 @@ def test_many_texts_are_encoded_as_each_is_alone(name):
     assert settled.encoded_otherwise(vocabulary(name), random.Random(6), 300) == []
 
 
+@pytest.mark.short("gpt-2", "llama-3", "prepend", "always", "unigram")
 @pytest.mark.parametrize("name", [name for name in WRITING if not name.startswith("qwen") and name != "unigram-nfkc"])
 def test_a_tail_is_encoded_as_the_whole(name):
     """Behind long prompts the tokens are those of prompt and choice encoded whole."""
@@ -77,6 +79,7 @@ def test_a_tail_is_encoded_as_the_whole(name):
     assert n_short >= 12
 
 
+@pytest.mark.short("gpt-2", "prepend", "unigram")
 @pytest.mark.parametrize("name", ["gpt-2", "llama-3", "byte-prefix", "prepend", "first", "unigram"])
 def test_a_search_is_the_list(name):
     """Order and differences of log-probability by exact search and by a wide beam, and the mass of exact draws."""
@@ -85,6 +88,7 @@ def test_a_search_is_the_list(name):
     assert n_proved >= 3
 
 
+@pytest.mark.short("gpt-2", "llama-3", "prepend", "always", "unigram")
 @pytest.mark.parametrize("name", [name for name in WRITING if name != "unigram-nfkc"])
 @given(
     prompt=st.sampled_from(("", " ", "a", "The", "The ", "It was ", "Answer:", "\n", "x  ")),
@@ -185,7 +189,8 @@ def alternation(texts: tuple[str, ...]) -> str:
     return "|".join([*map(re.escape, texts), "~[0-9]{40}"])
 
 
-@pytest.mark.parametrize("name", ["byte-prefix", "prepend-special-bytes", "always", "unigram-special-bytes"])
+@pytest.mark.short("byte-prefix")
+@pytest.mark.parametrize("name", ["byte-prefix", "always", "unigram-special-bytes"])
 def test_searched_texts_have_the_tokens_and_scores_of_the_list(name):
     """Behind prompts cut anywhere: order, log-probabilities, and the tokenizer's own tokens of prompt and text, proved."""
     different, n_proved = searches_that_differ_from_lists(name, CUT_ANYWHERE[:4])

@@ -73,6 +73,7 @@ def vocabulary(name: str) -> Vocabulary:
     return read_vocabulary(tokenizer, n_tokens=len(tokenizer) + 7)
 
 
+@pytest.mark.short("gpt-2", "llama-3", "prepend", "always", "unigram*")
 @pytest.mark.parametrize("name", SPECS)
 @given(text=texts)
 def test_tokens_are_those_of_transformers(name, text):
@@ -89,6 +90,7 @@ def test_tokens_are_those_of_transformers(name, text):
         assert tokens == made(name)(text, add_special_tokens=False, split_special_tokens=True).input_ids
 
 
+@pytest.mark.short("gpt-2", "llama-3", "prepend", "unigram*")
 @pytest.mark.parametrize("name", [name for name in SPECS if name not in CHANGING])
 @given(text=texts)
 def test_the_bytes_of_tokens_spell_the_text(name, text):
@@ -111,6 +113,7 @@ def test_every_byte_may_be_told_apart_from_the_altered():
         assert n_tried >= 12
 
 
+@pytest.mark.short("gpt-2", "llama-3", "prepend", "unigram*")
 @pytest.mark.parametrize("name", SPECS)
 @given(parts=st.lists(st.one_of(st.sampled_from(SPECIAL), texts), max_size=6))
 @settings(max_examples=n_examples(60))
@@ -429,6 +432,7 @@ REAL = {
 }
 
 
+@pytest.mark.short("stories260K", "gpt-2")
 @pytest.mark.parametrize("name", REAL)
 def test_tokens_are_those_of_llama_cpp(name):
     """The same tokens, merges and scores, written as tokenizer.json: pieces, kind and 2 000 texts are llama.cpp's."""

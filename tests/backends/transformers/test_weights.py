@@ -526,6 +526,7 @@ MIDDLE = {
 }
 
 
+@pytest.mark.short("*-llama", "exact-False-mamba", "exact-False-deepseek_v3")
 @pytest.mark.parametrize("architecture", MIDDLE)
 @pytest.mark.parametrize(("precision", "is_middle"), [("exact", False), ("fast", True)])
 def test_memory_is_what_tensors_take(tmp_path, architecture, precision, is_middle):

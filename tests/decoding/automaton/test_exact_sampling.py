@@ -68,6 +68,7 @@ def chi_square(counts, law):
     return sum((counts[path] - n * p / total) ** 2 / (n * p / total) for path, p in law.items())
 
 
+@pytest.mark.short("7", "100")
 @pytest.mark.parametrize("side_by_side", [1, 7, 100])
 def test_the_law_is_the_joint(side_by_side):
     """Drawn alone, a few and many side by side, each from a fresh tree: 300 texts as probable as the joint says."""
@@ -219,6 +220,7 @@ def test_each_text_is_the_one_that_its_seed_draws_alone(automaton, seed, max_kep
             assert (alone.tokens.tolist(), alone.logp) == (text.tokens.tolist(), text.logp)
 
 
+@pytest.mark.short("3-*", "2048-0.01")
 @pytest.mark.parametrize(("max_kept", "tolerance"), [(3, 0.01), (2048, 0.01), (2048, 0.05)])
 def test_draws_that_are_not_close_are_those_of_every_layout(max_kept, tolerance):
     """With every log-probability moved by up to the tolerance, a text without a close draw stays what it was."""

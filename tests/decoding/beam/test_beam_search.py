@@ -262,6 +262,7 @@ def test_rows_evaluated_again_are_counted(paths, seed, kind, branches):
     assert job.cost.rows_repeated == sum(n - 1 for n in model.evaluations.values())
 
 
+@pytest.mark.short("!256-*")
 @pytest.mark.parametrize(
     ("width", "branches", "most"),
     [(256, 254, 1.05), (12, 12, 1.05), (14, 12, 1.15), (16, 12, 1.3), (24, 12, 1.7), (48, 12, 1.9)],

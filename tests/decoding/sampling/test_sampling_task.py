@@ -287,6 +287,7 @@ def test_any_room_from_the_floor_on_gives_the_same_sequence(seed, weights, extra
         assert max(driver.told.values()) == 1
 
 
+@pytest.mark.short("attention", "recurrent")
 @pytest.mark.parametrize("kind", ModelKind)
 @settings(max_examples=n_examples(40))
 @given(seed=seeds, weights=st.integers(0, 50), stopping=stoppings, sampling=chains)

@@ -270,10 +270,12 @@ def test_what_asks_are_filled_up_to_changes_no_answer(case, fill_rows):
     np.testing.assert_allclose(scores[best], expected[best], atol=1e-4)
 
 
+@pytest.mark.short("0-*")
 @pytest.mark.parametrize("rule", ["joint", "token_mean"])
-def test_an_end_counts_once_whatever_is_read_below_it(rule):
+@pytest.mark.parametrize("part", range(4))
+def test_an_end_counts_once_whatever_is_read_below_it(part, rule):
     """Waves read nodes of probability 0 too, also below ends that are finished: those are not among the first k twice."""
-    for seed in range(60):
+    for seed in range(15 * part, 15 * part + 15):
         rng = np.random.default_rng(seed)
         paths = [tuple(rng.integers(2, 5, size=rng.integers(1, 7)).tolist()) for _ in range(25)]
         case = Case(paths, "unless-continued", rule, seed, sharpness=2.0, with_prior=False, zeros=True)
@@ -332,6 +334,7 @@ def test_means_are_bounded_by_the_longest_path_below():
     assert scores == pytest.approx([(-1.7014 - 8 * 0.0011) / 9, -0.2014], abs=1e-3)
 
 
+@pytest.mark.short("*-attention", "best-recurrent")
 @pytest.mark.parametrize("kind", list(ModelKind))
 @pytest.mark.parametrize("stop", ["best", "all"])
 def test_rows_evaluated_again_are_counted(kind, stop):

@@ -172,6 +172,7 @@ def frequencies(monkeypatch, n, **options):
     return counts
 
 
+@pytest.mark.short("options0-*", "options4-*")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

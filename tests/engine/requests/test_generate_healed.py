@@ -468,22 +468,19 @@ def test_the_automaton_is_a_look_at_every_token(data):
 
 
 @pytest.mark.parametrize("text", ["The link is http:", " two  spaces ", "caf\u00e9 \u2603"])
-def test_real_tokenizers_are_healed_by_their_own_bytes(real_vocabularies, text):
+def test_real_tokenizers_are_healed_by_their_own_bytes(real_vocabulary, text):
     """What is kept and the healed bytes spell the prompt; what may come agrees with them byte by byte, their own token too."""
-    for path in real_vocabularies:
-        vocabulary = vocabulary_of(path)
-        start = start_of(vocabulary)
-        one = reopen(vocabulary, PromptText(start, text.encode()))
-        own = one.prompt_tokens[len(start) :]
-        assert vocabulary.decode(one.context) + one.healed == vocabulary.decode(own)
-        assert vocabulary.decode(own) in (text.encode(), b" " + text.encode())
-        allowed = HealedBytes(vocabulary, one.healed).allowed(0).tolist()
-        assert one.prompt_tokens[len(one.context)] in allowed
-        assert all(
-            piece.startswith(one.healed) or one.healed.startswith(piece) for piece in map(vocabulary.piece, allowed)
-        )
-        alike = [t for t, piece in enumerate(vocabulary.pieces) if piece and piece.startswith(one.healed)]
-        assert set(alike) - set(vocabulary.eog.tolist()) <= set(allowed)
+    vocabulary = vocabulary_of(real_vocabulary)
+    start = start_of(vocabulary)
+    one = reopen(vocabulary, PromptText(start, text.encode()))
+    own = one.prompt_tokens[len(start) :]
+    assert vocabulary.decode(one.context) + one.healed == vocabulary.decode(own)
+    assert vocabulary.decode(own) in (text.encode(), b" " + text.encode())
+    allowed = HealedBytes(vocabulary, one.healed).allowed(0).tolist()
+    assert one.prompt_tokens[len(one.context)] in allowed
+    assert all(piece.startswith(one.healed) or one.healed.startswith(piece) for piece in map(vocabulary.piece, allowed))
+    alike = [t for t, piece in enumerate(vocabulary.pieces) if piece and piece.startswith(one.healed)]
+    assert set(alike) - set(vocabulary.eog.tolist()) <= set(allowed)
 
 
 @pytest.mark.parametrize("value", [1, None, "yes"])

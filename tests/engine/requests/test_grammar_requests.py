@@ -71,17 +71,19 @@ def test_a_grammar_of_a_list_is_that_list(engine, texts, options):
     )
 
 
-def test_a_long_list_is_decided_as_a_list(embedded):
-    """20 000 texts and 40 000 pairs, more than rules can hold: the same winner, terminator, proof and bits; all of the list at hand."""
+@pytest.mark.short("20000-1")
+@pytest.mark.parametrize(("n", "n_each"), [(20_000, 1), (40_000, 2)])
+def test_a_long_list_is_decided_as_a_list(n, n_each, embedded):
+    """Texts and pairs, more than rules can hold: the same winner, terminator, proof and bits; all of the list at hand."""
+    texts = made_words(n, n_each=n_each)
     with load(embedded, n_threads=1) as llm:
-        for texts in (made_words(20_000), made_words(40_000, n_each=2)):
-            listed = llm.select("Once upon a time there was", texts)
-            found = llm.select("Once upon a time there was", grammar=Grammar.from_choices(texts))
-            assert (found.text, found.terminator, found.grammar) == (listed.text, listed.terminator, None)
-            assert found.logp.hex() == listed.logp.hex()
-            assert found.certificate == listed.certificate
-            assert found.certificate.proved
-            assert len(found.choices) == len(texts)
+        listed = llm.select("Once upon a time there was", texts)
+        found = llm.select("Once upon a time there was", grammar=Grammar.from_choices(texts))
+        assert (found.text, found.terminator, found.grammar) == (listed.text, listed.terminator, None)
+        assert found.logp.hex() == listed.logp.hex()
+        assert found.certificate == listed.certificate
+        assert found.certificate.proved
+        assert len(found.choices) == len(texts)
 
 
 def test_what_reads_tokens_reads_long_lists(embedded):
@@ -314,12 +316,12 @@ def test_close_draws_of_the_embedded_model_are_reported():
     dates = Grammar.from_regex(" [0-9]{2}-[0-9]{2}")
     prompt = "On the day of Australia:"
     with selectrie.load(n_threads=1, n_ctx=512) as llm:
-        together = llm.sample(prompt, dates, n=24, seed=3)
+        together = llm.sample(prompt, dates, n=10, seed=3)
         assert together.signature.tolerance > 0
         with ThreadPoolExecutor(2) as pool:
             pool.submit(llm.select, "Once upon a time", [" there", " in", " a"])
             beside = pool.submit(llm.sample, prompt, dates, n=2, seed=3).result()
-        alone = [llm.sample(prompt, dates, seed=3 + i) for i in range(12)]
+        alone = [llm.sample(prompt, dates, seed=3 + i) for i in range(5)]
     for one, other, close in zip(together, [draw[0] for draw in alone], together.close_steps, strict=False):
         assert one.text == other.text or close
     for one, other, close in zip(together, beside, together.close_steps, strict=False):

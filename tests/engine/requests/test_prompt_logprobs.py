@@ -74,7 +74,7 @@ def needed(prompts, first):
     return {tuple(tokens[:i]) for tokens in prompts if len(tokens) > first for i in range(1, len(tokens))}
 
 
-@pytest.mark.short("narrow", "hybrid", "one row")
+@pytest.mark.short("narrow", "hybrid")
 @pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
 @settings(max_examples=n_examples(60))
 @given(

@@ -118,6 +118,7 @@ def test_a_model_that_bars_everything_guesses_nothing():
     assert (len(parents), len(tokens)) == (0, 0)
 
 
+@pytest.mark.short("3-1-1", "8-3-2")
 @pytest.mark.parametrize(("depth", "branching"), [(1, 1), (3, 1), (3, 2), (5, 3)])
 @pytest.mark.parametrize("other", [3, 8])
 def test_a_second_engine_changes_no_text(depth, branching, other):

@@ -524,6 +524,7 @@ started.wait()
 }
 
 
+@pytest.mark.short("!nothing", "!an engine closed by a rule")
 @pytest.mark.parametrize("last", EXITS)
 def test_a_process_ends_cleanly_with_an_open_engine(any_model, last):
     """No close: exit code as it should be, nothing on stderr, no hang."""

@@ -201,6 +201,7 @@ def test_tasks_together_equal_each_alone(kind: ModelKind, seed: int, limits: Lim
     check_all_alone(Scheduler(HashModel(1, limits=limits)), rng, pool, make_task)
 
 
+@pytest.mark.short("attention")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=n_examples(25))
 @given(seed=st.integers(0, 10_000), nodes=st.integers(28, 34), extra=st.integers(10, 60), branches=st.integers(3, 30))
