@@ -128,7 +128,8 @@ class Choice(Generic[T]):
     before the state, but for one whose text is the same up to white space at its ends.
 
     Raises `ChoiceError` for no options, options without text, equal texts and equal
-    values, and `OptionError` for anything that is not an option.
+    values, and `OptionError` for anything that is not an option. If an option has
+    several texts, those that two options have are dropped from both, with a warning.
     """
 
     instructions: str
