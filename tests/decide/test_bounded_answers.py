@@ -14,7 +14,7 @@ from selectrie.core.types import Cost
 from selectrie.decide.answers import DecisionSignature, DecisionUsage, expected, expected_bounds
 from selectrie.decide.asks import Evidence, answer_of, ask_of, choices_of
 from selectrie.decide.params import DecisionParams
-from selectrie.decide.questions import Choice, Predicate, Score
+from selectrie.decide.questions import Choice, Option, Predicate, Score
 from selectrie.engine.engine import Engine
 from selectrie.testing import HashModel
 from tests.laws.test_engine_laws import EXACT
@@ -24,6 +24,7 @@ QUESTIONS = {
     "choice": Choice("?", ["b", "bu", "cat"]),
     "predicate": Predicate("?", yes="b", no="bu"),
     "score": Score("?", {1: "b", 2: "bu", 5: "cat"}),
+    "texts": Choice("?", [Option("b", texts=["b", "cat"]), Option("bu")]),
 }
 PROMPTS = ("a ", "bat ")
 

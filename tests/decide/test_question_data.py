@@ -33,6 +33,14 @@ levels = ["can wait", { label = "today", description = "at once" }]
 [grade]
 type = "score"
 levels = [{ label = "poor", value = 1 }, { label = "good", value = 5.5 }]
+
+[spelled]
+type = "choice"
+choices = [{ value = true, texts = ["yes", "Yes"] }, { value = "no", texts = ["no", "No"], description = "else" }]
+
+[level]
+type = "score"
+levels = [{ texts = ["low", "Low"], description = "can wait" }, "high"]
 """
 MADE = {
     "intent": Choice(
@@ -42,6 +50,8 @@ MADE = {
     "angry": Predicate("The customer is angry.", yes_when="they shout"),
     "urgency": Score("How urgent is this?", [Option("can wait"), Option("today", None, "at once")]),
     "grade": Score("", {1: "poor", 5.5: "good"}),
+    "spelled": Choice("", [Option(True, texts=["yes", "Yes"]), Option("no", None, "else", ["no", "No"])]),
+    "level": Score("", [Option("low", None, "can wait", ["low", "Low"]), Option("high")]),
 }
 
 

@@ -73,6 +73,7 @@ def test_values_have_texts(options, texts, values):
         ([Option(1, "one"), Option(1, "uno")], ChoiceError, "its value equals that of choice 0"),
         ([Option(True, "yes"), Option(1, "one")], ChoiceError, "True equals 1"),
         (["a", " "], ChoiceError, "choice 1 (' '): it has no text to score"),
+        ([Option(1, texts=["a", " "])], ChoiceError, "it has no text to score"),
         ([1.5], OptionError, r"options[0]=1.5: expected a str, bool, int or Enum member"),
         ([None], OptionError, "options[0] is not given; give a str"),
         ("refund", OptionError, "options='refund': expected a sequence of options"),
@@ -88,6 +89,44 @@ def test_options_that_cannot_be_told_apart_are_refused(options, error, message):
     """One error for no options, equal texts of equal or unequal values, equal values, blank texts, and what is no option."""
     with pytest.raises(error) as caught:
         Choice("q", options)
+    assert message in str(caught.value)
+
+
+def test_an_option_may_have_several_texts():
+    """The first is the one that is listed; each counts once, and an example may be answered with any of them."""
+    with pytest.warns(UserWarning, match="no example has the answer 'no'"):
+        made = Choice("q", [Option(True, texts=["yes", "Yes", "yes"]), Option(False, "no")], examples=[("x", "Yes")])
+    assert [one.scored for one in made.options] == ["yes", "no"]
+    assert [one.spellings for one in made.options] == [("yes", "Yes"), ("no",)]
+    assert made.examples == (("x", "yes"),)
+    levels = Score("q", [Option("low", texts=["low", "Low"]), "high"]).levels
+    assert [(one.value, one.spellings) for one in levels] == [(0, ("low", "Low")), (1, ("high",))]
+
+
+def test_a_text_of_two_options_is_scored_for_neither():
+    """It is dropped from both, with a warning; an option that has no other text is an error that names it."""
+    nations = [Option("Poland", texts=["Polish", "polish", "PL"]), Option("shine", texts=["polish", "gloss"])]
+    with pytest.warns(UserWarning, match="several options have the text 'polish', so it is scored for none") as caught:
+        made = Choice("q", nations)
+    assert caught[0].filename == __file__
+    assert [one.spellings for one in made.options] == [("Polish", "PL"), ("gloss",)]
+    with pytest.raises(ChoiceError, match=r"choice 1 \('polish'\): other options have all its texts too"):
+        Choice("q", [nations[0], "polish"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"texts": []}, "a sequence of at least one text"),
+        ({"texts": "yes"}, "a sequence of at least one text"),
+        ({"texts": ["a", 1]}, "texts[1]=1"),
+        ({"texts": ["a"], "text": "b"}, "`text` cannot be combined with `texts`"),
+    ],
+)
+def test_texts_are_some_texts(given, message):
+    """A text alone, no texts, other values, and texts beside a text are refused."""
+    with pytest.raises(OptionError) as caught:
+        Option(1, **given)
     assert message in str(caught.value)
 
 

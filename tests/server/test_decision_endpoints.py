@@ -395,6 +395,27 @@ def test_limits_are_checked_before_the_model(options, message):
         assert ask(app(llm), "POST", "/v1/decisions", body).status == 200
 
 
+def test_options_have_several_texts_over_http():
+    """`texts` of an option or a level add up as in `decide`, and each counts towards the limit of options."""
+    choices = [{"value": True, "texts": ["yes", "Yes"]}, {"value": "no"}]
+    levels = [{"texts": ["low", "Low"]}, {"label": "high"}]
+    questions = [{"type": "choice", "choices": choices}, {"type": "score", "levels": levels}]
+    same = {
+        "questions[0]": Choice("", [Option(True, texts=["yes", "Yes"]), "no"]),
+        "questions[1]": Score("", [Option("low", texts=["low", "Low"]), "high"]),
+    }
+    with fake() as llm:
+        choice, score = llm.decide(STATE, same).values()
+        llm.trim()
+        body = {"input": STATE, "questions": questions}
+        first, second = ask(app(llm), "POST", "/v1/decisions", body).json["answers"]
+        assert [one["probability"] for one in first["probabilities"]] == list(choice.probabilities.values())
+        assert second["score"] == score.score
+        assert [one["text"] for one in first["diagnostics"]["logprobs"]] == ["yes", "Yes", "no"]
+        refused = ask(app(llm, ServerOptions(max_options=2)), "POST", "/v1/decisions", body)
+        assert "at most 2 options" in refused.error["message"]
+
+
 # The real clients, unchanged
 
 

@@ -10,7 +10,9 @@ from hashlib import sha256
 from string import ascii_uppercase
 from typing import Any
 
-from selectrie.core.types import ModelIdentity
+import numpy as np
+
+from selectrie.core.types import FloatArray, ModelIdentity
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.answers import (
     Answer,
@@ -63,6 +65,8 @@ class Ask:
         listed: Whether the prompts list the options.
         rule: The rule, "calibrated" for a content-free calibration.
         calibration: Digest of the calibration that the prior has in it, or "".
+        members: Index into `options` for each text that is scored; None if each option
+            has one text.
     """
 
     question: Question
@@ -74,6 +78,7 @@ class Ask:
     listed: bool
     rule: str
     calibration: str = ""
+    members: Order | None = None
 
     @property
     def kind(self) -> str:
@@ -144,31 +149,44 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
     listed = _is_listed(question, params, on_page=on_page)
     options = question.options
     for index, one in enumerate(options):
-        to_bytes(one.scored, f"option {index}")
+        for text in one.spellings:
+            to_bytes(text, f"option {index}")
         to_bytes(one.description or "", f"description of option {index}")
     if params.top is not None and not isinstance(question, Choice):
         other = f"a {type(question).__name__}"
         raise IncompatibleOptionsError("top", other, "it needs the probability of every option, so leave `top` out")
     if params.scoring == "letters" and len(options) > MAX_LETTERS:
         raise OptionError("scoring", "letters", f"'text' for more than {MAX_LETTERS} options; there are {len(options)}")
+    members = _members(options)
+    if members is not None:
+        _check_spellings(params)
     weights = _weights(params.prior, options)
     is_content_free = params.calibration == "content_free" and is_calibrated(question, params)
     rule = "calibrated" if is_content_free else params.rule
     if params.permutations is None:
         own = tuple(range(len(options)))
-        return Ask(question, options, (own,), own, weights, layout, listed, rule)
+        return Ask(question, options, (own,), own, weights, layout, listed, rule, members=members)
     order = sorted(range(len(options)), key=lambda index: options[index].scored)
     place = {index: at for at, index in enumerate(order)}
+    in_order = tuple(options[index] for index in order)
     return Ask(
         question,
-        tuple(options[index] for index in order),
+        in_order,
         orders_of(len(options), params.permutations),
         tuple(place[index] for index in range(len(options))),
         None if weights is None else tuple(weights[index] for index in order),
         layout,
         listed,
         rule,
+        members=_members(in_order),
     )
+
+
+def _members(options: Sequence[Option[Any]]) -> Order | None:
+    """Return the option of each text that is scored; None if each has one text."""
+    if all(len(one.spellings) == 1 for one in options):
+        return None
+    return tuple(index for index, one in enumerate(options) for _ in one.spellings)
 
 
 def is_calibrated(question: Question, params: DecisionParams) -> bool:
@@ -187,7 +205,7 @@ def bound_of(ask: Ask, params: DecisionParams, template_digest: str, model: Mode
     shown = json.dumps([ask.question.cue, *ask.question.examples])
     return {
         "question": [ask.kind, ask.question.instructions]
-        + [[one.scored, one.description or ""] for one in ask.question.options],
+        + [[one.scored, one.description or "", *one.spellings[1:]] for one in ask.question.options],
         "model": model.digest,
         "tokenizer": model.tokenizer_digest,
         "precision": model.precision,
@@ -216,6 +234,16 @@ def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, obj
     by_index = dict(zip(ask.by_caller, weights, strict=True))
     prior = tuple(by_index[index] for index in range(len(weights)))
     return replace(ask, prior=prior, calibration=calibration.digest)
+
+
+def _check_spellings(params: DecisionParams) -> None:
+    for name, is_given, remedy in (
+        ("scoring='letters'", params.scoring == "letters", "a letter stands for all of them"),
+        (f"rule={params.rule!r}", params.rule.endswith("_mean"), "what adds up has no length to divide by"),
+        ("top", params.top is not None, "every text is needed for the sums"),
+    ):
+        if is_given:
+            raise IncompatibleOptionsError(name, "an option with several texts", remedy)
 
 
 def _check_grammar(params: DecisionParams) -> None:
@@ -259,7 +287,8 @@ def values_of(ask: Ask, order: Order, params: DecisionParams, state: str | None)
     question = ask.question
     lettered = params.scoring == "letters"
     choices = choices_of(ask, order, params)
-    answers = {one.scored: text for one, text in zip(ask.options, choices, strict=True)}
+    shown_as = choices if lettered else [one.scored for one in ask.options]
+    answers = {one.scored: text for one, text in zip(ask.options, shown_as, strict=True)}
     examples = [(text, answers[answer]) for text, answer in question.examples if not is_same_text(text, state)]
     shown = [
         {"text": one.scored, "description": one.description or "", "letter": letter if lettered else ""}
@@ -298,14 +327,21 @@ def _letters(k: int) -> list[str]:
 def choices_of(ask: Ask, order: Order, params: DecisionParams) -> list[str]:
     """Return the texts that are scored, in the order of `Ask.options`."""
     if params.scoring == "text":
-        return [one.scored for one in ask.options]
+        return [text for one in ask.options for text in one.spellings]
     letters = _letters(len(order))
     return [letters[order.index(index)] for index in range(len(order))]
 
 
-def _by_order(selections: Sequence[Selection]) -> list[list[float]]:
+def _sums(ask: Ask, probability: FloatArray) -> list[float]:
+    """Return the probability of each option, given that of each text, float64[C]."""
+    sums = probability if ask.members is None else np.minimum(np.bincount(ask.members, probability), 1.0)
+    listed: list[float] = sums.tolist()
+    return listed
+
+
+def _by_order(ask: Ask, selections: Sequence[Selection]) -> list[list[float]]:
     """Return the probabilities of the options in each order."""
-    return [one.choices.probability.tolist() for one in selections]
+    return [_sums(ask, one.choices.probability) for one in selections]
 
 
 def _winners(ask: Ask, by_order: Sequence[list[float]], params: DecisionParams) -> list[int]:
@@ -335,7 +371,7 @@ def n_orders_wanted(ask: Ask, selections: Sequence[Selection], params: DecisionP
         return n_all
     if n < _N_FIRST:
         return min(_N_FIRST, n_all)
-    by_order = _by_order(selections)
+    by_order = _by_order(ask, selections)
     if len(set(_winners(ask, by_order, params))) == 1:
         return n
     second, first = sorted(math.fsum(column) for column in zip(*by_order, strict=True))[-2:]
@@ -368,23 +404,24 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     Probabilities and label mass are the means over the orders.
     """
     if ask.has_grammar:
-        return _grammar_answer(evidence, params)
+        return _grammar_answer(ask, evidence, params)
     selections = evidence.selections
     first = selections[0]
     tables = [one.choices for one in selections]
-    by_order = _by_order(selections)
+    by_order = _by_order(ask, selections)
     probabilities = by_order[0] if len(by_order) == 1 else mean_of(by_order)
     winner, margin, is_tie = first.index, first.margin, first.is_tie
-    if len(selections) > 1:
+    are_sums = len(selections) > 1 or ask.members is not None
+    if are_sums:
         best = max(probabilities)
         winner, margin = probabilities.index(best), margin_of(probabilities)
         is_tie = sum(p >= best * (1 - _ROUNDED) for p in probabilities) > 1
-    finished: list[bool] = tables[0].finished.tolist()
-    between = _probability_bounds(selections)
+    finished: list[bool] = [True] * len(ask.options) if ask.members else tables[0].finished.tolist()
+    between = _probability_bounds(ask, selections)
     least = probabilities[winner]
     if between is not None:
         least = max(between[winner][0], 1 / len(between))  # the largest of k is at least 1/k
-        if len(selections) > 1:
+        if are_sums:
             margin, is_tie = _bounded_margin(between, winner)
     trust = _trust(evidence, params, confidence_of(least, len(ask.options)))
     trust |= {"margin": margin, "is_tie": is_tie, "spread": spread_of(by_order), "complete": all(finished)}
@@ -393,7 +430,7 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     if between is not None:
         trust["bounds"] = _bounds(ask, evidence, between)
     elif any(one.coverage_high is not None for one in selections):
-        trust["bounds"] = _bounds(ask, evidence, _between(selections))
+        trust["bounds"] = _bounds(ask, evidence, _between(ask, selections))
     if isinstance(ask.question, Predicate):
         p = probabilities[0 if ask.options[0].value else 1]
         return PredicateAnswer(probability=p, threshold=params.threshold, **trust)
@@ -420,7 +457,7 @@ def answer_of(ask: Ask, evidence: Evidence, params: DecisionParams) -> Answer:
     )
 
 
-def _probability_bounds(selections: Sequence[Selection]) -> list[Bounds] | None:
+def _probability_bounds(ask: Ask, selections: Sequence[Selection]) -> list[Bounds] | None:
     """Return bounds on the mean probability of each option over the orders.
 
     None if all rows that it depends on were read in full, and no mean depends on
@@ -428,13 +465,13 @@ def _probability_bounds(selections: Sequence[Selection]) -> list[Bounds] | None:
     """
     if not any(one.is_bounded for one in selections):
         return None
-    return _between(selections)
+    return _between(ask, selections)
 
 
-def _between(selections: Sequence[Selection]) -> list[Bounds]:
+def _between(ask: Ask, selections: Sequence[Selection]) -> list[Bounds]:
     """Return bounds on the mean probability of each option over the orders."""
-    low = mean_of([one.choices.probability_low.tolist() for one in selections])
-    high = mean_of([one.choices.probability_high.tolist() for one in selections])
+    low = mean_of([_sums(ask, one.choices.probability_low) for one in selections])
+    high = mean_of([_sums(ask, one.choices.probability_high) for one in selections])
     return list(zip(low, high, strict=True))
 
 
@@ -464,21 +501,21 @@ def _mass_bounds(selections: Sequence[Selection]) -> Bounds:
     return low, high
 
 
-def _grammar_answer(evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[str]:
+def _grammar_answer(ask: Ask, evidence: Evidence, params: DecisionParams) -> ChoiceAnswer[str]:
     """Return the answer to a question whose options are the texts of a grammar."""
     selection = evidence.selections[0]
     searched = selection.grammar is not None
     k = math.inf if searched else len(selection.choices)
     table = selection.choices
     complete = not searched and bool(table.finished.all())
-    between = _probability_bounds([selection])
+    between = _probability_bounds(ask, [selection])
     p = selection.probability if between is None else max(between[selection.index][0], 1 / k)
     trust = _trust(evidence, params, confidence_of(p, k))
     if between is not None:
         of_texts = dict(zip(table.texts, between, strict=True))
         trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
     elif selection.coverage_high is not None:
-        of_texts = dict(zip(table.texts, _between([selection]), strict=True))
+        of_texts = dict(zip(table.texts, _between(ask, [selection]), strict=True))
         trust["bounds"] = AnswerBounds(of_texts, _mass_bounds([selection]))
     return ChoiceAnswer(
         value=selection.text,

@@ -165,24 +165,24 @@ def _described(data: Mapping[str, object], where: str) -> list[Option[str]]:
 
 
 def _option(data: object, where: str) -> Option[Any]:
-    """Return an option: a value, or an object with value, text and description."""
+    """Return an option: a value, or an object with value, texts and description."""
     if not isinstance(data, Mapping):
         with _at(where):
             return Option(data)
-    _check_fields(data, ("value", "text", "description"), where)
+    _check_fields(data, ("value", "text", "description", "texts"), where)
     if "value" not in data:
         raise OptionError(f"{where}.value", None, "the value that comes back for this option")
-    text = data.get("text")
+    description = _optional(data.get("description"), f"{where}.description")
     with _at(where):
-        return Option(data["value"], text, _optional(data.get("description"), f"{where}.description"))
+        return Option(data["value"], data.get("text"), description, data.get("texts"))
 
 
 def _told_apart(options: list[Option[Any]]) -> list[Option[Any]]:
     """Return the options; a text like "true" beside the truth value gets quotes."""
-    words = {one.scored for one in options if isinstance(one.value, bool) and one.text is None}
+    words = {one.scored for one in options if isinstance(one.value, bool) and one.text is one.texts is None}
     return [
         replace(one, text=json.dumps(one.value))
-        if isinstance(one.value, str) and one.text is None and one.value in words
+        if isinstance(one.value, str) and one.text is one.texts is None and one.value in words
         else one
         for one in options
     ]
@@ -194,11 +194,13 @@ def _level(data: object, where: str) -> tuple[Any, Option[Any]]:
         return None, Option(data)
     if not isinstance(data, Mapping):
         raise OptionError(where, data, "a text, or an object with a label")
-    _check_fields(data, ("label", "description", "value"), where)
-    label = data.get("label")
-    if not isinstance(label, str):
+    _check_fields(data, ("label", "description", "value", "texts"), where)
+    label, texts = data.get("label"), data.get("texts")
+    if not isinstance(label, str) and texts is None:
         raise OptionError(f"{where}.label", label, "a text")
-    return data.get("value"), Option(label, None, _optional(data.get("description"), f"{where}.description"))
+    description = _optional(data.get("description"), f"{where}.description")
+    with _at(where):
+        return data.get("value"), Option(None, label, description, texts)
 
 
 def _levels(levels: Sequence[tuple[Any, Option[Any]]]) -> list[Option[Any]] | dict[Any, str]:
@@ -206,8 +208,8 @@ def _levels(levels: Sequence[tuple[Any, Option[Any]]]) -> list[Option[Any]] | di
     numbers = [number for number, _ in levels if number is not None]
     if not numbers:
         return [one for _, one in levels]
-    if len(numbers) < len(levels) or any(one.description is not None for _, one in levels):
-        raise OptionError("levels", numbers, "a value for every level and no descriptions, or no values")
+    if len(numbers) < len(levels) or any(one.description is not None or one.texts for _, one in levels):
+        raise OptionError("levels", numbers, "a value for every level, without descriptions and texts, or no values")
     if len(set(map(repr, numbers))) < len(numbers):
         raise OptionError("levels", numbers, "values that differ")
     texts = [number for number in numbers if isinstance(number, str)]
@@ -280,7 +282,12 @@ def _kind_of(question: Question) -> dict[str, object]:
         own = {name: word for name, word in words.items() if word is not None}
         return {"type": "predicate", "instructions": question.statement, **own}
     if isinstance(question, Score):
-        levels = [_without_none({"label": one.scored, "description": one.description}) for one in question.levels]
+        levels = [
+            _without_none(
+                {"label": one.scored if one.texts is None else None, "description": one.description, **_texts(one)}
+            )
+            for one in question.levels
+        ]
         if [one.value for one in question.levels] != list(range(len(levels))):
             levels = [{**level, "value": one.value} for level, one in zip(levels, question.levels, strict=True)]
         return {"type": "score", "instructions": question.instructions, "levels": levels}
@@ -288,10 +295,16 @@ def _kind_of(question: Question) -> dict[str, object]:
     if question.grammar is not None:
         return {**own, "python": f"grammar {question.grammar.digest}"}
     if any(isinstance(one.value, Enum) or not isinstance(one.value, str | bool | int) for one in question.options):
-        return {**own, "python": [[repr(one.value), one.scored, one.description] for one in question.options]}
+        python = [[repr(one.value), one.scored, one.description, *one.spellings[1:]] for one in question.options]
+        return {**own, "python": python}
     fields = ("value", "text", "description")
-    choices = [_without_none({name: getattr(one, name) for name in fields}) for one in question.options]
-    return {**own, "choices": choices}
+    choices = [{**{name: getattr(one, name) for name in fields}, **_texts(one)} for one in question.options]
+    return {**own, "choices": [_without_none(one) for one in choices]}
+
+
+def _texts(option: Option[Any]) -> dict[str, list[str]]:
+    """Return the texts of an option if it was given several."""
+    return {} if option.texts is None else {"texts": list(option.texts)}
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

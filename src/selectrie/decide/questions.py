@@ -10,7 +10,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, EnumMeta
 from functools import cache
 from hashlib import sha256
@@ -63,16 +63,21 @@ class Option(Generic[T]):
         value: The value, which comes back as it is. It must be hashable.
         text: The text that is scored. None means the text of the value (`text_of`).
         description: What the option means, for the prompt; it is not scored.
+        texts: Several texts of the option in place of `text`, whose probabilities add
+            up. The prompt lists the first. They are kept as a tuple, each once.
     """
 
     value: T
     text: str | None = None
     description: str | None = None
+    texts: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         require_text("text", self.text, optional=True)
         require_text("description", self.description, optional=True)
-        if self.text is None and text_of(self.value) is None:
+        if self.texts is not None:
+            object.__setattr__(self, "texts", _texts_of(self.texts, self.text))
+        elif self.text is None and text_of(self.value) is None:
             raise OptionError("value", self.value, _VALUES)
         try:
             hash(self.value)
@@ -81,8 +86,26 @@ class Option(Generic[T]):
 
     @property
     def scored(self) -> str:
-        """Return the text that is scored."""
-        return (text_of(self.value) or "") if self.text is None else self.text
+        """Return the text that is scored, the first one if there are several."""
+        return self.spellings[0]
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Return all texts that are scored."""
+        if self.texts is not None:
+            return tuple(self.texts)
+        return ((text_of(self.value) or "") if self.text is None else self.text,)
+
+
+def _texts_of(texts: object, text: str | None) -> tuple[str, ...]:
+    """Return the texts of an option, each once; raise unless there are some."""
+    if text is not None:
+        raise IncompatibleOptionsError("text", "`texts`", "the first of the texts is the one that is listed")
+    if not isinstance(texts, Sequence) or isinstance(texts, str | bytes) or not texts:
+        raise OptionError("texts", texts, "a sequence of at least one text")
+    for index, one in enumerate(texts):
+        require_text(f"texts[{index}]", one)
+    return tuple(dict.fromkeys(texts))
 
 
 @final
@@ -105,7 +128,8 @@ class Choice(Generic[T]):
     before the state, but for one whose text is the same up to white space at its ends.
 
     Raises `ChoiceError` for no options, options without text, equal texts and equal
-    values, and `OptionError` for anything that is not an option.
+    values, and `OptionError` for anything that is not an option. If an option has
+    several texts, those that two options have are dropped from both, with a warning.
     """
 
     instructions: str
@@ -289,7 +313,7 @@ def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[s
             raise OptionError(name, one, "a pair of a state and its answer")
         state, answer = one
         named = [option for option in options if _is_same(answer, option.value)]
-        named += [option for option in options if isinstance(answer, str) and answer == option.scored]
+        named += [option for option in options if isinstance(answer, str) and answer in option.spellings]
         if not named:
             raise OptionError(f"{name}[1]", answer, "the value or the text of an option")
         if any(option is not named[0] for option in named):
@@ -373,8 +397,9 @@ def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Op
     if not options:
         raise ChoiceError(f"no {name} given; give at least one")
     for index, one in enumerate(options):
-        if not one.scored.strip():
+        if not all(text.strip() for text in one.spellings):
             raise ChoiceError("it has no text to score; give it one", index=index, choice=one.scored)
+    options = _without_shared(options)
     for seen, what, remedy in (
         ([one.scored for one in options], "text", "give each a text of its own: Option(value, text=…)"),
         ([one.value for one in options], "value", "give each a value of its own (in Python, True equals 1)"),
@@ -386,6 +411,27 @@ def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Op
                 f"its {what} equals that of choice {first}; {remedy}", index=second, choice=str(double[0])
             )
     return options
+
+
+def _without_shared(options: tuple[Option[Any], ...]) -> tuple[Option[Any], ...]:
+    """Return options without the texts that several have, if one has several texts.
+
+    Raises `ChoiceError` for an option that has no other.
+    """
+    if all(one.texts is None for one in options):
+        return options
+    owners = Counter(text for one in options for text in one.spellings)
+    kept = []
+    for index, one in enumerate(options):
+        texts = tuple(text for text in one.spellings if owners[text] == 1)
+        if not texts:
+            reason = "other options have all its texts too; give it one of its own"
+            raise ChoiceError(reason, index=index, choice=one.scored)
+        kept.append(one if texts == one.spellings else replace(one, texts=texts))
+    shared = [text for text, n in owners.items() if n > 1]
+    if shared:
+        warnings.warn(f"several options have the text {shared[0]!r}, so it is scored for none", stacklevel=4)
+    return tuple(kept)
 
 
 def _option(index: int, value: object) -> Option[Any]:
@@ -418,6 +464,6 @@ def _levels_of(given: object) -> tuple[Option[float], ...]:
     for worth, one in enumerate(given):
         if not isinstance(one, str | Option):
             raise OptionError(f"levels[{worth}]", one, "a text, or an Option with a text")
-        text, about = (one, None) if isinstance(one, str) else (one.scored, one.description)
-        levels.append(Option(worth, text, about))
+        own = Option(one) if isinstance(one, str) else one
+        levels.append(Option(worth, own.scored if own.texts is None else None, own.description, own.texts))
     return tuple(levels)

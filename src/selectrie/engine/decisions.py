@@ -53,6 +53,7 @@ from selectrie.errors import (
     ChoiceError,
     ClosedError,
     ForkedError,
+    IncompatibleOptionsError,
     InternalError,
     OptionError,
     PromptError,
@@ -250,13 +251,19 @@ class PromptMaker:
             terminator, following = "text" if page.following else "eog" if page.is_chat else "auto", page.following
             if params.scoring == "letters":
                 terminator, following = "none", ""  # the letter alone is read
+            prior, members = self._ask.prior, self._ask.members
+            if members is not None:
+                if terminator == "auto":
+                    remedy = "their probabilities add up where an answer ends; write text after the slot"
+                    raise IncompatibleOptionsError("texts", "a page on which answers do not end", remedy)
+                prior = None if prior is None else tuple(prior[index] for index in members)
             rule = ScoringRule(self._ask.rule, content_free=CONTENT_FREE if self._ask.rule == "calibrated" else ())
             search = _SEARCH if params.top is None else SearchParams(method="best_first", k=params.top)
             prompting = PromptParams()
             if page.is_chat:
                 shared = self._maker.prompting
                 prompting = replace(shared, assistant_prefix=shared.assistant_prefix + page.assistant_prefix)
-            self._requests[page.kind] = SelectRequest(rule, terminator, following, self._ask.prior, search, prompting)
+            self._requests[page.kind] = SelectRequest(rule, terminator, following, prior, search, prompting)
         return self._requests[page.kind]
 
     def _read(self, state: str, prompting: PromptParams) -> PromptText | None:
@@ -317,7 +324,8 @@ class PromptMaker:
             _check_endings(choices, request.following)
             states = {"pmi": (None,), "calibrated": CONTENT_FREE}.get(self._ask.rule)
             premises = None if states is None else [self._page(state).prompt for state in states]
-            self._plans[page.kind] = selection.SelectPlan(self._maker.model, choices, request, premises=premises)
+            model, groups = self._maker.model, self._ask.members
+            self._plans[page.kind] = selection.SelectPlan(model, choices, request, premises=premises, groups=groups)
         return self._plans[page.kind]
 
     def _grammar(self, grammar: Grammar, prompt: Prompt, page: Page, request: SelectRequest) -> PreparedPrompt:
@@ -596,7 +604,7 @@ def _shown(vocabulary: Vocabulary, ask: Ask, one: PreparedPrompt) -> DecisionPro
         grammar=grammar,
         terminator=one.request.terminator,
         following=one.request.following,
-        prior=ask.prior,
+        prior=one.request.prior,  # type: ignore[arg-type]  # weights in order
         search=one.request.search,
         prompting=one.request.prompting,
         shown=_as_read(vocabulary, tokens),

@@ -205,7 +205,7 @@ def _check_size(request: DecisionRequest, options: ServerOptions) -> None:
     """Raise `OptionError` if a request has more options than it may."""
     in_all = 0
     for path, question in request.questions.items():
-        k = len(question.options)
+        k = sum(len(one.spellings) for one in question.options)
         in_all += k
         if k > options.max_options:
             raise OptionError(path, k, f"at most {options.max_options} options of a question")

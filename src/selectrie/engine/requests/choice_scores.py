@@ -107,6 +107,17 @@ def conditional_joints(prepared: PreparedSelect, evaluation: scoring.TrieEvaluat
     return joints(prepared, evaluation, prepared.healing.log_heal(evaluation.edge_logp, evaluation.observed)[0])
 
 
+def grouped(logp: FloatArray, groups: IntArray | None) -> FloatArray:
+    """Return for each choice the log-probability of its group, float64[C].
+
+    `groups` are numbers that rise (`PreparedSelect.groups`), or None.
+    """
+    if groups is None:
+        return logp
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    return np.repeat(np.logaddexp.reduceat(logp, starts), np.diff(starts, append=len(groups)))
+
+
 def mean_baseline(pairs: Sequence[tuple[FloatArray, FloatArray]]) -> MeanBaseline:
     """Return the mean of joints after several prompts, given with upper bounds."""
     low = scoring.mean_joint([one for one, _ in pairs])

@@ -74,10 +74,13 @@ def rescore_near_ties(
     k = prepared.n_first
     contexts = (prepared.encoded.context, *prepared.premises)
     tolerances = prepared.tolerances(tolerance, evaluated.evaluation)
-    margin = scoring.near_margins(scored.scores[None], tolerances[None], prepared.trie.path_of)[0]
+    scores, widths, path_of = prepared.compared(scored.scores, tolerances)
+    margin = scoring.near_margins(scores[None], widths[None], path_of)[0]
     certificate = replace(report.certificate, near_margin=float(margin))
     report = replace(report, certificate=certificate)
-    finalists = scoring.finalists(scored.scores, tolerances, prepared.trie.path_of, k)
+    finalists = scoring.finalists(scores, widths, path_of, k)
+    if prepared.groups is not None:
+        finalists = np.flatnonzero(np.isin(prepared.groups, finalists)).astype(np.int32)
     # Both evaluate every context once, and these rows below each of them.
     is_cheap = len(finalists) <= ALWAYS or _rows(prepared, finalists) <= report.certificate.nodes_evaluated
     if not len(finalists) or not is_cheap:
@@ -120,7 +123,9 @@ def _rescored(
     """
     prepared, baseline = evaluated.prepared, None if evaluated.baseline is None else evaluated.baseline.low
     if baseline is not None:
-        baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(values[1:]), axis=0)[0])
+        groups = None if prepared.groups is None else prepared.groups[finalists]
+        own = [choice_scores.grouped(value[0], groups) for value in values[1:]]
+        baseline = _replaced(baseline, prepared, finalists, np.mean(np.stack(own), axis=0))
     joints, whole = values[0]
     path_logp = scored.path_logp.copy()
     path_logp[prepared.trie.path_of[finalists]] = whole

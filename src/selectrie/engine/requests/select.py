@@ -186,7 +186,9 @@ def _prepare(
 
 
 def _mean(prepared: PreparedSelect, handles: list[Evaluated]) -> MeanBaseline:
-    return choice_scores.mean_baseline([choice_scores.joints(prepared, handle.result()) for handle in handles])
+    pairs = [choice_scores.joints(prepared, handle.result()) for handle in handles]
+    grouped, groups = choice_scores.grouped, prepared.groups
+    return choice_scores.mean_baseline([(grouped(low, groups), grouped(high, groups)) for low, high in pairs])
 
 
 def _decide(session: Session, evaluated: EvaluatedSelect, signatures: Signatures) -> Selection:

@@ -83,11 +83,11 @@ def _decided_alike(session: Session, group: dict[int, EvaluatedSelect], signatur
     clear, margins = [True] * len(group), np.zeros(len(group))
     if session.tolerance is not None:
         scores = np.stack([one.scores for one in scored])
-        tolerances = first.tolerances(session.tolerance, evaluation)
+        scores, tolerances, path_of = first.compared(scores, first.tolerances(session.tolerance, evaluation))
         asks_one = first.search.k == 1 and first.search.stop != "all"
-        is_clear = scoring.are_clear(scores, tolerances, first.trie.path_of)
+        is_clear = scoring.are_clear(scores, tolerances, path_of)
         clear = is_clear.tolist() if asks_one else [False] * len(group)
-        margins = scoring.near_margins(scores, tolerances, first.trie.path_of)
+        margins = scoring.near_margins(scores, tolerances, path_of)
     made = {}
     for row, (index, one) in enumerate(group.items()):
         if clear[row]:

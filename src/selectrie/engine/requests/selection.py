@@ -100,6 +100,8 @@ class PreparedSelect:
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
         time: The time that the chat template was told, or "".
+        groups: int32[C], rising: the probabilities of choices with one number add up,
+            and these sums are compared. None if the choices are.
     """
 
     texts: tuple[str, ...]
@@ -120,6 +122,7 @@ class PreparedSelect:
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
     time: str = ""
+    groups: IntArray | None = None
 
     @property
     def plain_needs(self) -> scoring.RowNeeds:
@@ -143,6 +146,18 @@ class PreparedSelect:
     def n_first(self) -> int:
         """Return the number of choices whose order is asked for."""
         return len(self.texts) if self.search.stop == "all" else self.search.k
+
+    def compared(self, scores: FloatArray, tolerances: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return scores and tolerances of what is compared, and the path of each.
+
+        Those are the choices, float64[…, C], or their groups, each a path of its own. A
+        sum moves by no more than the term that moves most.
+        """
+        if self.groups is None:
+            return scores, tolerances, self.trie.path_of
+        starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        own: IntArray = np.arange(len(starts), dtype=np.int32)
+        return np.logaddexp.reduceat(scores, starts, axis=-1), np.maximum.reduceat(tolerances, starts, axis=-1), own
 
     def tolerances(
         self, tolerance: float, evaluation: scoring.TrieEvaluation | None = None, *, adds_up: bool = False
@@ -232,6 +247,7 @@ class SelectPlan:
         choices: The texts, or a mapping from values to texts.
         request: The options.
         premises: As in `prepare`.
+        groups: As in `PreparedSelect`.
 
     Raises `RequestError` for choices and options that no prompt can have.
     """
@@ -243,7 +259,9 @@ class SelectPlan:
         request: SelectRequest,
         *,
         premises: Sequence[Prompt] | None = None,
+        groups: Sequence[int] | None = None,
     ) -> None:
+        self._groups = None if groups is None else np.array(groups, dtype=np.int32)
         self._vocabulary, self._limits, self._request = model.vocabulary, model.limits, request
         self._texts, self._rule = check_texts(choices), request.named_rule()
         self._values = tuple(choices) if isinstance(choices, Mapping) else None
@@ -321,6 +339,7 @@ class SelectPlan:
             notes=_notes(read, encoded, request.prompting.boundary, self._texts),
             values=self._values,
             time=read.time,
+            groups=self._groups,
         )
         _check_fits(prepared, self._limits)
         return replace(prepared, method=_method(prepared, self._limits))

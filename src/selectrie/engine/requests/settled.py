@@ -124,7 +124,8 @@ def _doubt(prepared: PreparedSelect, scored: ChoiceScores, tolerances: FloatArra
     low, high, bounds = scored.scores, scored.score_upper, scored.bounds
     if bounds is not None:
         low, high = bounds.low, bounds.high
-    k, path_of = prepared.n_first, prepared.trie.path_of
+    k, high = prepared.n_first, prepared.compared(high, tolerances)[0]
+    low, tolerances, path_of = prepared.compared(low, tolerances)
     if not scoring.is_certain(low, high, path_of, np.zeros(len(low)), k):
         return bounds_touch() if bounds is None or not bounds.rows_known else heal_unknown(scored.heal_gap)
     if prepared.custom is not None and scored.heal_gap > 0:
