@@ -6,6 +6,7 @@ SelectrieError
 │   ├── OptionError             a value outside the allowed set or range
 │   │   ├── IncompatibleOptionsError  two options exclude each other
 │   │   ├── ServerOptionError     an option that a server cannot be sent
+│   │   ├── UnknownArgumentError  an argument that a call does not have
 │   │   └── UnknownOptionError    an option that the model's back end does not have
 │   ├── ChoiceError             a bad choice set: none, empty text, a bad prior
 │   ├── TextError               not tokenizable text (lone surrogate, bad UTF-8)
@@ -143,6 +144,24 @@ class UnknownOptionError(OptionError):
         super().__init__(name, value, allowed)
         self.backend, self.names = backend, tuple(names)
         self.args = (f"`{name}` is not an option of the back end {backend}, which has {allowed}",)
+
+
+class UnknownArgumentError(OptionError, TypeError):
+    """A call was given an argument that it does not have.
+
+    Attributes:
+        name: Name of the argument.
+        value: None.
+        allowed: What to write in its place.
+        call: Name of the function or method.
+    """
+
+    code = "unknown_argument"
+
+    def __init__(self, name: str, call: str, advice: str) -> None:
+        super().__init__(name, None, advice)
+        self.call = call
+        self.args = (f"{call} has no argument {name!r}; {advice}",)
 
 
 class ServerOptionError(OptionError):

@@ -77,6 +77,7 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "trial",
         ),
         (
+            "argument_names",
             "rendering",
             "trial_child",
         ),

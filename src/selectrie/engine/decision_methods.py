@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable, in_thread
+from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.session import Prepared
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options.checks import at_least, one_of, record
@@ -95,6 +96,7 @@ class DecisionMethods:
         params: DecisionParams | None = None,
         max_rows: int | None = None,
     ) -> Decision: ...
+    @named_arguments
     def decide(
         self: _Runs,
         state: State,
@@ -135,6 +137,7 @@ class DecisionMethods:
             return _decisions(self, [state], {"": questions}, params, max_rows=max_rows)[0][""]
         return _decisions(self, [state], named_questions(questions), params, max_rows=max_rows)[0]
 
+    @named_arguments
     def decide_many(
         self: _Fits,
         states: Iterable[State],
@@ -172,6 +175,7 @@ class DecisionMethods:
             params = with_fitted_calibration(self, several, named, params)
         return _decisions(self, several, named, params, on_error, first=first)
 
+    @named_arguments
     def decide_iter(
         self: _Runs,
         states: Iterable[State],
@@ -193,6 +197,7 @@ class DecisionMethods:
         named = named_questions(questions)
         return _flat(_windows(self, _iterator(states), named, params, on_error))
 
+    @named_arguments
     def decide_table(
         self: DecidesUnits,
         table: TableT,
@@ -281,6 +286,7 @@ class DecisionMethods:
         named = named_questions(questions)
         return self._decision_scorer(self._prepare_only(lambda model: DecisionMaker.of(model, named, options)))
 
+    @named_arguments
     def fit_calibration(
         self: _Runs, states: Iterable[State], questions: Mapping[str, Question], *, params: DecisionParams | None = None
     ) -> Calibration:
@@ -324,6 +330,7 @@ class DecisionMethods:
             raise OptionError("states", len(decisions), "at least one state that can be asked")
         return maker.calibration(answered)
 
+    @named_arguments
     def decision_prompts(
         self: _Runs, state: State, questions: Mapping[str, Question], *, params: DecisionParams | None = None
     ) -> dict[str, tuple[DecisionPrompt, ...]]:

@@ -16,6 +16,7 @@ from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import async_stream, awaitable
+from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.precision_check import assumed
 from selectrie.engine.prompt_methods import PromptMethods
@@ -202,6 +203,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         """Drop every cached prompt and row."""
         self._model_thread.call(self._model_thread.scheduler.forget_all)
 
+    @named_arguments
     def select(  # noqa: PLR0913 - choices or a grammar
         self,
         prompt: Prompt,
@@ -270,6 +272,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             return self._select([(prompt, texts)], options)[0]
         return self._run(lambda model: select_grammar.prepare(model, prompt, grammar, options))
 
+    @named_arguments
     def sample(
         self,
         prompt: Prompt,
@@ -309,6 +312,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         options = SelectRequest(terminator=terminator, search=search, prompting=prompting)
         return self._run(lambda model: sample.prepare(model, prompt, grammar, options, n=n, seed=seed, exact=exact))
 
+    @named_arguments
     def rank(
         self,
         prompt: Prompt,
@@ -330,6 +334,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
         return self._select([(prompt, choices)], options)[0]
 
+    @named_arguments
     def select_many(
         self,
         requests: Iterable[tuple[Prompt, Choices]],
@@ -353,6 +358,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         options = SelectRequest(rule, terminator, following, prior, search, prompting)
         return self._select(list(requests), options, search.on_progress)
 
+    @named_arguments
     def tokens(
         self,
         prompt: Prompt,
@@ -391,6 +397,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             check = assumed(self.identity, self.limits)
         return self._runtime.decision_scorer(check, maker, keep=self)
 
+    @named_arguments
     def generate(
         self,
         prompts: Prompts,
@@ -437,6 +444,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             deadline_s=options.deadline_s,
         )
 
+    @named_arguments
     def stream(
         self,
         prompts: Prompts,
@@ -467,6 +475,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
             deadline_s=options.deadline_s,
         )
 
+    @named_arguments
     def beam_search(
         self,
         prompt: Prompt,
@@ -496,6 +505,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
         return self._run(lambda model: beam_search.prepare(model, prompt, grammar, beam, prompting))
 
+    @named_arguments
     def render(
         self,
         template: Template,
@@ -522,6 +532,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
         return self._make_page(page_requests.request_of(template, values, named, rendering))
 
+    @named_arguments
     def render_many(
         self,
         template: Template,
@@ -540,6 +551,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
         return page_requests.make_many(self._make_page, page_requests.requests_of(template, rows, rendering))
 
+    @named_arguments
     def stream_render(
         self,
         template: Template,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
+from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.session import Prepared
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.tokenization.prompts import Prompt
@@ -38,6 +39,7 @@ class PromptMethods:
 
     __slots__ = ()
 
+    @named_arguments
     def prompt_logprobs(
         self: _Runs,
         prompts: Iterable[Prompt],

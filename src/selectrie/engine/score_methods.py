@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
+from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Prepared
@@ -34,6 +35,7 @@ class ScoreMethods:
 
     __slots__ = ()
 
+    @named_arguments
     def score(
         self: _Runs,
         prompt: Prompt,

@@ -12,6 +12,7 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import awaitable
+from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.options.checks import record
@@ -32,6 +33,7 @@ class TokenizerMethods:
 
     __slots__ = ()
 
+    @named_arguments
     def encode(self: _Runs, prompt: Prompt, *, prompting: PromptParams = DEFAULT_PROMPTING) -> IntArray:
         """Return the tokens of a prompt as the other methods read it, int32[].
 
@@ -49,6 +51,7 @@ class TokenizerMethods:
         record("prompting", prompting, PromptParams)
         return self._prepare_only(lambda model: _encoded(model.vocabulary, prompt, prompting))
 
+    @named_arguments
     def decode(self: _Runs, tokens: Sequence[int] | IntArray) -> str:
         """Return the text of tokens, with control tokens by their names.
 

@@ -1,0 +1,80 @@
+"""Names of other libraries, and of records of options, as arguments: the error says what to write, and that works."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import closing
+
+import pytest
+
+from selectrie import BeamSearchParams, DecisionParams, Grammar, Predicate, PromptParams, SamplingParams, StopParams
+from selectrie.engine.argument_names import named_arguments
+from selectrie.errors import OptionError, UnknownArgumentError
+from tests.support.deciding import fake
+
+RECORDS = {one.__name__: one for one in (BeamSearchParams, DecisionParams, PromptParams, SamplingParams, StopParams)}
+
+
+@pytest.fixture(scope="module")
+def llm():
+    """An engine on a fake."""
+    with closing(fake()) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "name", "advice"),
+    [
+        ("generate", ("a",), "max_tokens", "give stopping=StopParams(max_tokens=…)"),
+        ("generate", ("a",), "max_new_tokens", "give stopping=StopParams(max_tokens=…)"),
+        ("generate", ("a",), "stop", "give stopping=StopParams(stop=…)"),
+        ("generate", ("a",), "temperature", "give sampling=SamplingParams(temperature=…)"),
+        ("generate", ("a",), "repetition_penalty", "give sampling=SamplingParams(repeat_penalty=…)"),
+        ("generate", ("a",), "grammar", "give options=GenerationParams(grammar=…)"),
+        ("generate", ("a",), "stream", "call `stream`"),
+        ("beam_search", ("a", Grammar.from_regex("a")), "num_beams", "give beam=BeamSearchParams(width=…)"),
+        ("select", ("a", ["b"]), "delimiter", "give prompting=PromptParams(delimiter=…)"),
+        ("select", ("a", ["b"]), "system", "give prompting=PromptParams(system=…)"),
+        ("select", ("a",), "labels", "give it as choices"),
+        ("select", ("a",), "regex", "give grammar=Grammar.from_regex(…)"),
+        ("select", (), "messages", "give the messages of a chat in place of the prompt"),
+        ("rank", ("a", ["b"]), "k", "give search=SearchParams(k=…)"),
+        ("rank", ("a", ["b"]), "choises", "did you mean choices?"),
+        ("decide", ("a", Predicate("b")), "permutations", "give params=DecisionParams(permutations=…)"),
+        ("decide_many", (["a"], {"b": Predicate("b")}), "threshold", "give params=DecisionParams(threshold=…)"),
+        ("prompt_logprobs", (["a"],), "logprobs", "it has"),
+    ],
+)
+def test_the_error_names_what_to_write(llm, method, arguments, name, advice):
+    """It is of our tree, and a `TypeError` as Python's; nothing has run."""
+    calls = llm._model.calls
+    with pytest.raises(UnknownArgumentError) as caught:
+        getattr(llm, method)(*arguments, **{name: 1})
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, OptionError)
+    assert str(caught.value).startswith(f"{method} has no argument {name!r}; {advice}")
+    assert llm._model.calls == calls
+    if record := re.search(r"=(\w+)\((\w+)=…\)", str(caught.value)):
+        kind = RECORDS.get(record[1])
+        assert kind is None or record[2] in kind.__dataclass_fields__
+
+
+def test_other_errors_stay_as_they_are(llm):
+    """A missing argument is Python's error, and so is one from within the call."""
+    with pytest.raises(TypeError, match="missing 1 required positional argument") as caught:
+        llm.select()
+    assert not isinstance(caught.value, UnknownArgumentError)
+
+    @named_arguments
+    def broken(*, value: int) -> int:
+        return len(value)  # type: ignore[arg-type]
+
+    with pytest.raises(TypeError, match="has no len"):
+        broken(value=1)
+
+
+def test_awaitable_forms_say_the_same(llm):
+    """The call is that of the blocking method."""
+    with pytest.raises(UnknownArgumentError, match="generate has no argument 'max_tokens'"):
+        asyncio.run(llm.agenerate("a", max_tokens=1))
