@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
+from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.metrics import Metrics
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
@@ -24,6 +26,7 @@ class ServerState:
         metrics: What is counted.
         is_draining: Whether new work is refused.
         n_open: Number of requests that wait or are worked on.
+        turns: The turn of each client with an open request, by its key or address.
     """
 
     models: Models
@@ -31,6 +34,11 @@ class ServerState:
     metrics: Metrics = field(default_factory=Metrics)
     is_draining: bool = False
     n_open: int = 0
+    turns: WeakValueDictionary[bytes | str, Turn] = field(default_factory=WeakValueDictionary)
+
+    def turn_of(self, client: bytes | str) -> Turn:
+        """Return the turn of a client: the same one as long as somebody holds it."""
+        return self.turns.setdefault(client, Turn())
 
 
 def state_of(request: Request) -> ServerState:
