@@ -74,7 +74,7 @@ async def measured(
         work = asyncio.ensure_future(_asked(other, large))
         await asyncio.sleep(LEAD_S)
         found: tuple[list[float], list[float]] = [], []
-        while not work.done() and len(found[0]) < n_beside:
+        while not found[0] or (not work.done() and len(found[0]) < n_beside):
             for seconds, small in zip(found, _small(next(numbers)), strict=True):
                 seconds.append(await _asked(connection, small))
         figures[f"{name}_beside_s"] = await work
