@@ -13,6 +13,8 @@ Every case stands alone (`--case NAME`, repeatable):
 - streams: eight streams of completions at once, beside `Engine.astream` of the same prompts and seeds
 - echo: 4 choices scored by `echo` of `/v1/completions` after a context of 500 tokens, beside llama_cpp.server on the same
   file, one request a choice; then all of them in one request
+- beside: a completion of 4 tokens and a decision, one after the other, beside one large request (many sequences, long texts,
+  many prompts, many questions): times as long as alone
 - load: many clients at once, of which some are wrong, hang up or read slowly; every answer is compared with that of an engine
   of this process; what the server counts, logs and holds in memory; SIGTERM while all of them ask
 
@@ -34,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._common import NO_TARGETS, Targets, arguments, refuse_under_load, report
+from benchmarks.serving_beside import beside
 from benchmarks.serving_common import QUICK, Machine, Sizes
 from benchmarks.serving_load import load
 from benchmarks.serving_processes import echo, overhead, reject, startup
@@ -47,6 +50,13 @@ TARGETS = {
     "concurrent": Targets(at_least={"concurrent_of_bare": 0.9}),
     "streams": Targets(at_least={"streams_of_in_process": 0.97}),
     "echo": Targets(at_least={"llama_cpp_server_over_echo": 3.0}),
+    "beside": Targets(
+        at_most={
+            f"{large}_{small}_over_alone": 6.0
+            for large in ("sequences", "texts", "prompts", "questions")
+            for small in ("completion", "decision")
+        }
+    ),
     "load": Targets(
         at_most={
             "load_wrong": 0,
@@ -67,6 +77,7 @@ CASES: dict[str, Callable[[Sizes, Machine], Any]] = {
     "concurrent": concurrent,
     "streams": streams,
     "echo": echo,
+    "beside": beside,
     "load": load,
 }
 

@@ -30,6 +30,7 @@ class Sizes:
         echo_tokens: Tokens of the context of `echo`.
         n_clients, seconds: Of `load`, in each of its phases.
         n_asked: Different requests of `load`.
+        n_large: Sequences of the large request of `beside`.
         n_ctx: Tokens that the memory of a model holds.
     """
 
@@ -48,6 +49,7 @@ class Sizes:
     n_clients: int = 200
     seconds: float = 60.0
     n_asked: int = 60
+    n_large: int = 100
     n_ctx: int = 8192
 
 
@@ -67,6 +69,7 @@ QUICK = Sizes(
     n_clients=8,
     seconds=0.5,
     n_asked=4,
+    n_large=4,
     n_ctx=1024,
 )
 

@@ -80,8 +80,9 @@ def test_what_each_field_becomes(llm, monkeypatch, fields, option, value):
 
     monkeypatch.setattr(Engine, "agenerate", awaited)
     monkeypatch.setattr(Engine, "stream", kept)
+    application = app(llm, ServerOptions(allow_priority=True))
     for stream in (False, True) if "best_of" not in fields else (False,):
-        assert ask(app(llm), "POST", PATH, {"messages": MESSAGES, "stream": stream, **fields}).status == 500
+        assert ask(application, "POST", PATH, {"messages": MESSAGES, "stream": stream, **fields}).status == 500
     for options in taken:
         assert options[option] == value
         changed = {name for name in NEUTRAL if options[name] != NEUTRAL[name]}
@@ -108,6 +109,7 @@ REFUSED: list[dict[str, Any]] = [
     {"web_search_options": {}},
     {"moderation": {"model": "a"}},
     {"chat_template": "{{ 1 }}"},
+    {"priority": 1},
     {"documents": [{}]},
     {"echo": True},
     {"prompt_logprobs": 0},

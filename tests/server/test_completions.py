@@ -595,7 +595,7 @@ def test_a_request_may_name_itself():
 
 
 def test_a_lower_priority_goes_first(monkeypatch):
-    """As in vLLM; in the engine the higher number does."""
+    """As in vLLM, where the operator allows it; in the engine the higher number does."""
     seen = []
     with fake() as llm:
         run = Engine._run
@@ -605,7 +605,7 @@ def test_a_lower_priority_goes_first(monkeypatch):
             return run(self, *args, **named)
 
         monkeypatch.setattr(Engine, "_run", noted)
-        complete(llm, prompt="ab", priority=3, echo=True, logprobs=1)
+        complete(llm, options=ServerOptions(allow_priority=True), prompt="ab", priority=3, echo=True, logprobs=1)
     assert seen == [-3, -3]
 
 

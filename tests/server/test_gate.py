@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
 from selectrie import Predicate
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.errors import (
     CancelledError,
     ClosedError,
@@ -159,6 +160,25 @@ def test_keys(llm, headers, status):
         assert ask(application, "GET", path, headers=headers).status == status
     for path in ("/health", "/ready"):
         assert ask(application, "GET", path).status == 200
+
+
+def test_requests_of_one_key_or_else_of_one_address_are_one_client(llm, monkeypatch):
+    """Whichever header has the key; without keys the address counts. Each request has a turn of its own beside."""
+    jobs, queue = [], ModelThread.queue
+
+    def noted(self, *handles):
+        jobs.extend(handle.job for handle in handles)
+        queue(self, *handles)
+
+    monkeypatch.setattr(ModelThread, "queue", noted)
+    keyed, open_to_all = app(llm, KEYS), app(llm)
+    for headers in ({"x-api-key": "first"}, {"authorization": "Bearer first"}, {"x-api-key": "second"}):
+        assert ask(keyed, "POST", PATH, BODY, headers=headers).status == 200
+    for _ in range(2):
+        assert ask(open_to_all, "POST", PATH, BODY).status == 200
+    client_of = {job.request: job.client for job in jobs}
+    clients = [one.place for one in client_of.values()]
+    assert [clients.index(one) for one in clients] == [0, 0, 2, 3, 3]
 
 
 @pytest.mark.parametrize(

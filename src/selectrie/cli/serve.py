@@ -61,6 +61,7 @@ class ServingGroup:
         Option("--model-name", metavar="NAME", help="A name of the model; the first is in answers. Repeatable."),
     ] = None
     strict_model: Annotated[bool, Option("--strict-model", help="Refuse requests that name another model.")] = False
+    allow_priority: Annotated[bool, Option("--allow-priority", help="Let requests say that they go first.")] = False
     max_requests: Annotated[int, Option(metavar="N", help="Requests that may wait or be worked on at once.")] = 256
     max_rows: Annotated[int, Option(metavar="N", help="Rows of the model that one request may plan.")] = 200_000
     max_questions: Annotated[int, Option(metavar="N", help="Questions of one request.")] = 400
@@ -121,6 +122,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
         hosts=serving_room.hosts_of(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
+        allow_priority=serving.allow_priority,
         max_requests=serving.max_requests,
         max_body_bytes=max(1, round(serving.max_body_mib * (1 << 20))),
         max_depth=serving.max_depth,

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.core.types import Cost
+from selectrie.engine.scheduler.turns import Turn
 
 _NO_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
@@ -33,6 +34,7 @@ class Exchange:
         id: The request's id, from the client if it gave one.
         endpoint: The path, or "other" for paths that there are not.
         body: The object of a body of JSON.
+        turn: The turn of its client, which all requests of a key or an address share.
         is_large: Whether work on the body holds up the event loop.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
@@ -51,6 +53,7 @@ class Exchange:
     id: str
     endpoint: str
     body: dict[str, Any] = field(default_factory=dict)
+    turn: Turn = field(default_factory=Turn)
     is_large: bool = False
     model: str = ""
     warnings: list[str] = field(default_factory=list)

@@ -16,6 +16,7 @@ from hashlib import sha256
 from time import perf_counter
 from typing import Any, TypeAlias
 
+from selectrie.engine.scheduler.task_group import count_for
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, Disconnected, Receive, read_body, too_large
@@ -104,11 +105,13 @@ class Gate:
         host = headers.get(b"host", "")
         if options.hosts and path not in OPEN and _without_port(host) not in options.hosts:
             raise HttpError(403, "host", f"the host {host[:80]!r} is not one that this server answers to")
-        if path not in OPEN and options.key_digests and not _has_key(headers, options.key_digests):
+        key = _key_of(headers, options.key_digests)
+        if path not in OPEN and options.key_digests and not key:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
         if not _is_work(scope):
             return
+        scope[exchanges.KEY].turn = self._state.turn_of(key or (scope.get("client") or ("",))[0])
         if self._state.is_draining:
             raise _draining()
         if path in WORK:
@@ -137,13 +140,14 @@ class Gate:
         state, exchange = self._state, scope[exchanges.KEY]
         state.n_open += 1
         exchange.is_accepted = True
+        count_for(exchange.turn)
         state.metrics.accepted()
         try:
             with state.bodies.share() as take:
                 if scope["path"] in WORK:
                     encoding = headers.get(b"content-encoding", "identity").strip().lower()
                     length = headers.get(b"content-length", "0")
-                    take(int(length) if length.isdecimal() else 0)
+                    take(int(length[:_MAX_DIGITS]) if length.isdecimal() else 0)
                     exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, take)
                 await self._until_gone(scope, receive, answer)
         finally:
@@ -272,12 +276,13 @@ def _without_port(host: str) -> str:
     return name.lower() if colon and port.isdecimal() else host.lower()
 
 
-def _has_key(headers: dict[bytes, str], digests: Sequence[bytes]) -> bool:
-    """Return whether a request has one of the keys, in a time that tells nothing.
+def _key_of(headers: dict[bytes, str], digests: Sequence[bytes]) -> bytes:
+    """Return the digest of a request's key, or b"" if it has none of the keys.
 
-    Keys are compared as bytes, as they came.
+    The time that it takes tells nothing. Keys are compared as bytes, as they came.
     """
     bearer = headers.get(b"authorization", "")
     keys = [bearer[7:].strip() if bearer[:7].lower() == "bearer " else "", headers.get(b"x-api-key", "").strip()]
     own = [sha256(key.encode("latin-1")).digest() for key in keys if key]
-    return any([hmac.compare_digest(one, digest) for one in own for digest in digests])  # noqa: C419 - all are compared
+    found = [digest for one in own for digest in digests if hmac.compare_digest(one, digest)]  # all are compared
+    return found[0] if found else b""

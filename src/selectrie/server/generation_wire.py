@@ -219,6 +219,8 @@ def read_generation(
     priority = body.get("priority")
     if priority is not None and type(priority) is not int:
         raise OptionError("priority", priority, "a whole number; a lower one goes first")
+    if priority and not options.allow_priority:
+        raise HttpError(400, "unsupported", "priority: this server does not take it (--allow-priority)", "priority")
     structured = read_structured_outputs(body, options)
     warnings = unknown_fields(body, {*KNOWN, *IGNORED, *UNSUPPORTED, *known})
     return GenerationRequest(

@@ -23,6 +23,7 @@ class ServerOptions:
         key_digests: SHA-256 digests of the API keys; () for a server without keys.
         hosts: Values of the header `Host` that are answered, without ports; () for any.
         origins: Origins of web pages that may read answers (CORS); () for none.
+        allow_priority: Whether requests may have a `priority`.
         max_requests: Number of requests that may wait or be worked on at once.
         max_body_bytes: Maximum size of a body, after decoding, in bytes.
         max_depth: Maximum nesting of a body.
@@ -55,6 +56,7 @@ class ServerOptions:
     key_digests: Sequence[bytes] = ()
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
+    allow_priority: bool = False
     max_requests: int = 256
     max_body_bytes: int = 8 << 20
     max_depth: int = 64
@@ -95,7 +97,7 @@ class ServerOptions:
             number(name, getattr(self, name), min_value=0.001, remedy="a number of seconds above 0")
         one_of("confidence", self.confidence, CONFIDENCES)
         number("min_label_mass", self.min_label_mass, min_value=0, max_value=1, remedy="a number from 0 to 1")
-        for name in ("strict_model", "log_prompts"):
+        for name in ("strict_model", "allow_priority", "log_prompts"):
             flag(name, getattr(self, name))
         if any(len(digest) != 32 for digest in self.key_digests):
             raise OptionError("key_digests", "…", "SHA-256 digests of 32 bytes")

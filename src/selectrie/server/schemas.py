@@ -67,7 +67,10 @@ GENERATION: dict[str, Any] = {
     "min_tokens": {"type": "integer", "minimum": 0},
     "stream": {"type": "boolean"},
     "stream_options": {"type": "object", "properties": {"include_usage": {"type": "boolean"}}},
-    "priority": {"type": "integer", "description": "A request with a lower number goes first."},
+    "priority": {
+        "type": "integer",
+        "description": "A lower number goes first, where the server takes it.",
+    },
     "request_id": _TEXT,
     "structured_outputs": {
         "type": "object",

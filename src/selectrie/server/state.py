@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 
+from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.body import BodyBudget
 from selectrie.server.metrics import Metrics
 from selectrie.server.models import Models
@@ -26,6 +28,7 @@ class ServerState:
         is_draining: Whether new work is refused.
         n_open: Number of requests that wait or are worked on.
         bodies: The bytes that their bodies have together.
+        turns: The turn of each client with an open request, by its key or address.
     """
 
     models: Models
@@ -33,10 +36,15 @@ class ServerState:
     metrics: Metrics = field(default_factory=Metrics)
     is_draining: bool = False
     n_open: int = 0
+    turns: WeakValueDictionary[bytes | str, Turn] = field(default_factory=WeakValueDictionary)
     bodies: BodyBudget = field(init=False)
 
     def __post_init__(self) -> None:
         self.bodies = BodyBudget(self.options.max_body_bytes)
+
+    def turn_of(self, client: bytes | str) -> Turn:
+        """Return the turn of a client: the same one as long as somebody holds it."""
+        return self.turns.setdefault(client, Turn())
 
 
 def state_of(request: Request) -> ServerState:

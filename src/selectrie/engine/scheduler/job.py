@@ -17,6 +17,7 @@ from selectrie.decoding.task import Ask, Task
 from selectrie.engine.scheduler.node_table import LinearRuns, NodeTable
 from selectrie.engine.scheduler.observer import TaskObserver
 from selectrie.engine.scheduler.outcome import Outcome
+from selectrie.engine.scheduler.turns import Turn
 
 ROW_CACHE_BYTES = 64 << 20
 """Bytes of prompt-end rows kept for later requests, about 100 rows of 152k tokens."""
@@ -141,6 +142,9 @@ class Job:
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
         on_admitted: Called on the model's thread whenever the job is admitted.
         observer: What watches the task, or None.
+        request, client: Whose turn the job's rows count as. By default, both are of the
+            job alone.
+        rows_before: Number of rows that the job had cost when it was admitted.
         order: Number of the job in the order of submission.
         has_prompt_row: Whether the task has received the row of its prompt's end.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
@@ -166,6 +170,8 @@ class Job:
         self.on_queued_no_more: Callable[[], object] | None = None
         self.on_admitted: Callable[[], object] | None = None
         self.observer: TaskObserver | None = None
+        self.request = self.client = Turn()
+        self.rows_before = 0
         self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
         self.cancelled = self.answered = self.expired = self.has_prompt_row = self.narrow = False
@@ -264,6 +270,7 @@ class Job:
 
     def admit(self) -> None:
         """Leave the queue, because the job was admitted."""
+        self.rows_before = self.cost.rows
         self.leave_queue()
         if self.on_admitted is not None:
             self.on_admitted()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from selectrie.core.model import Model
@@ -12,6 +12,7 @@ from selectrie.core.rows import Rows
 from selectrie.core.types import NO_NODE
 from selectrie.engine.scheduler.job import BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
+from selectrie.engine.scheduler.turns import ROUNDING, shares_of
 
 _MIN_CHUNK = 32
 """Rows below which a prompt's share of a call is not worthwhile.
@@ -24,10 +25,10 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
     """Return each job with the number of prompt tokens it evaluates in the next call.
 
     Jobs that are left out wait. Higher priorities get as many rows as they can use.
-    Equal priorities share equally, and rows that one cannot use go to others. A token
-    that another job evaluates in the same call takes no further row (this is not relied
-    on in a recurrent-state model). Of equal prompts one is evaluated; the others find
-    it in the cache later.
+    Equal priorities have their shares (`turns.shares_of`), and rows that one cannot use
+    go to others. A token that another job evaluates in the same call takes no further
+    row (this is not relied on in a recurrent-state model). Of equal prompts one is
+    evaluated; the others find it in the cache later.
 
     Args:
         jobs: The jobs to prefill, higher priorities first.
@@ -37,15 +38,18 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
     by_prompt: dict[bytes, Job] = {}
     for job in jobs:
         by_prompt.setdefault(job.key, job)
-    leaders = by_prompt.values()
+    leaders = list(by_prompt.values())
+    shares = shares_of(leaders)
     chunks: list[_Chunk] = []
     evaluated, n_rows = _Evaluated(), budget
     for _, group in groupby(leaders, key=lambda job: job.priority):
-        taking = _worth_taking(list(group), budget)
-        for i, job in enumerate(taking):
+        taking = _worth_taking(list(group), budget, shares)
+        left = sum(shares[job] for job in taking)
+        for job in taking:
             chunk = _Chunk(job, n_rows)
             n_shared = 0 if is_recurrent else evaluated.n_shared(chunk)
-            chunk.n = min(chunk.n_left, n_shared + budget // (len(taking) - i))
+            chunk.n = min(chunk.n_left, n_shared + int(budget * shares[job] / left + ROUNDING))
+            left -= shares[job]
             chunks.append(chunk)
             evaluated.add(chunk)
             budget -= chunk.n - n_shared
@@ -61,10 +65,10 @@ def allocate_prefill(jobs: Sequence[Job], budget: int, *, is_recurrent: bool) ->
     return [(chunk.job, chunk.n) for chunk in chunks if chunk.n > 0]
 
 
-def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
+def _worth_taking(jobs: list[Job], budget: int, shares: Mapping[Job, float]) -> list[Job]:
     """Return the first jobs that can each get a chunk of a worthwhile size.
 
-    They are sorted by the number of prompt tokens left, fewest first.
+    They are sorted by the part of their share that they need, smallest first.
     """
     taking: list[Job] = []
     for job in jobs:
@@ -72,7 +76,7 @@ def _worth_taking(jobs: list[Job], budget: int) -> list[Job]:
         if taking and budget < 0:
             break
         taking.append(job)
-    return sorted(taking, key=lambda job: job.n_prompt_left)
+    return sorted(taking, key=lambda job: job.n_prompt_left / shares[job])
 
 
 class _Chunk:

@@ -4,10 +4,15 @@ The scheduler admits jobs, gives them fair turns, cuts asks to size, cancels job
 keeps the cache of rows at prompt ends. One step makes one `extend`, and more only if
 that failed. Tasks of any kind may come and go at any time.
 
-Higher priorities are admitted first and go into a call first. Among equals, the job
-that went first in one step goes last in the next. The asks of tasks go into a call
-before prompts do, and prompts share what is left (`prefill.allocate_prefill`), so a
-long prompt delays other jobs by no more than a chunk of it.
+Higher priorities are admitted first and go into a call first. Among equals, clients
+take turns, and the requests of a client, and the jobs of a request (`turns`). While
+several clients are under way, each has a share of a call, and calls are short. The asks
+of tasks go into a call before prompts do, and prompts share what is left
+(`prefill.allocate_prefill`), so a long prompt delays other jobs by no more than a chunk
+of it.
+
+A client that waits for memory, and needs no more than its share, gets it from one that
+has more: the last job of that client is queued again.
 
 Capacity is reserved for all that every admitted task may still need, so most asks fit.
 An ask may still fail to fit, because nodes that several tasks hold do not become free
@@ -25,7 +30,7 @@ from __future__ import annotations
 import logging
 import time
 from bisect import insort
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -39,6 +44,7 @@ from selectrie.engine.scheduler.early_ends import end_early
 from selectrie.engine.scheduler.job import ROW_CACHE_BYTES, BatchPart, Job, RowCache
 from selectrie.engine.scheduler.node_table import as_ids
 from selectrie.engine.scheduler.prefill import allocate_prefill, find_cursor, prefill_part
+from selectrie.engine.scheduler.turns import ROUNDING, CallTimes, Turn, end_turns, in_turns, shares_of
 from selectrie.errors import (
     CapacityError,
     ClosedError,
@@ -105,7 +111,8 @@ class Scheduler:
                 tasks take all they can use, so tasks have fewer and larger asks, and
                 nodes are held for a shorter time. That is for work that is waited for
                 as a whole.
-            clock: Returns the seconds that deadlines are compared with.
+            clock: Returns the seconds that deadlines are compared with, and that steps
+                take.
         """
         self.model = model
         self._is_recurrent = model.limits.kind.is_recurrent
@@ -122,7 +129,9 @@ class Scheduler:
 
         It is kept up to date while a batch is scheduled.
         """
-        self._n_submitted = self.n_interrupted = 0
+        self._call_times = CallTimes()
+        self._n_submitted = self.n_interrupted = self._n_rows = 0
+        self._decode_s = 0.0
         self.calling: tuple[Job, ...] = ()
         limits = model.limits
         self.load = Load(0, 0, limits.nodes, limits.sequences)
@@ -185,7 +194,8 @@ class Scheduler:
 
     def step(self) -> None:
         """Make one model call that advances every job that can go on."""
-        end_early([*self._active, *self._waiting], self._clock(), self._end)
+        began_s, self._n_rows, self._decode_s = self._clock(), 0, 0.0
+        end_early([*self._active, *self._waiting], began_s, self._end)
         if not (self._refused and self._active):  # parts that did not fit go first
             self._admit_waiting()
         self._refused, self._moved = [], False
@@ -193,6 +203,8 @@ class Scheduler:
         self._measure(free)
         if parts:
             self._execute(parts)
+            end_turns([part.job for part in parts])
+            self._call_times.add(self._n_rows, self._decode_s, self._clock() - began_s)
         if self._refused and not self._moved:
             self._preempt_last(*self._refused[0])
         if self._takes_turns:
@@ -206,18 +218,68 @@ class Scheduler:
         self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences), cached)
 
     def _admit_waiting(self) -> None:
-        """Admit waiting jobs in order of rank, as long as all reservations fit."""
+        """Admit waiting jobs in turns, as long as all reservations fit."""
         if not self._waiting:
             return
         free = self._free()
         while self._waiting:
-            need = self._waiting[0].need(is_recurrent=self._is_recurrent)
-            if self._active and (need.nodes > free.nodes or need.sequences > free.sequences):
-                return
-            job = self._waiting.pop(0)
+            job = self._first_waiting()
+            need = job.need(is_recurrent=self._is_recurrent)
+            while self._active and (need.nodes > free.nodes or need.sequences > free.sequences):
+                last = self._last_of_largest(job)
+                if last is None:
+                    return
+                logger.debug("job %d releases its nodes for job %d", last.order, job.order)
+                self._requeue(last, forget=False)
+                free = self._free()
+            self._waiting.remove(job)
             self._active.append(job)
             job.admit()
             free = Capacity(free.rows, free.nodes - need.nodes, free.sequences - need.sequences)
+
+    def _first_waiting(self) -> Job:
+        """Return the job to admit next.
+
+        Of the highest priority, it is of the client and the request with the fewest
+        jobs under way.
+        """
+        n_of = Counter(turn for job in self._active for turn in {job.client, job.request})
+        firsts = {job.request: job for job in reversed(self._waiting)}.values()
+
+        def order(job: Job) -> tuple[int, ...]:
+            client, request = job.client, job.request
+            return -job.priority, n_of[client], client.place, n_of[request], request.place
+
+        return min(firsts, key=order)
+
+    def _last_of_largest(self, job: Job) -> Job | None:
+        """Return the job that gives its memory to a waiting one, or None.
+
+        It is the last of the client that has most, if that is more than its share, and
+        the client of `job` stays within its own. The larger one must have evaluated as
+        many rows since its jobs were admitted as it may lose, so that it gets on.
+        """
+        held: defaultdict[Turn, float] = defaultdict(float)
+        for active in self._active:
+            held[active.client] += self._part_of_memory(active)
+        largest, share = max(held, key=lambda client: held[client]), 1 / self._n_clients()
+        if held[largest] <= share or held[job.client] + self._part_of_memory(job) > share:
+            return None
+        jobs = [active for active in self._active if active.client is largest]
+        last = max(jobs, key=attrgetter("rank"))
+        n_lost = job.need(is_recurrent=self._is_recurrent).nodes
+        gets_on = sum(active.cost.rows - active.rows_before for active in jobs) > n_lost
+        return last if gets_on and last.priority <= job.priority else None
+
+    def _part_of_memory(self, job: Job) -> float:
+        """Return the part of the model's memory that a job holds and may need."""
+        need, limits = job.need(is_recurrent=self._is_recurrent), self.model.limits
+        n_branches = job.rows.n_nodes if self._is_recurrent else job.rows.n_leaves
+        nodes = job.depth + job.rows.n_nodes + need.nodes
+        return max(nodes / limits.nodes, (n_branches + need.sequences) / limits.sequences)
+
+    def _n_clients(self) -> int:
+        return len({job.client for jobs in (self._active, self._waiting) for job in jobs})
 
     def _free(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for admitted jobs."""
@@ -235,24 +297,27 @@ class Scheduler:
 
         Every active job has one part at most.
         """
-        jobs = sorted(self._active, key=lambda job: -job.priority)
+        jobs = in_turns(self._active)
         unread = {job for job in jobs if not job.has_prompt_row and job.key not in self.row_cache}
-        free = self._free()
-        kept_rows = min(self._prefill_rows, free.rows // 2, sum(job.n_prompt_left for job in unread))
+        share_of, free = shares_of(jobs), self._free()
+        free = replace(free, rows=self._rows_of_call(jobs, unread))
+        kept_rows = self._rows_kept(jobs, unread, share_of, free.rows)
+        left = sum(share_of[job] for job in jobs if job not in unread)
         parts: list[BatchPart] = []
+        skipped: list[BatchPart] = []
         filling: list[Job] = []
         taken: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-        n_left = len(jobs) - len(unread)
         for job in jobs:
             if job in unread:
                 filling.append(job)
                 continue
             if job.part is None:
-                offered = (free.rows - kept_rows) // (max(1, n_left) if self._takes_turns else 1)
+                part_of_rows = share_of[job] / left if self._takes_turns else 1
+                offered = int((free.rows - kept_rows) * part_of_rows + ROUNDING)
                 if offered < 1 and not self._takes_turns:
                     continue  # the call is full
                 free = self._next(job, free, max(1, offered if len(jobs) == 1 else min(offered, self._prefill_rows)))
-            n_left -= 1
+            left -= share_of[job]
             part = job.part
             if part is None:
                 filling += [] if job.answered else [job]
@@ -266,12 +331,33 @@ class Scheduler:
                     continue
                 key = part.key
             if key not in taken:
-                if len(part) > free.rows:
+                if parts and len(part) > free.rows - kept_rows:
+                    skipped.append(part)
                     continue
                 taken.add(key)
-                free = Capacity(free.rows - len(part), free.nodes, free.sequences)
+                free = Capacity(max(0, free.rows - len(part)), free.nodes, free.sequences)
             parts.append(part)
-        return parts + self._prefills(filling, free.rows), free
+        prefills = self._prefills(filling, free.rows)
+        return parts + prefills + _that_fit(skipped, free.rows - sum(map(len, prefills))), free
+
+    def _rows_kept(self, jobs: list[Job], unread: set[Job], share_of: dict[Job, float], rows: int) -> int:
+        """Return how many rows of a call prompts have, if they can use them."""
+        kept_rows = int(rows * sum(share_of[job] for job in unread) / max(1, sum(share_of.values())))
+        if jobs and jobs[0] in unread:  # it has the first turn
+            kept_rows = max(1, kept_rows)
+        return min(kept_rows, self._prefill_rows, sum(job.n_prompt_left for job in unread))
+
+    def _rows_of_call(self, jobs: list[Job], unread: set[Job]) -> int:
+        """Return how many rows the next call may have: fewer while others wait."""
+        limits, n_clients = self.model.limits, self._n_clients()
+        if n_clients < 2 or not self._takes_turns or not jobs:
+            return limits.rows_per_call
+        needed: Counter[Turn] = Counter()
+        for job in jobs:
+            needed[job.client] += job.n_prompt_left if job in unread else 1
+        least = max(1, min(needed.values()))
+        n_rows = self._call_times.rows_for(least, n_clients, limits.call_cost.min_rows)
+        return int(min(n_rows + ROUNDING, limits.rows_per_call))
 
     def _next(self, job: Job, free: Capacity, rows: int) -> Capacity:
         """Set `job.part` to its next part, of at most `rows` rows.
@@ -380,6 +466,8 @@ class Scheduler:
         finally:
             self.calling = ()
         self._moved = True
+        self._n_rows += extension.rows_evaluated
+        self._decode_s += extension.decode_s
         for part, nodes, rows, cost in shares(parts, extension):
             job = part.job
             job.part = None
@@ -401,11 +489,15 @@ class Scheduler:
         if len(self._active) > 1:
             last = max(self._active, key=attrgetter("rank"))
             logger.debug("job %d releases its nodes: %s", last.order, error)
-            self._active.remove(last)
-            self._release(last)
-            insort(self._waiting, last, key=attrgetter("rank"))
+            self._requeue(last)
         elif not self._shrink(part):
             self._end(part.job, error=error)
+
+    def _requeue(self, job: Job, *, forget: bool = True) -> None:
+        """Release the nodes of an active job, and let it wait."""
+        self._active.remove(job)
+        self._release(job, forget=forget)
+        insort(self._waiting, job, key=attrgetter("rank"))
 
     def _shrink(self, part: BatchPart) -> bool:
         """Free memory for the only active job; return whether anything could be done.
@@ -464,6 +556,18 @@ class Scheduler:
             release()
         except (NodeError, ClosedError) as error:
             logger.debug("nothing was released: %s", error)
+
+
+def _that_fit(parts: list[BatchPart], n_rows: int) -> list[BatchPart]:
+    """Return the parts that fit into what prompts left of a call."""
+    fitting: list[BatchPart] = []
+    taken: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
+    for part in parts:
+        if len(part) <= n_rows and part.key not in taken:
+            taken.add(part.key)
+            fitting.append(part)
+            n_rows -= len(part)
+    return fitting
 
 
 def own_error(error: BaseException) -> BaseException:

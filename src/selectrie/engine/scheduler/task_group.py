@@ -14,6 +14,7 @@ from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.model_thread import Handle, JobThread
 from selectrie.engine.scheduler.observer import NO_SUBJECT, Observer
 from selectrie.engine.scheduler.outcome import Outcome
+from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import CancelledError
 
 _MAX_HANDLES = 256
@@ -83,6 +84,7 @@ class TaskGroup:
         self._held: list[Handle[Any]] | None = None
         self._is_cancelled = False
         self._is_calling = False
+        self._turn = Turn()
         self._scope = _SCOPE.get()
         if self._scope is not None:
             self._scope.add(self)
@@ -115,6 +117,7 @@ class TaskGroup:
         if observer is not None:
             handle.job.observer = observer.begin(task, subject)
         handle.job.on_admitted = _ADMITTED.get()
+        handle.job.request, handle.job.client = self._turn, _CLIENT.get() or self._turn
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
         if self._held is None:
@@ -274,6 +277,7 @@ class CancelScope:
 
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
 _ADMITTED: ContextVar[Callable[[], None] | None] = ContextVar("selectrie_admitted", default=None)
+_CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
 
 
 def tell_admission(call: Callable[[], None]) -> None:
@@ -283,6 +287,14 @@ def tell_admission(call: Callable[[], None]) -> None:
     of a task of asyncio. It is called on the model's thread and must not raise.
     """
     _ADMITTED.set(call)
+
+
+def count_for(client: Turn) -> None:
+    """Let all requests that begin in this context share the turns of one client.
+
+    Without it, each request is a client.
+    """
+    _CLIENT.set(client)
 
 
 class ScopedThread(threading.Thread, Generic[R]):

@@ -1,0 +1,135 @@
+"""Says whose turn it is, and how long a call may take while others wait.
+
+Clients take turns, then the requests of a client, then the jobs of a request. So a
+client with many requests, or a request with many jobs, has no more of a model than
+another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import count
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+WAIT_S = 0.25
+"""Seconds that a call may take while several clients are under way."""
+ROUNDING = 1e-9
+"""What a share of rows may lack of a whole number."""
+_FORGOTTEN = 0.05
+"""The part of what is known of earlier calls that each call replaces."""
+_PLACES = count()
+
+
+class Turn:
+    """The place in line of a client or a request.
+
+    Attributes:
+        place: The lowest goes first. It changes when the turn was taken.
+    """
+
+    __slots__ = ("__weakref__", "place")
+
+    def __init__(self) -> None:
+        self.place = next(_PLACES)
+
+
+class TakesTurns(Protocol):
+    """What takes turns: a job."""
+
+    request: Turn
+    client: Turn
+
+    @property
+    def priority(self) -> int: ...
+
+
+JobT = TypeVar("JobT", bound=TakesTurns)
+
+
+def in_turns(jobs: Iterable[JobT]) -> list[JobT]:
+    """Return jobs in the order in which they go into a call.
+
+    Higher priorities go first. Then comes one job of each client, then a second of
+    each, and so on; the jobs of a client come from its requests in the same way. Jobs
+    of one request stay in the order given.
+    """
+    by_request = sorted(_numbered(jobs, "request"), key=lambda one: (one[0], one[1].request.place))
+    by_client = _numbered((job for _, job in by_request), "client")
+    ordered = sorted(by_client, key=lambda one: (-one[1].priority, one[0], one[1].client.place))
+    return [job for _, job in ordered]
+
+
+def _numbered(jobs: Iterable[JobT], owner: str) -> list[tuple[int, JobT]]:
+    """Return each job with the number of jobs of its owner before it."""
+    n_before: Counter[Hashable] = Counter()
+    numbered = []
+    for job in jobs:
+        turn = getattr(job, owner)
+        numbered.append((n_before[turn], job))
+        n_before[turn] += 1
+    return numbered
+
+
+def shares_of(jobs: Sequence[JobT]) -> dict[JobT, float]:
+    """Return the share of each job: equal for clients, and for the requests of each.
+
+    The shares of a client's jobs add up to 1.
+    """
+    n_jobs = Counter(job.request for job in jobs)
+    n_requests = Counter({job.request: job.client for job in jobs}.values())
+    return {job: 1 / (n_jobs[job.request] * n_requests[job.client]) for job in jobs}
+
+
+def end_turns(jobs: Sequence[TakesTurns]) -> None:
+    """Put those who were in a call to the end of the line, the first of them last."""
+    for turns in ([job.client for job in jobs], [job.request for job in jobs]):
+        first, *others = dict.fromkeys(turns)
+        for turn in (*others, first):
+            turn.place = next(_PLACES)
+
+
+class CallTimes:
+    """What recent calls took: the model's time for a call, and all time for a row.
+
+    The first comes from a line through the model's seconds by the number of rows, with
+    the least squares of relative errors. The second includes the work of tasks.
+    """
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(7)
+
+    def add(self, n_rows: int, decode_s: float, seconds: float) -> None:
+        """Add a call that took `seconds`, of which `decode_s` were in the model."""
+        if n_rows < 1 or decode_s <= 0:
+            return
+        x, y = 1 / n_rows, decode_s / n_rows
+        self._sums = (1 - _FORGOTTEN) * self._sums + (1, x, y, x * x, x * y, n_rows, max(seconds, decode_s))
+
+    def _line(self) -> tuple[float, float]:
+        """Return the seconds of a call, and of each of its rows."""
+        n, x, y, xx, xy, rows, seconds = self._sums.tolist()
+        spread, call_s = n * xx - x * x, 0.0
+        if spread > 1e-9 * n * xx:  # else all calls had the same size
+            call_s = min(max((n * xy - x * y) / spread, 0.0), y / x)
+        return call_s, max((seconds - n * call_s) / rows, 1e-9)
+
+    def rows_for(self, least: int, n_clients: int, min_rows: int) -> float:
+        """Return how many rows a call may have that several clients wait for.
+
+        It takes `WAIT_S` at most, but is not cut to less than `min_rows` for that; and
+        no longer than `n_clients` + 1 calls of `least` rows, so that a client that
+        needs few rows is not held up by one that needs many.
+
+        Args:
+            least: Number of rows that the client with the fewest needs next.
+            n_clients: Number of clients under way.
+            min_rows: Number of rows below which the time of a call itself matters.
+        """
+        if not self._sums.any():
+            return float("inf")
+        call_s, row_s = self._line()
+        by_time = max((WAIT_S - call_s) / row_s, min_rows)
+        return max(1.0, min(by_time, n_clients * call_s / row_s + (n_clients + 1) * least))

@@ -1,0 +1,258 @@
+"""Turns of clients: a large request takes what others leave, and no more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selectrie.core.model import Extension
+from selectrie.core.reads import Reads
+from selectrie.core.rows import Rows
+from selectrie.core.types import CallCost, Capacity, ModelKind
+from selectrie.decoding.task import Ask
+from selectrie.engine.scheduler.scheduler import Job, Scheduler
+from selectrie.engine.scheduler.turns import CallTimes, Turn, end_turns, in_turns, shares_of
+from selectrie.testing import HashModel
+from selectrie.testing.fakes import WIDE
+from tests.support.n_examples import n_examples
+
+
+class Timed(HashModel):
+    """A model that says how long its calls take: `call_s` each, and `row_s` for a row."""
+
+    call_s, row_s = 0.0, 0.01
+
+    def extend(self, *args: Any) -> Extension:
+        extension = super().extend(*args)
+        return replace(extension, decode_s=self.call_s + self.row_s * extension.rows_evaluated)
+
+
+class Line:
+    """A task that asks for one row a step, `n` times; its result is what it was told."""
+
+    def __init__(self, prompt: list[int], n: int) -> None:
+        self.prompt = np.array(prompt, dtype=np.int32)
+        self.floor = Capacity(rows=1, nodes=max(n, 1), sequences=1)
+        self._n = n
+        self.told: list[int] = []
+
+    def ask(self, capacity: Capacity) -> Ask | None:
+        if len(self.told) > self._n:
+            return None
+        one = np.ones(1, dtype=np.bool_)
+        row, token = [len(self.told) - 1], [2 + len(self.told) % 20]
+        return Ask(np.array(row, dtype=np.int32), np.array(token, dtype=np.int32), one, one)
+
+    def reads(self) -> Reads:
+        return Reads.everything(1)
+
+    def tell(self, rows: Rows) -> None:
+        self.told.append(int(rows.top(0, 1)[0][0]))
+
+    def result(self) -> list[int]:
+        return self.told
+
+
+def prompt_of(seed: int, n: int) -> list[int]:
+    """Return a prompt of n tokens."""
+    return np.random.default_rng(seed).integers(2, 26, size=n).tolist()
+
+
+def submit(scheduler: Scheduler, tasks: list[Line], client: Turn | None = None) -> list[Job]:
+    """Queue tasks as one request, of this client or one of its own."""
+    request = Turn()
+    jobs = [Job(task) for task in tasks]
+    for job in jobs:
+        job.request, job.client = request, client or request
+        scheduler.submit(job)
+    return jobs
+
+
+def finish(scheduler: Scheduler) -> None:
+    """Step until all is done."""
+    for _ in range(20_000):
+        if scheduler.idle:
+            return
+        scheduler.step()
+    pytest.fail("the scheduler does not finish")
+
+
+def calls_until_done(scheduler: Scheduler, model: HashModel, jobs: list[Job]) -> int:
+    """Step until these jobs are done; return the number of calls."""
+    before = model.calls
+    while not all(job.future.done() for job in jobs):
+        scheduler.step()
+    return model.calls - before
+
+
+# Order
+
+
+def test_the_first_of_each_client_comes_before_the_second_of_any() -> None:
+    """Priority, then rounds over clients, in each of them rounds over requests, then the order of jobs."""
+    a, b = Turn(), Turn()
+    a1, a2, b1 = Turn(), Turn(), Turn()
+    owners = {"a1.0": (a, a1), "a1.1": (a, a1), "a1.2": (a, a1), "a2.0": (a, a2), "b1.0": (b, b1), "b1.1": (b, b1)}
+    jobs = {}
+    for name, (client, request) in owners.items():
+        job = jobs[name] = Job(Line([1], 1))
+        job.client, job.request = client, request
+    names = {job: name for name, job in jobs.items()}
+    assert [names[job] for job in in_turns(jobs.values())] == ["a1.0", "b1.0", "a2.0", "b1.1", "a1.1", "a1.2"]
+    shares = {name: shares_of(list(jobs.values()))[job] for name, job in jobs.items()}
+    assert shares == pytest.approx({"a1.0": 1 / 6, "a1.1": 1 / 6, "a1.2": 1 / 6, "a2.0": 0.5, "b1.0": 0.5, "b1.1": 0.5})
+    end_turns([jobs["a1.0"]])
+    assert [names[job] for job in in_turns(jobs.values())][:3] == ["b1.0", "a2.0", "b1.1"]
+    jobs["a1.2"].priority = 1
+    assert names[in_turns(jobs.values())[0]] == "a1.2"
+
+
+@settings(max_examples=n_examples(15))
+@given(data=st.data())
+def test_nobody_under_way_waits_for_more_calls_than_there_are_clients(data: st.DataObject) -> None:
+    """Whatever clients ask, each with a task admitted has rows in one of as many calls; answers are those given alone."""
+    limits = replace(WIDE, rows_per_call=data.draw(st.integers(2, 24)), call_cost=CallCost(min_rows=1))
+    model = Timed(1, limits=limits)
+    model.call_s = data.draw(st.sampled_from([0.0, 0.05]))
+    scheduler = Scheduler(model, clock=lambda: 0.0)
+    clients = [Turn() for _ in range(data.draw(st.integers(2, 6)))]
+    lines = st.tuples(st.integers(1, 12), st.integers(1, 4))
+    owned: dict[Turn, list[Job]] = {client: [] for client in clients}
+    tasks: list[tuple[Job, int, int]] = []
+    waited: Counter[Turn] = Counter()
+    for _ in range(25):
+        if data.draw(st.integers(0, 3)) == 0:
+            client = data.draw(st.sampled_from(clients))
+            drawn = data.draw(st.lists(lines, min_size=1, max_size=4))
+            jobs = submit(scheduler, [Line(prompt_of(n, n), steps) for n, steps in drawn], client)
+            owned[client] += jobs
+            tasks += [(job, *one) for job, one in zip(jobs, drawn, strict=True)]
+        before = {client: sum(job.cost.rows for job in owned[client]) for client in clients}
+        scheduler.step()
+        for client in clients:
+            is_served = sum(job.cost.rows for job in owned[client]) > before[client]
+            is_active = any(job in scheduler._active for job in owned[client])
+            waited[client] = waited[client] + 1 if is_active and not is_served else 0
+            assert waited[client] <= len(clients)
+    finish(scheduler)
+    for job, n, steps in tasks:
+        alone = Scheduler(HashModel(1))
+        (same,) = submit(alone, [Line(prompt_of(n, n), steps)])
+        finish(alone)
+        assert job.future.result(0) == same.future.result(0)
+
+
+def test_two_clients_have_equal_rows_although_one_has_sixty_four_requests() -> None:
+    """In calls that are full each gets half, also while only one of them has prompts left."""
+    scheduler = Scheduler(HashModel(1, limits=replace(WIDE, rows_per_call=16, nodes=50_000)))
+    many, single = Turn(), Turn()
+    of_many = [job for i in range(64) for job in submit(scheduler, [Line(prompt_of(i, 5), 40)], many)]
+    of_single = submit(scheduler, [Line(prompt_of(100 + i, 5), 40) for i in range(16)], single)
+    while not any(job.future.done() for job in of_single):
+        scheduler.step()
+    rows = [sum(job.cost.rows for job in jobs) for jobs in (of_many, of_single)]
+    assert rows[1] > 250
+    assert 0.8 < rows[0] / rows[1] < 1.25
+
+
+def test_a_small_request_goes_on_in_every_call_beside_one_of_many_tasks() -> None:
+    """128 tasks have begun; one of four rows begins in the next call and takes no more calls than alone."""
+    model = HashModel(1, limits=replace(WIDE, rows_per_call=32, nodes=50_000))
+    scheduler = Scheduler(model)
+    submit(scheduler, [Line(prompt_of(i, 8), 60) for i in range(128)])
+    for _ in range(40):
+        scheduler.step()
+    small = submit(scheduler, [Line(prompt_of(999, 8), 4)])
+    assert calls_until_done(scheduler, model, small) <= 6
+
+
+# Memory
+
+
+@pytest.mark.parametrize("kind", [ModelKind.ATTENTION, ModelKind.HYBRID])
+def test_a_small_request_gets_its_share_of_a_full_memory(kind: ModelKind) -> None:
+    """Eight tasks of 30 rows fill it, eight wait; a ninth, of another client, runs within a few calls, and nothing is lost."""
+    limits = replace(WIDE, nodes=290, sequences=18 if kind is ModelKind.HYBRID else 64, kind=kind)
+    model = HashModel(1, limits=limits)
+    scheduler = Scheduler(model)
+    large = submit(scheduler, [Line(prompt_of(i, 5), 30) for i in range(16)])
+    for _ in range(10):
+        scheduler.step()
+    assert scheduler.load.n_waiting >= 8
+    small = submit(scheduler, [Line(prompt_of(999, 8), 4)])
+    assert calls_until_done(scheduler, model, small) <= 10
+    finish(scheduler)
+    assert [job.future.result(0) for job in large] == [_alone(Line(prompt_of(i, 5), 30)) for i in range(16)]
+
+
+def _alone(task: Line) -> Any:
+    scheduler = Scheduler(HashModel(1))
+    (job,) = submit(scheduler, [task])
+    finish(scheduler)
+    return job.future.result(0)
+
+
+def test_a_large_request_gets_on_beside_small_ones_that_never_end() -> None:
+    """Whenever a small one has ended, the next one comes: the large one still evaluates rows in between."""
+    model = HashModel(1, limits=replace(WIDE, nodes=200))
+    scheduler = Scheduler(model)
+    large = submit(scheduler, [Line(prompt_of(1, 60), 110)])
+    n_small = 0
+    while not large[0].future.done():
+        small = submit(scheduler, [Line(prompt_of(1000 + n_small, 30), 4)])
+        n_small += 1
+        calls_until_done(scheduler, model, small)
+        assert n_small < 400
+    assert large[0].future.result(0) == _alone(Line(prompt_of(1, 60), 110))
+
+
+# Calls
+
+
+def test_calls_are_short_while_several_clients_are_under_way() -> None:
+    """Of 0.01 s a row: a prompt alone has calls of 512 rows; beside a second one 0.25 s; beside a stream that of 4 rows."""
+    model = Timed(1, limits=replace(WIDE, nodes=50_000, call_cost=CallCost(min_rows=8)))
+    scheduler = Scheduler(model, clock=lambda: 0.0)
+    submit(scheduler, [Line(prompt_of(1, 3000), 1)])
+    scheduler.step()
+    submit(scheduler, [Line(prompt_of(2, 2000), 1)])
+    for _ in range(5):
+        scheduler.step()
+    stream = submit(scheduler, [Line(prompt_of(3, 4), 20)])
+    for _ in range(5):
+        scheduler.step()
+    assert model.call_sizes == [512, 25, 25, 25, 25, 25, 16, 16, 4, 4, 4]
+    assert stream[0].cost.model_calls == 3
+
+
+def test_alone_a_request_has_calls_of_full_size() -> None:
+    """A request of many tasks makes the calls that it makes on a model whose calls take no time."""
+    sizes = []
+    for row_s in (0.0, 1.0):
+        model = Timed(1)
+        model.row_s = row_s
+        scheduler = Scheduler(model, clock=lambda: 0.0)
+        submit(scheduler, [Line(prompt_of(i, 60), 6) for i in range(12)])
+        finish(scheduler)
+        sizes.append(model.call_sizes)
+    assert sizes[0] == sizes[1]
+
+
+def test_times_of_calls_are_a_line_through_the_recent_ones() -> None:
+    """0.1 s a call and 0.01 s a row are found from calls of two sizes, also where tasks take as long again later."""
+    times = CallTimes()
+    assert times.rows_for(1, 2, 4) == float("inf")
+    for n in (1, 100) * 20:
+        times.add(n, 0.1 + 0.01 * n, 0.0)
+    assert times.rows_for(10_000, 2, 4) == pytest.approx(15)
+    assert times.rows_for(10_000, 2, 64) == 64
+    assert times.rows_for(1, 2, 64) == pytest.approx(2 * 10 + 3)
+    for n in (1, 100) * 100:
+        times.add(n, 0.1 + 0.01 * n, 0.1 + 0.02 * n)
+    assert times.rows_for(10_000, 2, 4) == pytest.approx(7.5, rel=0.02)
