@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from hashlib import sha256
 
 import pytest
@@ -24,8 +26,19 @@ from selectrie.cli import serve as serve_command
 from selectrie.cli.serve import JsonLines, _tell
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError
 from selectrie.server import ServerOptions, app
-from selectrie.server.serve import _url_of, _warm, check_exposed, hosts_of, is_loopback, key_digests
+from selectrie.server.serve import (
+    Serving,
+    _bound,
+    _Run,
+    _url_of,
+    _warm,
+    check_exposed,
+    hosts_of,
+    is_loopback,
+    key_digests,
+)
 from tests.support.deciding import fake
+from tests.support.serving import ask
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - said to be refused, never listened on
 BODY = {"input": "My parcel has not come.", "questions": [{"type": "predicate", "instructions": "It is late."}]}
@@ -168,6 +181,34 @@ def test_the_request_that_is_shown_is_read_by_a_shell(capsys):
     line = capsys.readouterr().out.splitlines()[1]
     *_, flag, data = shlex.split(line)
     assert (flag, json.loads(data)["model"]) == ("-d", "it's $HOME")
+
+
+def test_a_hangup_has_the_keys_read_again_and_drains_where_there_are_none(tmp_path, caplog):
+    """A file that cannot be read leaves the keys as they were, and is an error in the log."""
+    keys = tmp_path / "keys.txt"
+    keys.write_text("first\n")
+    with fake() as llm, closing(_bound(Serving(port=0))) as listening:
+        application = app(llm, ServerOptions(key_digests=key_digests(str(keys))))
+
+        def asked_with(key):
+            return ask(application, "GET", "/v1/models", headers={"x-api-key": key}).status
+
+        run = _Run(application, listening, Serving(key_file=str(keys)), lambda: llm, None, "")
+        keys.write_text("second\n")
+        assert (asked_with("first"), asked_with("second")) == (200, 401)
+        run._hung_up()
+        assert (asked_with("first"), asked_with("second")) == (401, 200)
+        keys.write_text("# none\n")
+        run._hung_up()
+        assert (asked_with("first"), asked_with("second")) == (401, 200)
+        assert "the keys stay as they were" in caplog.text
+        assert not application.state.is_draining
+
+        async def without_keys():
+            _Run(application, listening, Serving(), lambda: llm, None, "")._hung_up()
+
+        asyncio.run(without_keys())
+        assert application.state.is_draining
 
 
 def test_who_may_listen_where(tmp_path):

@@ -143,7 +143,9 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
         log_prompts=serving.log_prompts,
     )
     serving_room.check_exposed(address.host, options, without_keys=address.no_auth)
-    where = serving_room.Serving(address.host, address.port, serving.shutdown_timeout, serving.header_timeout_s)
+    where = serving_room.Serving(
+        address.host, address.port, serving.shutdown_timeout, serving.header_timeout_s, address.api_key_file
+    )
     _log_to_stderr()
     return serving_room.serve(partial(requests.open_engine, model), where, options, on_ready=_tell)
 

@@ -7,6 +7,7 @@ code in a process, a Python warning.
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,15 @@ def tell(result: Any) -> None:
     for advice in _advice_on(result):
         if advice.code not in _told:
             _told.add(advice.code)
-            warnings.warn(str(advice), AdviceWarning, stacklevel=4)
+            warnings.warn(str(advice), AdviceWarning, stacklevel=_caller())
+
+
+def _caller() -> int:
+    """Return the level of the first frame outside of the package."""
+    frame, level = sys._getframe(2), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("selectrie."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _advice_on(result: Any) -> Iterator[Advice]:

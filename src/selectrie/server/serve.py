@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +26,8 @@ from selectrie.server.allocator import limit_arenas
 from selectrie.server.application import App, app
 from selectrie.server.options import ServerOptions
 from selectrie.server.protocol import ConnectionLimits, HttpProtocol
+
+logger = logging.getLogger("selectrie.server")
 
 LOST = 1
 """Exit code if accepted work was not finished."""
@@ -46,12 +49,14 @@ class Serving:
         port: The port; 0 for any free one.
         shutdown_timeout_s: Seconds in which accepted work may finish after a signal.
         header_timeout_s: Seconds in which the headers of a request must arrive.
+        key_file: The file of the API keys, which SIGHUP has read again, or None.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
     shutdown_timeout_s: float = 30.0
     header_timeout_s: float = 20.0
+    key_file: str | None = None
 
     def __post_init__(self) -> None:
         at_least("port", self.port, 0, max_value=0xFFFF, optional=False)
@@ -108,7 +113,8 @@ def serve(
 
     The socket is bound before the model loads, so `/health` answers at once, and
     `/ready` when there is a model. After the first signal, `/ready` and new work get
-    503, and accepted work finishes; a second signal ends the server at once.
+    503, and accepted work finishes; a second signal ends the server at once. SIGHUP has
+    the file of API keys read again, and drains where there is none.
 
     The process is taken to be a server's: signals are handled, and the C library's
     allocator is limited to few arenas (`allocator.limit_arenas`).
@@ -194,6 +200,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, self._signalled)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loader = threading.Thread(target=self._load_in_thread, args=(loop,), name="selectrie-load", daemon=True)
         loader.start()
         try:
@@ -246,6 +253,17 @@ class _Run:
             return
         state.is_draining = True
         self._drain = asyncio.ensure_future(self._drained())
+
+    def _hung_up(self) -> None:
+        """Read the API keys again; drain if there is no file of them."""
+        state, path = self._app.state, self._serving.key_file
+        if path is None:
+            self._signalled()
+            return
+        try:
+            state.options = replace(state.options, key_digests=key_digests(path))
+        except InputFileError as error:
+            logger.error("the keys stay as they were: %s", error)  # noqa: TRY400 - the file is at fault
 
     async def _drained(self) -> None:
         """Wait for accepted work, as long as it may take, then end the server.

@@ -606,7 +606,7 @@ def test_an_interrupted_process_ends_without_a_hang(any_model):
 def run(script: str, model: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     return subprocess.run(
-        [sys.executable, "-c", script, str(model)],
+        [sys.executable, "-W", "ignore", "-c", script, str(model)],  # advice on answers is written to stderr
         capture_output=True,
         text=True,
         timeout=LONG_S,
