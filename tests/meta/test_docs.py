@@ -315,6 +315,13 @@ def test_every_error_has_a_code_of_its_own():
     assert len({kind.code for kind in kinds}) == len(kinds) > 10
 
 
+def test_no_page_speaks_of_what_is_to_come():
+    """What exists is described; plans are in issues."""
+    words = r"not (?:yet )?supported yet|not yet supported|will (?:serve|support)|are planned, not here|is planned\b"
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert {page.name: found for page in pages if (found := re.findall(words, page.read_text("utf-8")))} == {}
+
+
 def test_every_public_name_is_documented():
     """What `selectrie` promises stands in the documentation."""
     import selectrie

@@ -181,7 +181,7 @@ def generate(
 
     One sequence or many, after one prompt or many, all at once. The same seed gives the
     same text, whatever else runs, except for draws closer than logits move between
-    layouts (0.008 nats on the embedded model): with --precision exact, --json names
+    layouts: with --precision exact, --json names
     them.
 
     \b

@@ -371,7 +371,7 @@ class SequencesGroup:
         Option(
             metavar="N",
             help="Sequence i of every prompt has seed N + i, and does not depend on what else runs, except for draws "
-            "closer than logits move between layouts (0.008 nats on the embedded model). [default: random]",
+            "closer than logits move between layouts. [default: random]",
         ),
     ] = None
     draft: Annotated[

@@ -78,7 +78,7 @@ class RenderingGroup:
         Option(
             metavar="N",
             help="What is drawn has seeds made from N; a draw closer than logits move between layouts "
-            "(0.008 nats on the embedded model) may differ when other work runs. [default: random]",
+            "may differ when other work runs. [default: random]",
         ),
     ] = None
     max_tokens: Annotated[int, Option(metavar="N", help="At most N tokens in a gen that sets no maximum.")] = (
