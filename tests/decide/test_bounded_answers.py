@@ -48,6 +48,7 @@ def probabilities(answer, kind):
     return {True: answer.probability, False: 1 - answer.probability} if kind == "predicate" else answer.probabilities
 
 
+@pytest.mark.short("2-predicate", "None-*")
 @pytest.mark.parametrize("kind", sorted(QUESTIONS))
 @pytest.mark.parametrize("orders", [None, 2])
 @given(seed=st.integers(0, 10_000), shares=st.sampled_from([(0.0, 0.5), (0.3, 1.0), (1.0,)]))
