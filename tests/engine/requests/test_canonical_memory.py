@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,13 +12,22 @@ import selectrie
 from selectrie import Choice, DecisionParams
 from selectrie.core.types import ROOT, Limits, ModelKind
 from selectrie.engine.requests import selection
-from selectrie.engine.requests.canonical_memory import CHUNK, KeptMemories, SettledJoints, call_ends, evaluate_chunks
-from selectrie.engine.requests.near_ties import _canonical_joints
+from selectrie.engine.requests.canonical_memory import (
+    CHUNK,
+    Claim,
+    KeptMemories,
+    SettledJoints,
+    call_ends,
+    evaluate_chunks,
+)
+from selectrie.engine.requests.near_ties import _canonical_joints, _MoreCalls
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeError
 from selectrie.testing import HashModel
 from tests.support.deciding import fake
+from tests.support.settling import forget_settled
 
 WIDE = Limits(nodes=4096, sequences=64, rows_per_call=512, kind=ModelKind.ATTENTION, max_idle_rows=4096)
 BEGINNING = "The same instructions come before every text of the table. " * 16
@@ -39,7 +49,23 @@ def joints(model, prepared, kept, *, remembers=False):
     return values.tobytes(), cost
 
 
-@pytest.mark.short("embedded-3", "tiny-rwkv*-1")
+def joints_in_turns(model, several, kept):
+    """The canonical scores of several requests that take turns, each a call of its context at a time."""
+    found: dict[int, bytes] = {}
+    claims = [Claim() for _ in several]
+    while len(found) < len(several):
+        for at, one in enumerate(several):
+            if at not in found:
+                kept.settled = SettledJoints()
+                session = Session(SimpleNamespace(observer=None), model, None, kept=kept)
+                choices = np.arange(3, dtype=np.int32)
+                with suppress(_MoreCalls):
+                    found[at] = _canonical_joints(session, one, one.encoded.context, choices, claims[at])[0].tobytes()
+                    claims[at] = None
+    return [found[at] for at in range(len(several))]
+
+
+@pytest.mark.short("embedded-[13]", "tiny-rwkv*-1")
 @pytest.mark.parametrize("n_memories", [1, 3])
 @pytest.mark.parametrize("name", ["embedded", "stories260K.gguf", "tiny-rwkv-7v0-834K.gguf"])
 def test_kept_memories_change_no_bit_on_real_weights(name, n_memories, embedded, weights):
@@ -56,6 +82,9 @@ def test_kept_memories_change_no_bit_on_real_weights(name, n_memories, embedded,
         kept = KeptMemories(n_memories)
         found = llm._model_thread.call(lambda: [joints(model, one, kept) for one in [*several, *several[::-1]]])
         alone = llm._model_thread.call(lambda: [joints(model, one, None) for one in several])
+        if n_memories == 1:
+            turns = llm._model_thread.call(lambda: joints_in_turns(model, several, kept))
+            assert turns == [bits for bits, _ in alone]
         llm._model_thread.call(kept.close)
     assert [bits for bits, _ in found] == [bits for bits, _ in [*alone, *alone[::-1]]]
     if model.limits.kind is ModelKind.ATTENTION:
@@ -77,6 +106,60 @@ def test_a_context_is_evaluated_in_the_same_calls_whatever_is_there():
     assert (cost.rows, len(model.contexts[longer])) == (2 * CHUNK - 8, 3 * CHUNK - 8)
     model.release(np.array([node, longer], dtype=np.int32))
     assert evaluate_chunks(model, context[:0])[0] == ROOT
+
+
+def test_requests_that_take_turns_have_the_scores_of_each_alone():
+    """A long context is evaluated call by call; others meanwhile take other memories and leave its own."""
+    model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
+    several = [prepared_of(model, text) for text in TEXTS]
+    kept = KeptMemories()
+    assert joints_in_turns(model, several, kept) == [joints(model, one, None)[0] for one in several]
+    assert len(kept._kept) == 1
+    claim = Claim()
+    context = several[0].encoded.context
+    steps = 0
+    kept.close()
+    while kept.advance(model, context, len(context) + 8, claim) is not None:
+        steps += 1
+        assert kept.advance(model, context, len(context) + 8, Claim()) is None  # one context at a time
+    assert steps == len(call_ends(context)) - 2
+    del claim
+    assert kept._claimed_by_others(Claim()) is None
+    kept.close()
+
+
+def test_others_are_answered_while_a_long_context_is_settled(monkeypatch):
+    """Between two calls of its context; before, they waited for all of them."""
+    with fake() as llm:
+        llm._runtime.check = selectrie.engine.precision_check.SelfCheck(batch_multiple=1, moved=0.0, tolerance=50.0)
+        answered = []
+        advance = Session.advance_memory
+
+        def advanced(self, context, n_nodes, claim):
+            cost = advance(self, context, n_nodes, claim)
+            answered.append(cost is not None)
+            return cost
+
+        call = TaskGroup.call
+
+        def called(self, function):
+            found = call(self, function)
+            if answered[-1:] == [True] and "small" not in answered:
+                answered.append("small")
+                assert llm.score("b", "c").logp < 0
+            return found
+
+        monkeypatch.setattr(Session, "advance_memory", advanced)
+        monkeypatch.setattr(TaskGroup, "call", called)
+        long = llm.select(BEGINNING, ["a", "b"])
+        assert answered[:2] == [True, "small"]
+        assert answered[-1] is False
+        assert long.certificate.n_rescored == 2
+        monkeypatch.undo()
+        forget_settled(llm)
+        monkeypatch.setattr(Session, "advance_memory", lambda *_: None)
+        at_once = llm.select(BEGINNING, ["a", "b"])
+    assert long.choices.logp.tobytes() == at_once.choices.logp.tobytes()
 
 
 def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():

@@ -8,6 +8,7 @@ it and whether it was evaluated before.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
@@ -35,6 +36,8 @@ _MAX_SETTLED = 10_000
 """Maximum number of scores that are remembered."""
 _ROOM = 512
 """The nodes of a memory that is kept are rounded up to a multiple."""
+_AT_ONCE = 2
+"""Maximum number of calls of a context that are made without a turn for other work."""
 
 
 class CanonicalMemory(Protocol):
@@ -211,6 +214,10 @@ class SettledJoints:
             del self._values[next(iter(self._values))]
 
 
+class Claim:
+    """What a request holds as long as it evaluates a context for its near ties."""
+
+
 class KeptMemories:
     """Memories that keep the contexts that were evaluated last, and what was scored.
 
@@ -228,15 +235,51 @@ class KeptMemories:
     def __init__(self, n_memories: int = 1) -> None:
         self._n_memories, self.settled = n_memories, SettledJoints()
         self._kept: list[_Kept] = []  # least recently used first
+        self._claim: tuple[weakref.ref[Claim], _Kept] | None = None
+
+    def advance(self, model: Model, context: IntArray, n_nodes: int, claim: Claim) -> Cost | None:
+        """Make the next call of a long context and keep it, so that others get a turn.
+
+        Args:
+            model: The model of which the memory is.
+            context: int32[T], the context.
+            n_nodes: Number of nodes for which the memory will have room.
+            claim: Keeps the memory for this context as long as it lives. One context at
+                a time is evaluated in this way.
+
+        Returns:
+            The cost. None if few calls are left, or another context is being evaluated.
+        """
+        if not in_chunks(model) or self._claimed_by_others(claim) is not None:
+            return None
+        held = max((one.n_common(context) for one in self._kept), default=0)
+        left = [end for end in call_ends(context) if end > held]
+        if len(left) <= _AT_ONCE:
+            return None
+        kept = self._taken(context, claim)
+        try:
+            kept.hold_beginning(model, context, n_nodes)
+            cost = kept.advance(context)
+        except BaseException:
+            kept.close()
+            raise
+        self._kept.append(kept)
+        self._claim = weakref.ref(claim), kept
+        return cost
+
+    def _claimed_by_others(self, claim: Claim | None) -> _Kept | None:
+        """Return the memory that is kept for another request, or None."""
+        owner, kept = (None, None) if self._claim is None else (self._claim[0](), self._claim[1])
+        return None if owner is None or owner is claim else kept
 
     @contextmanager
-    def opened(self, model: Model, context: IntArray, n_nodes: int) -> Iterator[Model]:
+    def opened(self, model: Model, context: IntArray, n_nodes: int, claim: Claim | None = None) -> Iterator[Model]:
         """Yield a memory that holds nothing but a beginning of the context."""
         if not in_chunks(model):
             with new_memory(model, n_nodes) as solo:
                 yield solo
             return
-        kept = self._taken(context)
+        kept = self._taken(context, claim)
         try:
             kept.hold_beginning(model, context, n_nodes)
             yield kept.model
@@ -244,14 +287,21 @@ class KeptMemories:
         except BaseException:
             kept.close()
             raise
-        self._kept.append(kept)
+        if len(self._kept) < self._n_memories:
+            self._kept.append(kept)
+        else:
+            kept.close()  # another request has the last place
 
-    def _taken(self, context: IntArray) -> _Kept:
+    def _taken(self, context: IntArray, claim: Claim | None) -> _Kept:
         """Return the memory for a context, which is no longer among those kept."""
-        n_common = [one.n_common(context) for one in self._kept]
-        if not any(n_common):
-            return self._kept.pop(0) if len(self._kept) >= self._n_memories else _Kept()
-        return self._kept.pop(int(np.argmax(n_common)))
+        reserved = self._claimed_by_others(claim)
+        free = [one for one in self._kept if one is not reserved]
+        n_common = [one.n_common(context) for one in free]
+        if not any(n_common) and (not free or len(self._kept) < self._n_memories):
+            return _Kept()
+        taken = free[int(np.argmax(n_common))]  # the least recently used of those that hold most
+        self._kept.remove(taken)
+        return taken
 
     def close(self) -> None:
         """Free the memories."""
@@ -295,6 +345,16 @@ class _Kept:
             self._solo, self._n_nodes = model.new_context(room, rows=_CALL_ROWS), room
         node, _ = self._solo.match_prefix(context[: self.n_common(context)])
         self._replace(node)
+
+    def advance(self, context: IntArray) -> Cost:
+        """Make and hold the next call of a context; return its cost."""
+        solo = self.model
+        node, depth = solo.match_prefix(_in_calls(context))
+        end = next(end for end in call_ends(context) if end > depth)
+        node, cost = _evaluate_below(solo, node, context[depth:end], min(end - depth, solo.limits.rows_per_call))
+        self.hold(context)
+        solo.release(np.array([node], dtype=np.int32))
+        return cost
 
     def hold(self, context: IntArray) -> None:
         """Drop all but the calls of a context that was evaluated."""

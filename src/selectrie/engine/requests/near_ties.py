@@ -21,7 +21,7 @@ from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScoreTask
 from selectrie.engine.requests import choice_scores
 from selectrie.engine.requests.bounded_scores import MeanBaseline
-from selectrie.engine.requests.canonical_memory import CanonicalMemory
+from selectrie.engine.requests.canonical_memory import CanonicalMemory, Claim
 from selectrie.engine.requests.choice_scores import ChoiceScores, SearchReport
 from selectrie.engine.requests.selection import PreparedSelect
 from selectrie.engine.requests.session import Session
@@ -86,20 +86,40 @@ def rescore_near_ties(
     if not len(finalists) or not is_cheap:
         return scored, replace(report, certificate=replace(certificate, rescored=is_cheap))
     try:
-        joints = session.group.call(
-            lambda: [_canonical_joints(session, prepared, context, finalists) for context in contexts]
-        )
+        joints, spent = _in_turns(session, prepared, contexts, finalists)
     except (DecodeInterrupted, MissingRowError):
         raise
     except ModelError as error:  # e.g. no memory for a second context: the scores stay
         logger.debug("%d near ties are not scored again: %s", len(finalists), error)
         return scored, report
     values = [value for value, _ in joints if value is not None]
-    report = replace(report, cost=sum((cost for _, cost in joints), report.cost))
+    report = replace(report, cost=sum((cost for _, cost in joints), report.cost + spent))
     if len(values) < len(contexts):
         return scored, report
     certificate = replace(certificate, rescored=True, n_rescored=len(finalists))
     return _rescored(evaluated, scored, finalists, values), replace(report, certificate=certificate)
+
+
+def _in_turns(
+    session: Session, prepared: PreparedSelect, contexts: Sequence[IntArray], finalists: IntArray
+) -> tuple[list[tuple[FloatArray | None, Cost]], Cost]:
+    """Return `_canonical_joints` after each context; the model serves others meanwhile.
+
+    The cost of the turns before the last one comes second.
+    """
+    claim, spent = Claim(), Cost()
+
+    def turn() -> list[tuple[FloatArray | None, Cost]] | Cost:
+        done: list[tuple[FloatArray | None, Cost]] = []
+        try:
+            done.extend(_canonical_joints(session, prepared, context, finalists, claim) for context in contexts)
+        except _MoreCalls as more:
+            return sum((cost for _, cost in done), more.cost)
+        return done
+
+    while isinstance(joints := session.group.call(turn), Cost):
+        spent += joints
+    return joints, spent
 
 
 def _rows(prepared: PreparedSelect, finalists: IntArray) -> int:
@@ -160,16 +180,31 @@ def _can_rescore(prepared: PreparedSelect) -> bool:
     return prepared.custom is None and prepared.rule.name != "batch"
 
 
+class _MoreCalls(Exception):
+    """A context is so long that it is evaluated in several turns.
+
+    Attributes:
+        cost: That of this turn.
+    """
+
+    def __init__(self, cost: Cost) -> None:
+        super().__init__()
+        self.cost = cost
+
+
 def _canonical_joints(
-    session: Session, prepared: PreparedSelect, context: IntArray, choices: IntArray
+    session: Session, prepared: PreparedSelect, context: IntArray, choices: IntArray, claim: Claim | None = None
 ) -> tuple[FloatArray | None, Cost]:
     """Return the joints of some choices after a context in the canonical layout.
+
+    Raises `_MoreCalls` after a call of a long context. Called again, it goes on.
 
     Args:
         session: The session, with the model whose `new_context` scores them.
         prepared: The request.
         context: int32[T], the context.
         choices: int32[n], indices of the choices.
+        claim: That of the request; None to evaluate each context at once.
 
     Returns:
         The joints of the choices and of their whole paths, float64[2, n], with the
@@ -186,14 +221,19 @@ def _canonical_joints(
     found = {key: settled[key] for key in keys if key in settled}
     new = [i for i, key in enumerate(keys) if key not in found]
     if new:
-        evaluated, cost = _evaluated_joints(session, prepared, context, [(int(choices[i]), *subs[i]) for i in new])
+        paths = [(int(choices[i]), *subs[i]) for i in new]
+        evaluated, cost = _evaluated_joints(session, prepared, context, paths, claim)
         found |= {keys[i]: one for i, one in zip(new, evaluated, strict=True)}
         settled.put(found)
     return np.array([found[key] for key in keys]).T, cost
 
 
 def _evaluated_joints(
-    session: Session, prepared: PreparedSelect, context: IntArray, paths: Sequence[tuple[int, TokenTrie, int]]
+    session: Session,
+    prepared: PreparedSelect,
+    context: IntArray,
+    paths: Sequence[tuple[int, TokenTrie, int]],
+    claim: Claim | None,
 ) -> tuple[list[tuple[float, float]], Cost]:
     """Return the two joints of each path (`_canonical_joints`), and the cost.
 
@@ -209,10 +249,13 @@ def _evaluated_joints(
         n_nodes = np.maximum(n_nodes, np.minimum(rounded, limits.nodes))
     else:
         n_nodes[:] = n_nodes.max()
+        advanced = session.advance_memory(context, int(n_nodes[0]), claim)
+        if advanced is not None:
+            raise _MoreCalls(advanced)
     result, cost = np.empty((len(paths), 2)), Cost()
     for n in np.unique(n_nodes):
         picked = np.flatnonzero(n_nodes == n)
-        with session.canonical_memory(context, int(n), prepared) as memory:
+        with session.canonical_memory(context, int(n), prepared, claim) as memory:
             result[picked], more = _joints(memory, prepared, context, [paths[i] for i in picked.tolist()])
             cost += more
     return [(joint, whole) for joint, whole in result.tolist()], cost

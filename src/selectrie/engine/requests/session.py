@@ -9,11 +9,12 @@ from typing import Any, Protocol, TypeVar, cast
 
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.path_model import REMOTE
-from selectrie.core.types import IntArray, SelfCheck
+from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import KnownValues, ReadRows
 from selectrie.engine.requests.canonical_memory import (
     CanonicalMemory,
+    Claim,
     KeptMemories,
     ModelMemory,
     SettledJoints,
@@ -92,8 +93,20 @@ class Session:
         observer = self.group.observer
         return self.read_rows if observer is None else observer.known_values(subject, self.read_rows)
 
+    def advance_memory(self, context: IntArray, n_nodes: int, claim: Claim | None) -> Cost | None:
+        """Make the next call of a long context for near ties (`KeptMemories.advance`).
+
+        None where that is not done: tasks that are watched are evaluated at once.
+        """
+        is_watched = self.group.observer is not None or self.memories is not None
+        if self.kept is None or claim is None or is_watched:
+            return None
+        return self.kept.advance(self.local_model, context, n_nodes, claim)
+
     @contextmanager
-    def canonical_memory(self, context: IntArray, n_nodes: int, subject: object) -> Iterator[CanonicalMemory]:
+    def canonical_memory(
+        self, context: IntArray, n_nodes: int, subject: object, claim: Claim | None = None
+    ) -> Iterator[CanonicalMemory]:
         """Yield a memory in which near ties of a request are scored after a context.
 
         It is opened on the model's thread.
@@ -102,13 +115,14 @@ class Session:
             context: int32[T], the context.
             n_nodes: Number of nodes for which it has room.
             subject: What decides what its tasks ask (`Observer`).
+            claim: That of the request.
         """
         if self.memories is not None:
             with self.memories.opened(context, subject) as memory:
                 yield memory
             return
         model = self.local_model
-        opened = new_memory(model, n_nodes) if self.kept is None else self.kept.opened(model, context, n_nodes)
+        opened = new_memory(model, n_nodes) if self.kept is None else self.kept.opened(model, context, n_nodes, claim)
         with opened as solo:
             yield ModelMemory(solo, self.group.observer, subject)
 
