@@ -41,7 +41,7 @@ def test_a_selection_at_eighty_columns():
     assert (
         shown(terminal.selection_report(armour()))
         == """\
-winner     ' leather' p 0.4706, ahead by 0.470 nats
+winner     ' leather' p 0.4706, 1.6 times likelier than the next (0.470 nats)
 coverage   0.8500 of the model's belief is in the set
 greedy     agrees: masked greedy decoding picks the same
 proof      every choice scored, 3 inner nodes
@@ -178,7 +178,7 @@ def test_open_mass_shows_an_interval():
     selection = armour()
     choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
     report = shown(terminal.selection_report(armour(choices=choices)))
-    assert "winner     ' leather' p 0.3706–0.4706, ahead" in report
+    assert "winner     ' leather' p 0.3706–0.4706, 1.6 times likelier" in report
     assert "  0.0176–0.1176  -2.303" in report
 
 

@@ -12,7 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from selectrie.cli.report.beam import beam_facts
-from selectrie.cli.report.summaries import advice_facts, cost_sentence, slot_facts, terminator_words, unnamed_model
+from selectrie.cli.report.summaries import (
+    advice_facts,
+    ahead_words,
+    cost_sentence,
+    slot_facts,
+    terminator_words,
+    unnamed_model,
+)
 from selectrie.cli.report.terminal import Ranking, bar, facts_table
 from selectrie.core.plain_text import count, probability, quoted
 from selectrie.results import BeamResult, Generation, JointSelection, Page, SampledChoice, Selection, SlotEvent
@@ -85,7 +92,8 @@ def _heading(name: str, kind: str, slot: SlotEvent) -> Text:
 
 def _joint_facts(record: JointSelection) -> list[tuple[str, str]]:
     certificate = record.certificate
-    ahead = f"ahead by {record.margin:.3f} nats" if math.isfinite(record.margin) else "no other assignment"
+    ahead = ahead_words(record.margin, f"{record.margin:.3f} nats", is_joint=True)
+    ahead = ahead if math.isfinite(record.margin) else "no other assignment"
     proof = (
         f"proved, {count(record.n_assignments, 'assignment')}" if certificate.proved else "not proved: budget used up"
     )

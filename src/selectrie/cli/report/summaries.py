@@ -158,10 +158,30 @@ def cost_sentence(cost: Cost) -> str:
     return f"{work}; one by one {thousands(cost.rows_naive)}{times}; {cost.decode_s:.3f} s"
 
 
+def ahead_words(margin: float, words: str, *, is_joint: bool) -> str:
+    """Return how far the winner is ahead: `words`, and what they mean as a ratio.
+
+    Args:
+        margin: The margin in nats.
+        words: The margin as text, "unknown" if it is not.
+        is_joint: Whether scores are log-probabilities, so that the margin is a ratio.
+    """
+    if words == "unknown":
+        return "not certainly ahead"
+    if not is_joint or not 0 < margin < math.inf:
+        return f"ahead by {words}"
+    ratio = math.exp(min(margin, math.log(_LARGE_RATIO)))
+    times = f"{ratio:.1f}" if ratio < 10 else thousands(ratio)
+    return f"{'over ' if ratio >= _LARGE_RATIO else ''}{times} times likelier than the next ({words})"
+
+
+_LARGE_RATIO = 10_000.0
+"""Ratio of probabilities beyond which none is written."""
+
+
 def _winner(selection: Selection) -> str:
     choices = selection.choices
-    ahead = selection.margin_words(".3f")
-    ahead = "not certainly ahead" if ahead == "unknown" else f"ahead by {ahead}"
+    ahead = ahead_words(selection.margin, selection.margin_words(".3f"), is_joint=selection.score == selection.logp)
     if math.isinf(selection.margin):
         ahead = "no other choice" + (" was scored" if int(choices.distinct.sum()) > 1 else "")
     low, high = (float(ends[selection.index]) for ends in (choices.probability_low, choices.probability_high))
