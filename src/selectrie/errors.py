@@ -527,9 +527,12 @@ def _requirement(extra: str) -> str:
 
     try:
         origin = metadata.distribution("selectrie").read_text("direct_url.json")
-        return f"selectrie[{extra}]" + ("" if origin is None else f" @ {json.loads(origin)['url']}")
+        source = {} if origin is None else json.loads(origin)
+        where = f" @ {source['url']}" if source else ""
     except (metadata.PackageNotFoundError, ValueError, KeyError):
         return f"selectrie[{extra}]"
+    kind = source.get("vcs_info", {}).get("vcs")
+    return f"selectrie[{extra}]{where.replace(' @ ', f' @ {kind}+') if kind else where}"
 
 
 class ClusterError(ModelError):

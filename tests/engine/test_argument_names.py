@@ -1,4 +1,4 @@
-"""Names of other libraries, and of records of options, as arguments: the error says what to write, and that works."""
+"""Names of other libraries, and of records of options, as arguments: the error says what to write."""
 
 from __future__ import annotations
 
@@ -8,12 +8,28 @@ from contextlib import closing
 
 import pytest
 
-from selectrie import BeamSearchParams, DecisionParams, Grammar, Predicate, PromptParams, SamplingParams, StopParams
+from selectrie import (
+    BeamSearchParams,
+    DecisionParams,
+    GenerationParams,
+    Grammar,
+    Predicate,
+    PromptParams,
+    SamplingParams,
+    SearchParams,
+    StopParams,
+)
 from selectrie.engine.argument_names import named_arguments
 from selectrie.errors import OptionError, UnknownArgumentError
 from tests.support.deciding import fake
 
-RECORDS = {one.__name__: one for one in (BeamSearchParams, DecisionParams, PromptParams, SamplingParams, StopParams)}
+RECORDS = {
+    one.__name__: one
+    for one in (
+        *(BeamSearchParams, DecisionParams, GenerationParams, PromptParams),
+        *(SamplingParams, SearchParams, StopParams),
+    )
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +48,15 @@ def llm():
         ("generate", ("a",), "temperature", "give sampling=SamplingParams(temperature=…)"),
         ("generate", ("a",), "repetition_penalty", "give sampling=SamplingParams(repeat_penalty=…)"),
         ("generate", ("a",), "grammar", "give options=GenerationParams(grammar=…)"),
-        ("generate", ("a",), "stream", "call `stream`"),
+        ("generate", ("a",), "response_format", "give options=GenerationParams(grammar=Grammar.from_json_schema(…))"),
+        ("decide", ("a",), "options", "give questions=Choice(…)"),
+        ("decide", ("a", Predicate("b")), "stream", "it has"),
         ("beam_search", ("a", Grammar.from_regex("a")), "num_beams", "give beam=BeamSearchParams(width=…)"),
         ("select", ("a", ["b"]), "delimiter", "give prompting=PromptParams(delimiter=…)"),
         ("select", ("a", ["b"]), "system", "give prompting=PromptParams(system=…)"),
         ("select", ("a",), "labels", "give it as choices"),
         ("select", ("a",), "regex", "give grammar=Grammar.from_regex(…)"),
-        ("select", (), "messages", "give the messages of a chat in place of the prompt"),
+        ("select", (), "messages", "give prompt=the messages of a chat"),
         ("rank", ("a", ["b"]), "k", "give search=SearchParams(k=…)"),
         ("rank", ("a", ["b"]), "choises", "did you mean choices?"),
         ("decide", ("a", Predicate("b")), "permutations", "give params=DecisionParams(permutations=…)"),
@@ -56,8 +74,7 @@ def test_the_error_names_what_to_write(llm, method, arguments, name, advice):
     assert str(caught.value).startswith(f"{method} has no argument {name!r}; {advice}")
     assert llm._model.calls == calls
     if record := re.search(r"=(\w+)\((\w+)=…\)", str(caught.value)):
-        kind = RECORDS.get(record[1])
-        assert kind is None or record[2] in kind.__dataclass_fields__
+        assert record[2] in RECORDS[record[1]].__dataclass_fields__
 
 
 def test_other_errors_stay_as_they_are(llm):

@@ -44,17 +44,16 @@ _SAME = {
 }
 """Names of other libraries, by what is called otherwise here."""
 _ADVICE = {
-    "regex": "give grammar=Grammar.from_regex(…)",
-    "pattern": "give grammar=Grammar.from_regex(…)",
-    "json_schema": "give grammar=Grammar.from_json_schema(…)",
-    "response_format": "give grammar=Grammar.from_json_schema(…), or Grammar.from_type(…)",
-    "response_model": "give grammar=Grammar.from_type(…)",
-    "messages": "give the messages of a chat in place of the prompt",
-    "do_sample": "give sampling=SamplingParams.GREEDY for no sampling",
-    "stream": "call `stream`, or `stream_render`, which return iterators",
-    "echo": "call `prompt_logprobs` for the log-probabilities of a prompt",
+    "regex": ("grammar", "Grammar.from_regex(…)"),
+    "pattern": ("grammar", "Grammar.from_regex(…)"),
+    "json_schema": ("grammar", "Grammar.from_json_schema(…)"),
+    "response_format": ("grammar", "Grammar.from_json_schema(…)"),
+    "response_model": ("grammar", "Grammar.from_type(…)"),
+    "messages": ("prompt", "the messages of a chat"),
+    "do_sample": ("sampling", "SamplingParams.GREEDY"),
+    "choices": ("questions", "Choice(…)"),
 }
-"""What to do for what is no single option here."""
+"""The argument, and its value, of what is no single option here."""
 
 
 def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
@@ -84,11 +83,12 @@ def _advice(call: Callable[..., object], name: str) -> str:
     own = _SAME.get(name, name)
     if own in parameters:
         return f"give it as {own}"
+    argument, value = _ADVICE.get(own, (own, "…"))
+    if argument in parameters:
+        return f"give {argument}={value}"
     for parameter, record in _records(call):
-        if own in {field.name for field in fields(record)}:
-            return f"give {parameter}={record.__name__}({own}=…)"
-    if name in _ADVICE:
-        return _ADVICE[name]
+        if argument in {field.name for field in fields(record)}:
+            return f"give {parameter}={record.__name__}({argument}={value})"
     close = get_close_matches(own, parameters, n=1)
     return f"did you mean {close[0]}?" if close else f"it has {', '.join(one for one in parameters if one != 'self')}"
 

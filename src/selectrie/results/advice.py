@@ -107,17 +107,18 @@ _told: set[str] = set()
 def tell(result: Any) -> None:
     """Warn of the advice on a result, or on the first results of a list.
 
-    Each code is said once in a process, as an `AdviceWarning`.
+    Each code, and each note, is said once in a process, as an `AdviceWarning`.
     """
     for advice in _advice_on(result):
-        if advice.code not in _told:
-            _told.add(advice.code)
-            warnings.warn(str(advice), AdviceWarning, stacklevel=_caller())
+        said = advice.text if advice.code == "note" else advice.code
+        if said not in _told:
+            _told.add(said)
+            warnings.warn(str(advice), AdviceWarning, stacklevel=caller_level())
 
 
-def _caller() -> int:
-    """Return the level of the first frame outside of the package."""
-    frame, level = sys._getframe(2), 2
+def caller_level() -> int:
+    """Return the `stacklevel` of the first frame outside of the package."""
+    frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("selectrie."):
         frame, level = frame.f_back, level + 1
     return level

@@ -78,34 +78,53 @@ class BodyBudget:
         self._left = _LARGE_AT_ONCE * max_bytes
 
     @contextmanager
-    def share(self) -> Iterator[Callable[[int], None]]:
+    def share(self) -> Iterator[BodyShare]:
         """Yield what takes bytes for one request, which holds them until the end.
 
-        It is called with the size of the body as far as it is known, and raises
-        `HttpError` (503) if all bodies together would be too large. Memory is given
-        back to the system some time after the end.
+        Memory is given back to the system some time after the end.
         """
-        held = 0
-
-        def take(size: int) -> None:
-            nonlocal held
-            more = max(0, size - _READ_IN_PLACE - held)
-            if more > self._left:
-                message = "the bodies of other requests leave no room for one of this size; send it again later"
-                raise busy(message, status=503, code="bodies_full")
-            self._left -= more
-            held += more
-
+        share = BodyShare(self)
         try:
-            yield take
+            yield share
         finally:
-            self._left += held
-            if held:
+            if share.held:
+                share.settle(0)
                 asyncio.get_running_loop().call_later(_TRIM_S, give_back)
+
+    def move(self, more: int) -> None:
+        """Take bytes, or give back as many if `more` is below 0.
+
+        Raises `HttpError` (503) if all bodies together would be too large.
+        """
+        if more > self._left:
+            message = "the bodies of other requests leave no room for one of this size; send it again later"
+            raise busy(message, status=503, code="bodies_full")
+        self._left -= more
+
+
+class BodyShare:
+    """The bytes that one request has taken of a `BodyBudget`.
+
+    Attributes:
+        held: Their number, without the first 64 KiB of the body.
+    """
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget, self.held = budget, 0
+
+    def grow(self, size: int) -> None:
+        """Hold at least a body of `size` bytes; see `BodyBudget.move` for errors."""
+        self.settle(max(size, self.held + _READ_IN_PLACE if self.held else 0))
+
+    def settle(self, size: int) -> None:
+        """Hold a body of `size` bytes, no more and no less."""
+        held = max(0, size - _READ_IN_PLACE)
+        self._budget.move(held - self.held)
+        self.held = held
 
 
 async def read_body(
-    receive: Receive, encoding: str, options: ServerOptions, take: Callable[[int], None]
+    receive: Receive, encoding: str, options: ServerOptions, share: BodyShare
 ) -> tuple[dict[str, Any], bool]:
     """Return the JSON object of a request's body, and whether it is large.
 
@@ -115,7 +134,7 @@ async def read_body(
         receive: The messages of the request.
         encoding: How it is compressed, one of `ENCODINGS`.
         options: The limits.
-        take: Takes its bytes from the budget of all bodies (`BodyBudget.share`).
+        share: Takes its bytes from the budget of all bodies.
 
     Raises:
         HttpError: 408 if it does not arrive in time, 413 if it is too large, 503 if
@@ -124,20 +143,21 @@ async def read_body(
         Disconnected: If the client leaves before.
     """
     try:
-        data = await asyncio.wait_for(_received(receive, options.max_body_bytes, take), options.body_timeout_s)
+        data = await asyncio.wait_for(_received(receive, options.max_body_bytes, share), options.body_timeout_s)
     except asyncio.TimeoutError as error:
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
     if encoding != "identity":
+        share.grow(options.max_body_bytes)  # its size is known when it is unpacked
         unpack = partial(decoded, data, encoding, options.max_body_bytes)
         data = unpack() if len(data) <= _UNPACKED_IN_PLACE else await in_thread(unpack)
-        take(len(data))
+        share.settle(len(data))
     if len(data) <= _READ_IN_PLACE:
         return parsed(data, options.max_depth), False
     return await in_thread(partial(parsed, data, options.max_depth)), True
 
 
-async def _received(receive: Receive, max_bytes: int, take: Callable[[int], None]) -> bytes:
+async def _received(receive: Receive, max_bytes: int, share: BodyShare) -> bytes:
     parts, size = [], 0
     while True:
         message = await receive()
@@ -147,7 +167,7 @@ async def _received(receive: Receive, max_bytes: int, take: Callable[[int], None
         size += len(part)
         if size > max_bytes:
             raise too_large(max_bytes)
-        take(size)
+        share.grow(size)
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)

@@ -143,12 +143,12 @@ class Gate:
         count_for(exchange.turn)
         state.metrics.accepted()
         try:
-            with state.bodies.share() as take:
+            with state.bodies.share() as share:
                 if scope["path"] in WORK:
                     encoding = headers.get(b"content-encoding", "identity").strip().lower()
                     length = headers.get(b"content-length", "0")
-                    take(int(length[:_MAX_DIGITS]) if length.isdecimal() else 0)
-                    exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, take)
+                    share.grow(int(length[:_MAX_DIGITS]) if length.isdecimal() else 0)
+                    exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, share)
                 await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1

@@ -200,7 +200,8 @@ class _Run:
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, self._signalled)
-        loop.add_signal_handler(signal.SIGHUP, self._hung_up)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
+            loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loader = threading.Thread(target=self._load_in_thread, args=(loop,), name="selectrie-load", daemon=True)
         loader.start()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -198,21 +199,44 @@ def _alone(task: Line) -> Any:
     return job.future.result(0)
 
 
-def test_a_large_request_gets_on_beside_small_ones_that_never_end() -> None:
-    """Whenever a small one has ended, the next one comes: the large one still evaluates rows in between."""
-    model = HashModel(1, limits=replace(WIDE, nodes=200))
+@pytest.mark.parametrize(("n_clients", "need"), [(1, 150), (2, 300), (3, 150), (4, 60)])
+def test_a_large_request_gets_on_beside_small_ones_that_never_end(n_clients: int, need: int) -> None:
+    """Whenever a small one has ended, the next one comes: the large one ends, and repeats no more than it evaluates."""
+    model = HashModel(1, limits=replace(WIDE, nodes=1000, rows_per_call=64))
     scheduler = Scheduler(model)
-    large = submit(scheduler, [Line(prompt_of(1, 60), 110)])
+    large = submit(scheduler, [Line(prompt_of(1, 700), 200)])[0]
+    small: list[Job | None] = [None] * n_clients
     n_small = 0
-    while not large[0].future.done():
-        small = submit(scheduler, [Line(prompt_of(1000 + n_small, 30), 4)])
-        n_small += 1
-        calls_until_done(scheduler, model, small)
-        assert n_small < 400
-    assert large[0].future.result(0) == _alone(Line(prompt_of(1, 60), 110))
+    for _ in range(1000):
+        for at, one in enumerate(small):
+            if one is None or one.future.done():
+                n_small += 1
+                small[at] = submit(scheduler, [Line(prompt_of(1000 + n_small, need - 5), 5)])[0]
+        scheduler.step()
+        if large.future.done():
+            break
+    assert large.future.done()
+    assert n_small > n_clients
+    assert large.cost.rows_repeated <= large.cost.rows - large.cost.rows_repeated
 
 
-# Calls
+def test_a_small_request_passes_one_that_does_not_fit() -> None:
+    """A large one waits for memory that another holds; the small one behind it fits, and does not wait for either."""
+    model = HashModel(1, limits=replace(WIDE, nodes=1000))
+    scheduler = Scheduler(model)
+    first, second = (submit(scheduler, [Line(prompt_of(at, 500), 100)])[0] for at in (1, 2))
+    scheduler.step()
+    small = submit(scheduler, [Line(prompt_of(3, 20), 4)])
+    assert calls_until_done(scheduler, model, small) < 10
+    assert not first.future.done()
+    assert not second.future.done()
+
+
+def test_priorities_come_before_turns() -> None:
+    """A client's job of high priority is its first, whatever it has of a lower one."""
+    low, high, other = (SimpleNamespace(priority=p, request=Turn(), client=Turn()) for p in (0, 1, 1))
+    low.client = high.client
+    assert in_turns([low, high, other])[:2] == [high, other]
 
 
 def test_calls_are_short_while_several_clients_are_under_way() -> None:

@@ -145,6 +145,9 @@ class Job:
         request, client: Whose turn the job's rows count as. By default, both are of the
             job alone.
         rows_before: Number of rows that the job had cost when it was admitted.
+        rows_owed: Number of rows that it has to evaluate before it may be evicted for
+            another client.
+        n_passed: Number of jobs that were admitted before it although it was first.
         order: Number of the job in the order of submission.
         has_prompt_row: Whether the task has received the row of its prompt's end.
         cursor, depth: Node up to which the prompt is evaluated, and its number of
@@ -171,7 +174,7 @@ class Job:
         self.on_admitted: Callable[[], object] | None = None
         self.observer: TaskObserver | None = None
         self.request = self.client = Turn()
-        self.rows_before = 0
+        self.rows_before = self.rows_owed = self.n_passed = 0
         self.future: Outcome[Any] = Outcome()
         self.cost = Cost()
         self.cancelled = self.answered = self.expired = self.has_prompt_row = self.narrow = False
@@ -267,6 +270,11 @@ class Job:
         self.rows.node[0] = self.cursor = NO_NODE
         self.depth, self.part = 0, None
         return self.rows.release(), ends
+
+    @property
+    def n_rows_evaluated(self) -> int:
+        """Return the number of rows since the job was admitted."""
+        return self.cost.rows - self.rows_before
 
     def admit(self) -> None:
         """Leave the queue, because the job was admitted."""

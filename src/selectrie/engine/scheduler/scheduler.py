@@ -12,14 +12,15 @@ of tasks go into a call before prompts do, and prompts share what is left
 of it.
 
 A client that waits for memory, and needs no more than its share, gets it from one that
-has more: the last job of that client is queued again.
+has more: the last job of that client is queued again, but not before it has got on by
+as many rows as it lost the last time.
 
 Capacity is reserved for all that every admitted task may still need, so most asks fit.
 An ask may still fail to fit, because nodes that several tasks hold do not become free
 when one of them releases its reference. The other jobs then go on. If no job can go on,
 the lowest-ranked one gives up its nodes and is queued again, to evaluate them by path
-later. The highest-ranked job is never evicted, so no two unfinished tasks wait for each
-other.
+later. The highest-ranked job never does for this reason, so no two unfinished tasks
+wait for each other.
 
 The scheduler is not thread-safe: one thread owns it together with its model
 (`model_thread.ModelThread`).
@@ -57,6 +58,9 @@ from selectrie.errors import (
 __all__ = ["ROW_CACHE_BYTES", "Job", "Load", "RowCache", "Scheduler"]
 
 logger = logging.getLogger(__name__)
+
+MAX_PASSED = 64
+"""Number of jobs that may be admitted before one that was first and did not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,65 +222,83 @@ class Scheduler:
         self.load = Load(len(self._active), len(self._waiting), max(0, free.nodes), max(0, free.sequences), cached)
 
     def _admit_waiting(self) -> None:
-        """Admit waiting jobs in turns, as long as all reservations fit."""
+        """Admit waiting jobs in turns, as long as all reservations fit.
+
+        A job that does not fit is passed by others that do, `MAX_PASSED` times at most.
+        """
         if not self._waiting:
             return
-        free = self._free()
-        while self._waiting:
-            job = self._first_waiting()
+        free, passed = self._free(), list[Job]()
+        while job := self._first_waiting(passed):
             need = job.need(is_recurrent=self._is_recurrent)
-            while self._active and (need.nodes > free.nodes or need.sequences > free.sequences):
-                last = self._last_of_largest(job)
+            while not (fits := need.nodes <= free.nodes and need.sequences <= free.sequences) and self._active:
+                last = self._evictable_for(job)
                 if last is None:
-                    return
+                    break
                 logger.debug("job %d releases its nodes for job %d", last.order, job.order)
+                last.rows_owed = 2 * self._n_held(last)
                 self._requeue(last, forget=False)
                 free = self._free()
+            if not fits and self._active:
+                passed.append(job)
+                if job.n_passed >= MAX_PASSED:
+                    return
+                continue
             self._waiting.remove(job)
             self._active.append(job)
             job.admit()
             free = Capacity(free.rows, free.nodes - need.nodes, free.sequences - need.sequences)
+            for other in passed:
+                other.n_passed += 1
 
-    def _first_waiting(self) -> Job:
-        """Return the job to admit next.
+    def _first_waiting(self, passed: list[Job]) -> Job | None:
+        """Return the job to admit next, None for none.
 
         Of the highest priority, it is of the client and the request with the fewest
-        jobs under way.
+        jobs under way. The clients of jobs that were passed have no other.
         """
         n_of = Counter(turn for job in self._active for turn in {job.client, job.request})
-        firsts = {job.request: job for job in reversed(self._waiting)}.values()
+        stopped = {job.client for job in passed}
+        firsts = {job.request: job for job in reversed(self._waiting) if job.client not in stopped}.values()
 
         def order(job: Job) -> tuple[int, ...]:
             client, request = job.client, job.request
             return -job.priority, n_of[client], client.place, n_of[request], request.place
 
-        return min(firsts, key=order)
+        return min(firsts, key=order, default=None)
 
-    def _last_of_largest(self, job: Job) -> Job | None:
+    def _evictable_for(self, job: Job) -> Job | None:
         """Return the job that gives its memory to a waiting one, or None.
 
         It is the last of the client that has most, if that is more than its share, and
-        the client of `job` stays within its own. The larger one must have evaluated as
-        many rows since its jobs were admitted as it may lose, so that it gets on.
+        the client of `job` stays within its own. A job that was evicted has to evaluate
+        twice the rows that it lost before it is evicted again: it repeats as many, and
+        gets on by as many.
         """
         held: defaultdict[Turn, float] = defaultdict(float)
         for active in self._active:
             held[active.client] += self._part_of_memory(active)
-        largest, share = max(held, key=lambda client: held[client]), 1 / self._n_clients()
-        if held[largest] <= share or held[job.client] + self._part_of_memory(job) > share:
+        share = 1 / self._n_clients()
+        if held[job.client] + self._part_of_memory(job) > share:
             return None
-        jobs = [active for active in self._active if active.client is largest]
-        last = max(jobs, key=attrgetter("rank"))
-        n_lost = job.need(is_recurrent=self._is_recurrent).nodes
-        gets_on = sum(active.cost.rows - active.rows_before for active in jobs) > n_lost
-        return last if gets_on and last.priority <= job.priority else None
+        for client in sorted(held, key=lambda one: -held[one]):
+            if held[client] > share:
+                jobs = [active for active in self._active if active.client is client]
+                may = [one for one in jobs if one.priority <= job.priority and one.n_rows_evaluated > one.rows_owed]
+                if may:
+                    return max(may, key=attrgetter("rank"))
+        return None
 
     def _part_of_memory(self, job: Job) -> float:
         """Return the part of the model's memory that a job holds and may need."""
         need, limits = job.need(is_recurrent=self._is_recurrent), self.model.limits
         n_branches = job.rows.n_nodes if self._is_recurrent else job.rows.n_leaves
-        nodes = job.depth + job.rows.n_nodes + need.nodes
+        nodes = self._n_held(job) + need.nodes
         return max(nodes / limits.nodes, (n_branches + need.sequences) / limits.sequences)
+
+    def _n_held(self, job: Job) -> int:
+        """Return the number of nodes that a job holds, shared ones included."""
+        return (job.depth if job.prompt_node == NO_NODE else len(job.prompt)) + job.rows.n_nodes
 
     def _n_clients(self) -> int:
         return len({job.client for jobs in (self._active, self._waiting) for job in jobs})
@@ -300,7 +322,8 @@ class Scheduler:
         jobs = in_turns(self._active)
         unread = {job for job in jobs if not job.has_prompt_row and job.key not in self.row_cache}
         share_of, free = shares_of(jobs), self._free()
-        free = replace(free, rows=self._rows_of_call(jobs, unread))
+        call_rows = self._rows_of_call(jobs, unread)
+        free = replace(free, rows=call_rows)
         kept_rows = self._rows_kept(jobs, unread, share_of, free.rows)
         left = sum(share_of[job] for job in jobs if job not in unread)
         parts: list[BatchPart] = []
@@ -337,7 +360,7 @@ class Scheduler:
                 taken.add(key)
                 free = Capacity(max(0, free.rows - len(part)), free.nodes, free.sequences)
             parts.append(part)
-        prefills = self._prefills(filling, free.rows)
+        prefills = self._prefills(filling, free.rows, call_rows - free.rows)
         return parts + prefills + _that_fit(skipped, free.rows - sum(map(len, prefills))), free
 
     def _rows_kept(self, jobs: list[Job], unread: set[Job], share_of: dict[Job, float], rows: int) -> int:
@@ -349,14 +372,15 @@ class Scheduler:
 
     def _rows_of_call(self, jobs: list[Job], unread: set[Job]) -> int:
         """Return how many rows the next call may have: fewer while others wait."""
-        limits, n_clients = self.model.limits, self._n_clients()
-        if n_clients < 2 or not self._takes_turns or not jobs:
+        limits = self.model.limits
+        n_requests = len({job.request for group in (self._active, self._waiting) for job in group})
+        if n_requests < 2 or not self._takes_turns or not jobs:
             return limits.rows_per_call
         needed: Counter[Turn] = Counter()
         for job in jobs:
-            needed[job.client] += job.n_prompt_left if job in unread else 1
+            needed[job.request] += job.n_prompt_left if job in unread else 1
         least = max(1, min(needed.values()))
-        n_rows = self._call_times.rows_for(least, n_clients, limits.call_cost.min_rows)
+        n_rows = self._call_times.rows_for(least, n_requests, limits.call_cost.min_rows)
         return int(min(n_rows + ROUNDING, limits.rows_per_call))
 
     def _next(self, job: Job, free: Capacity, rows: int) -> Capacity:
@@ -398,12 +422,14 @@ class Scheduler:
             return None
         return ask_part(self.model, job, capacity)
 
-    def _prefills(self, jobs: list[Job], rows: int) -> list[BatchPart]:
-        """Return chunks of the jobs' prompts that fit into `rows` rows of the call."""
+    def _prefills(self, jobs: list[Job], rows: int, used: int) -> list[BatchPart]:
+        """Return chunks of the jobs' prompts that fit into `rows` rows of the call.
+
+        `used` is the number of rows that the call has besides.
+        """
         if not jobs or rows <= 0:
             return []
         if len(self._active) > 1:
-            used = self.model.limits.rows_per_call - rows
             # Fill the batch up; the rest would be padding.
             rows = self.model.limits.batch_sizes.least_padded(used + self._prefill_rows, used + rows) - used
         chunks = allocate_prefill([job for job in jobs if self._is_placed(job)], rows, is_recurrent=self._is_recurrent)

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 WAIT_S = 0.25
-"""Seconds that a call may take while several clients are under way."""
+"""Seconds that a call may take while several requests are under way."""
 ROUNDING = 1e-9
 """What a share of rows may lack of a whole number."""
 _FORGOTTEN = 0.05
@@ -56,7 +56,7 @@ def in_turns(jobs: Iterable[JobT]) -> list[JobT]:
     each, and so on; the jobs of a client come from its requests in the same way. Jobs
     of one request stay in the order given.
     """
-    by_request = sorted(_numbered(jobs, "request"), key=lambda one: (one[0], one[1].request.place))
+    by_request = sorted(_numbered(jobs, "request"), key=lambda one: (-one[1].priority, one[0], one[1].request.place))
     by_client = _numbered((job for _, job in by_request), "client")
     ordered = sorted(by_client, key=lambda one: (-one[1].priority, one[0], one[1].client.place))
     return [job for _, job in ordered]
@@ -116,20 +116,20 @@ class CallTimes:
             call_s = min(max((n * xy - x * y) / spread, 0.0), y / x)
         return call_s, max((seconds - n * call_s) / rows, 1e-9)
 
-    def rows_for(self, least: int, n_clients: int, min_rows: int) -> float:
-        """Return how many rows a call may have that several clients wait for.
+    def rows_for(self, least: int, n_requests: int, min_rows: int) -> float:
+        """Return the maximum number of rows of a call while several requests wait.
 
-        It takes `WAIT_S` at most, but is not cut to less than `min_rows` for that; and
-        no longer than `n_clients` + 1 calls of `least` rows, so that a client that
-        needs few rows is not held up by one that needs many.
+        The call takes `WAIT_S` at most, but is not cut to less than `min_rows` for
+        that. Nor does it take longer than `n_requests` + 1 calls of `least` rows, so a
+        request that needs few rows is not held up by one that needs many.
 
         Args:
-            least: Number of rows that the client with the fewest needs next.
-            n_clients: Number of clients under way.
+            least: Number of rows that the request with the fewest needs next.
+            n_requests: Number of requests under way.
             min_rows: Number of rows below which the time of a call itself matters.
         """
         if not self._sums.any():
             return float("inf")
         call_s, row_s = self._line()
         by_time = max((WAIT_S - call_s) / row_s, min_rows)
-        return max(1.0, min(by_time, n_clients * call_s / row_s + (n_clients + 1) * least))
+        return max(1.0, min(by_time, n_requests * call_s / row_s + (n_requests + 1) * least))
