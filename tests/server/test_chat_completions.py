@@ -193,6 +193,42 @@ def test_a_client_that_leaves_frees_the_model(n_free, stream):
         assert ask(app(llm), "POST", PATH, BODY).json["choices"][0]["message"]["content"] == wanted.texts[0]
 
 
+@pytest.mark.parametrize("n_free", [0, 3], ids=["in the prompt", "between tokens"])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("why", ["disconnected", "deadline"])
+def test_work_that_is_lost_is_counted_and_logged(n_free, stream, why, caplog):
+    """Rows and calls are those of the model, the one in flight too, and the line says why and with what status."""
+
+    async def lost(llm: Engine, loop: SkippingLoop) -> None:
+        held, leave = Held(llm, n_free), asyncio.Event()
+        application = app(llm, ServerOptions(deadline_s=PATIENCE_S / 2))
+        waiting = asyncio.ensure_future(asked(application, "POST", PATH, {**ENDLESS, "stream": stream}, leave=leave))
+        await held.reached.wait()
+        leave.set() if why == "disconnected" else loop.skip(PATIENCE_S / 2)
+        await waiting
+        assert not caplog.records
+        held.go()
+        assert await asyncio.to_thread(rests, llm, 50)
+        [line] = [json.loads(record.message) for record in caplog.records]
+        status = 499 if why == "disconnected" else 504
+        assert (line["status"], line["lost"], line["client"]) == (status, why, "127.0.0.1")
+        assert (line["rows"], line["model_calls"]) == (llm._model.rows, llm._model.calls)
+        assert line["decode_seconds"] > 0  # also of a call that was interrupted, whose rows are nobody's
+        assert (line["rows"] > n_free) == (n_free > 0)
+        assert (line["tokens"] > 0) == (stream and n_free > 0)
+        counted = (await asked(application, "GET", "/metrics")).data.decode()
+        for shown in (
+            f'rows_total{{kind="new"}} {line["rows"]}.0',
+            f"model_calls_total {line['model_calls']}.0",
+            f'cancelled_total{{reason="{why}"}} 1.0',
+            f'requests_total{{endpoint="{PATH}",status="{status}"}} 1.0',
+        ):
+            assert f"selectrie_{shown}" in counted, counted
+
+    with caplog.at_level(logging.INFO, "selectrie.server"), fake() as llm:
+        run_skipping(lambda loop: within_patience(lost(llm, loop)))
+
+
 def test_a_client_that_leaves_while_it_waits_for_a_model(monkeypatch):
     """The place in the queue is given up, and nothing was begun."""
     ended = []

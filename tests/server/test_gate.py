@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import platform
 import threading
 from dataclasses import replace
 from hashlib import sha256
@@ -31,7 +32,8 @@ from selectrie.errors import (
 )
 from selectrie.server import ServerOptions, app
 from selectrie.server.http_errors import error_of
-from selectrie.server.metrics import REASONS
+from selectrie.server.metrics import CAUSES, REASONS
+from selectrie.version import __version__
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked
 
@@ -500,12 +502,17 @@ def test_one_line_of_json_for_each_request(llm, caplog):
         ask(app(llm), "POST", PATH, {**BODY, "input": "a secret"}, headers={"x-request-id": "mine"})
         ask(app(llm, ServerOptions(log_prompts=True)), "POST", PATH, {**BODY, "input": "a secret"})
         ask(app(llm), "GET", "/health")
-    first, second = [json.loads(record.message) for record in caplog.records]
+        ask(app(llm, KEYS), "POST", PATH, {}, headers={"x-api-key": "second"})
+        ask(app(llm, KEYS), "GET", "/nothing", headers={"x-api-key": "wrong"})
+    first, second, keyed, refused = [json.loads(record.message) for record in caplog.records]
     assert (first["request_id"], first["endpoint"], first["status"]) == ("mine", PATH, 200)
     assert first["rows"] > 0
     assert first["tokens"] > first["seconds"] > 0
     assert "secret" not in json.dumps(first)
     assert second["body"]["input"] == "a secret"
+    assert (first["client"], first["key"], first["error"], first["lost"]) == ("127.0.0.1", "", "", "")
+    assert (keyed["key"], keyed["error"]) == (sha256(b"second").hexdigest()[:8], "option")
+    assert (refused["key"], refused["status"], refused["error"]) == ("", 401, "api_key")
 
 
 def counts(text: str) -> dict[str, float]:
@@ -538,6 +545,8 @@ def test_what_is_accepted_ends_or_is_open(monkeypatch):
         assert [counted[f'selectrie_cancelled_total{{reason="{one}"}}'] for one in REASONS] == [1, 1, 1]
         assert (counted["selectrie_accepted_total"], counted["selectrie_answered_total"]) == (6, 1)
         assert counted["selectrie_open_requests"] == 2
+        waiting = [counted[f'selectrie_waiting_requests{{cause="{one}"}}'] for one in CAUSES]
+        assert waiting == [0, 0, 2]
         held.go.set()
         assert [(await one).status for one in (answered, still)] == [200, 200]
         counted = counts((await asked(application, "GET", "/metrics")).data.decode())
@@ -573,7 +582,15 @@ def test_metrics_add_up():
     assert counted["selectrie_queue_seconds_count"] == 3
     assert counted[f'selectrie_request_seconds_count{{endpoint="{PATH}"}}'] == 4
     assert counted["selectrie_accepted_total"] == counted["selectrie_answered_total"] == 4
-    assert counted['selectrie_cached_nodes{model="hash-1"}'] > 0
+    assert counted['selectrie_tokens_total{kind="prompt"}'] == sum(one["usage"]["input_tokens"] for one in found)
+    assert counted["selectrie_cached_tokens_total"] == sum(one["usage"]["input_tokens"] for one in found[1:])
+    codes = {name: value for name, value in counted.items() if name.startswith("selectrie_errors_total")}
+    assert codes == {'selectrie_errors_total{code="option"}': 1, 'selectrie_errors_total{code="not_found"}': 1}
+    assert f'selectrie_build_info{{python="{platform.python_version()}",version="{__version__}"}} 1.0' in text
+    assert 'selectrie_model_info{backend="selectrie.testing",build="1",model="hash-1",precision="exact"' in text
+    assert counted['selectrie_max_nodes{model="hash-1"}'] == llm.limits.nodes
+    assert counted['selectrie_held_nodes{model="hash-1"}'] == 0
+    assert 0 < counted['selectrie_cached_nodes{model="hash-1"}'] < llm.limits.nodes
     assert counted['selectrie_tasks{model="hash-1",state="waiting"}'] == 0
 
 

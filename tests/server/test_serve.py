@@ -14,6 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 from contextlib import closing
+from datetime import datetime, timezone
 from hashlib import sha256
 
 import pytest
@@ -83,7 +84,17 @@ def test_a_server_from_start_to_end():
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert [json.loads(line)["status"] for line in errors.splitlines()] == [200, 200, 400]
+    ready, *requests, signalled, ended = map(json.loads, errors.splitlines())
+    assert (ready["message"], ready["url"], ready["models"]) == ("the server is ready", url, ["mine"])
+    assert [(line["status"], line["level"], line["client"]) for line in requests] == [
+        (status, "info", "127.0.0.1") for status in (200, 200, 400)
+    ]
+    assert requests[-1]["error"] == "option"
+    assert (signalled["message"], signalled["open"]) == ("SIGTERM: draining", 0)
+    assert (ended["message"], ended["code"]) == ("the server has ended", 0)
+    times = [datetime.fromisoformat(line["time"]) for line in (ready, *requests, signalled, ended)]
+    assert times == sorted(times)
+    assert times[0].tzinfo == timezone.utc
 
 
 @pytest.mark.parametrize("how", [{}, {"chat": False}, {"nodes": 8}])
@@ -164,9 +175,13 @@ def test_the_address_that_is_shown_can_be_asked(address, shown):
 
 
 def test_a_failure_is_a_line_of_json():
-    """With its traceback; the line of a request is written as it is."""
-    request = logging.LogRecord("selectrie.server", logging.INFO, "", 1, '{"status": 200}', None, None)
-    assert JsonLines().format(request) == '{"status": 200}'
+    """With its traceback; every line has a time and a level."""
+    request = logging.makeLogRecord({"levelname": "INFO", "created": 0.5, "line": {"status": 200}})
+    assert json.loads(JsonLines().format(request)) == {
+        "time": "1970-01-01T00:00:00.500+00:00",
+        "level": "info",
+        "status": 200,
+    }
     error = ValueError("a\nb")
     failed = logging.LogRecord("uvicorn.error", logging.ERROR, "", 1, "it %s", ("failed",), (ValueError, error, None))
     line = json.loads(JsonLines().format(failed))

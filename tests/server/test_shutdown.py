@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -120,8 +122,11 @@ def test_accepted_work_is_finished(monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["a second signal", "a timeout"])
-def test_what_is_lost_is_said(monkeypatch, how):
-    """Whether a second signal or the time ends the server, its clients' connections are closed, and the code is 1."""
+def test_what_is_lost_is_said(monkeypatch, caplog, how):
+    """Whether a second signal or the time ends the server, its clients' connections are closed, and the code is 1.
+
+    The log has the request as lost by the server, the signals, how many were lost and the end, in this order.
+    """
     held = Held(monkeypatch)
 
     def script(client: Client) -> None:
@@ -136,10 +141,56 @@ def test_what_is_lost_is_said(monkeypatch, how):
         held.go.set()
         assert statuses in ([0], [503])
 
-    assert run(script, timeout_s=60.0 if how == "a second signal" else 0.05) == LOST
+    with caplog.at_level(logging.INFO, "selectrie.server"):
+        assert run(script, timeout_s=60.0 if how == "a second signal" else 0.05) == LOST
+    check_log(caplog, n_signals=1 + (how == "a second signal"))
 
 
-def test_a_response_that_is_not_taken_is_lost():
+def check_log(caplog: pytest.LogCaptureFixture, *, n_signals: int = 1) -> None:
+    """One request was lost with the server, and nothing else."""
+    lines = [record.line for record in caplog.records]
+    assert [(line["status"], line["lost"]) for line in lines if line.get("lost") and "status" in line] == [
+        (503, "shutdown")
+    ]
+    signals = ["SIGTERM: draining", "SIGTERM: ending"][:n_signals]
+    said = [line["message"] for line in lines if "message" in line]
+    assert said == ["the server is ready", *signals, "1 requests lost", "the server has ended"]
+    assert lines[-1]["code"] == LOST
+
+
+def test_a_stream_that_the_server_cuts_is_no_success(caplog):
+    """It began with 200, and it is logged as lost with the server, with what it took."""
+    go = threading.Event()
+
+    def load() -> Engine:
+        llm = fake()
+        llm._model.on_decode = lambda: None if llm._model.calls < 3 else go.wait(60)
+        return llm
+
+    def script(client: Client) -> None:
+        body = json.dumps({"messages": [{"role": "user", "content": "x"}], "stream": True, "ignore_eos": True})
+        with socket.create_connection((client.host, client.port), timeout=60) as made:
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {client.host}\r\ncontent-type: application/json\r\n"
+            made.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+            assert made.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            stop()
+            while client.ask("GET", "/ready")[0] == 200:
+                pass
+            stop()
+            with suppress(ConnectionError):
+                while made.recv(1 << 16):
+                    pass
+            go.set()
+
+    with caplog.at_level(logging.INFO, "selectrie.server"):
+        assert run(script, load=load) == LOST
+    check_log(caplog, n_signals=2)
+    [line] = [record.line for record in caplog.records if record.line.get("endpoint") == "/v1/chat/completions"]
+    assert line["rows"] > 0
+    assert line["tokens"] > 0
+
+
+def test_a_response_that_is_not_taken_is_lost(caplog):
     """The work is done, but the client has not got its answer: the server waits as long as it may, and says so."""
 
     def script(client: Client) -> None:
@@ -159,7 +210,9 @@ def test_a_response_that_is_not_taken_is_lost():
         thread.start()
         finished.append(1)
 
-    assert run(waiting, timeout_s=0.3) == LOST
+    with caplog.at_level(logging.INFO, "selectrie.server"):
+        assert run(waiting, timeout_s=0.3) == LOST
+    check_log(caplog)
     ended.set()
     assert finished == [1]
 

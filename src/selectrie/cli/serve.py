@@ -7,6 +7,7 @@ import logging
 import shlex
 import sys
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -167,13 +168,13 @@ def _tell(url: str, app: App) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Writes every record as one line of JSON; that of a request is one already."""
+    """Writes every record as one line of JSON: `record.line`, else its message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        if record.levelno == logging.INFO:
-            return record.getMessage()
-        line = {"level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        time = datetime.fromtimestamp(record.created, tz=timezone.utc).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname.lower()}
+        line |= getattr(record, "line", None) or {"logger": record.name, "message": record.getMessage()}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line)

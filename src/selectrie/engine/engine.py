@@ -146,6 +146,13 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         """Return how busy the model is, as of its last call."""
         return self._model_thread.load()
 
+    def after_call(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the model call that is running, if any, has ended.
+
+        It is called on the model's thread, or here if the engine was closed.
+        """
+        self._model_thread.after_step(callback)
+
     @property
     def tolerance(self) -> float | None:
         """Return the tolerance of one row in nats, or None in `fast` precision.

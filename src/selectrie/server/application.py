@@ -116,10 +116,11 @@ async def _http(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 405:
         message = f"{request.method} is not a method of {request.url.path[:80]}"
-        return _response(HttpError(405, "method", message, headers=dict(getattr(error, "headers", None) or {})))
-    return _response(
-        HttpError(status, "not_found", f"there is no {request.url.path[:80]}; GET /docs lists what there is")
-    )
+        found = HttpError(405, "method", message, headers=dict(getattr(error, "headers", None) or {}))
+    else:
+        message = f"there is no {request.url.path[:80]}; GET /docs lists what there is"
+        found = HttpError(status, "not_found", message)
+    return await _any(request, found)
 
 
 async def _any(request: Request, error: Exception) -> Response:
@@ -127,6 +128,7 @@ async def _any(request: Request, error: Exception) -> Response:
     response = error_of(error)
     if response.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
         logger.error("%s failed", exchange_of(request).id, exc_info=error)
+    exchange_of(request).error = response.code
     return _response(response)
 
 

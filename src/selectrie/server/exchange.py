@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -34,17 +34,23 @@ class Exchange:
         id: The request's id, from the client if it gave one.
         endpoint: The path, or "other" for paths that there are not.
         body: The object of a body of JSON.
+        meter: Called with each cost as the engine reports it, on the model's thread.
+        client: The address that it came from.
+        key: The first digits of the SHA-256 digest of its API key; "" without one.
         turn: The turn of its client, which all requests of a key or an address share.
         is_large: Whether work on the body holds up the event loop.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
-        tokens: Number of tokens that were read and drawn for the answer.
-        cost: The model work that the answer took.
+        n_prompt: Number of tokens that were read for the answer.
+        n_drawn: Number of tokens that were drawn for it.
+        n_reused: Number of tokens in prompts of its tasks that needed no row.
+        cost: The model work that it has taken so far.
+        rows_naive: Rows that its answer would have taken one by one.
         is_accepted: Whether it has taken a place in the queue.
-        is_waiting: Whether it waits for its model.
-        cancelled: Why it was given up before its end; "" if it was not.
+        waits_for: What it waits for: "body", "model" or "engine"; "" for nothing.
+        lost: Why it was given up before its end; "" if it was not.
         status: Status of the response; 0 before it has begun.
-        error: Code of the error that ended a response after it had begun.
+        error: Code of the error that is the response or ended it; "" for none.
         began_s: When the request came, by `time.perf_counter`.
         queue_s: Seconds until the engine began to work on it; None if it did not.
         first_s: Seconds until the first event of a stream; None if there is none.
@@ -52,16 +58,22 @@ class Exchange:
 
     id: str
     endpoint: str
+    meter: Callable[[Cost], object] = lambda _: None
+    client: str = ""
+    key: str = ""
     body: dict[str, Any] = field(default_factory=dict)
     turn: Turn = field(default_factory=Turn)
     is_large: bool = False
     model: str = ""
     warnings: list[str] = field(default_factory=list)
-    tokens: int = 0
+    n_prompt: int = 0
+    n_drawn: int = 0
+    n_reused: int = 0
     cost: Cost = NO_COST
+    rows_naive: int = 0
     is_accepted: bool = False
-    is_waiting: bool = False
-    cancelled: str = ""
+    waits_for: str = "body"
+    lost: str = ""
     status: int = 0
     error: str = ""
     began_s: float = field(default_factory=perf_counter)
@@ -71,7 +83,16 @@ class Exchange:
     def admitted(self) -> None:
         """Note that the engine works on it. May be called from any thread."""
         if self.queue_s is None:
-            self.queue_s = perf_counter() - self.began_s
+            self.queue_s, self.waits_for = perf_counter() - self.began_s, ""
+
+    def spent(self, cost: Cost) -> None:
+        """Add what a task took of a model call, on the model's thread."""
+        self.cost += cost
+        self.meter(cost)
+
+    def reused(self, n_tokens: int) -> None:
+        """Add tokens of a task's prompt that needed no row, on the model's thread."""
+        self.n_reused += n_tokens
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""

@@ -10,8 +10,9 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -47,8 +48,13 @@ WORK = frozenset(
 """Paths that take a body of JSON, and count as open requests."""
 ENDING_TIMEOUT_S = 1.0
 """Seconds in which a reader must take the error that ends its stream."""
-CLIENT_LEFT = 499
-"""Status in the log and the metrics if a client left before it got one."""
+LOST: Mapping[str, int] = {"disconnected": 499, "deadline": 504, "shutdown": 503}
+"""Statuses in the log and the metrics of requests that were given up, by the reason.
+
+The response of such a request did not begin, or was cut.
+"""
+_KEY_DIGITS = 8
+"""Number of hexadecimal digits by which the log names a key."""
 _KIND = b"content-type"
 _MAX_DIGITS = 20
 """Number of digits of a length that are read; any so long is too large."""
@@ -79,9 +85,10 @@ class Gate:
         path = scope["path"]
         endpoint = _MODELS if path.startswith(_MODELS) else path
         known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
-        exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other")
+        meter, client = self._state.metrics.spent, (scope.get("client") or ("",))[0]
+        exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
-        answer = _Answer(send, exchange)
+        answer = _Answer(send, exchange, self._state)
         try:
             self._check_headers(scope, headers)
             if _is_work(scope):
@@ -89,15 +96,17 @@ class Gate:
             else:
                 await self._inner(scope, receive, answer)
         except Disconnected:
-            exchange.cancelled, exchange.status = "disconnected", exchange.status or CLIENT_LEFT
+            exchange.lost = "disconnected"
         except Exception as error:  # noqa: BLE001 - everything is answered
             await self._fail(error, answer)
         except asyncio.CancelledError:  # the server ends and does not wait any more
-            exchange.cancelled = "shutdown"
+            exchange.lost = "shutdown"
             await self._fail(_draining(), answer)
             raise
         finally:
-            self._end(exchange, scope)
+            if self._state.is_dropping and not answer.is_whole:
+                exchange.lost = "shutdown"
+            self._end(exchange, scope["method"])
 
     def _check_headers(self, scope: Scope, headers: dict[bytes, str]) -> None:
         """Raise `HttpError` for what headers alone tell."""
@@ -109,9 +118,11 @@ class Gate:
         if path not in OPEN and options.key_digests and not key:
             message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`"
             raise HttpError(401, "api_key", message, headers={"www-authenticate": "Bearer"})
+        exchange: Exchange = scope[exchanges.KEY]
+        exchange.key = key.hex()[:_KEY_DIGITS]
         if not _is_work(scope):
             return
-        scope[exchanges.KEY].turn = self._state.turn_of(key or (scope.get("client") or ("",))[0])
+        exchange.turn = self._state.turn_of(key or exchange.client)
         if self._state.is_draining:
             raise _draining()
         if path in WORK:
@@ -141,7 +152,7 @@ class Gate:
         state.n_open += 1
         exchange.is_accepted = True
         count_for(exchange.turn)
-        state.metrics.accepted()
+        state.metrics.accepted(exchange)
         try:
             with state.bodies.share() as share:
                 if scope["path"] in WORK:
@@ -149,6 +160,7 @@ class Gate:
                     length = headers.get(b"content-length", "0")
                     share.grow(int(length[:_MAX_DIGITS]) if length.isdecimal() else 0)
                     exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, share)
+                exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer)
         finally:
             state.n_open -= 1
@@ -157,7 +169,7 @@ class Gate:
         exchange: Exchange = scope[exchanges.KEY]
         left = self._state.options.deadline_s - (perf_counter() - exchange.began_s)
         work = asyncio.ensure_future(self._inner(scope, _nothing, answer))
-        leaving = asyncio.ensure_future(_left(receive))
+        answer.leaving = leaving = asyncio.ensure_future(_left(receive))
         try:
             done, _ = await asyncio.wait({work, leaving}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -168,11 +180,12 @@ class Gate:
                     await work
         if work in done:
             work.result()
-        elif leaving in done:
+        if leaving in done and not answer.is_whole:
             raise Disconnected
-        else:
-            exchange.cancelled = "deadline"
-            raise _too_late(exchange, self._state.options.deadline_s)
+        if done:
+            return
+        exchange.lost = "deadline"
+        raise _too_late(exchange, self._state.options.deadline_s)
 
     async def _fail(self, error: Exception, answer: _Answer) -> None:
         """Answer with an error, which ends a stream and else leaves the response open.
@@ -182,33 +195,50 @@ class Gate:
         response = error_of(error)
         if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed", answer.exchange.id, exc_info=error)
+        answer.exchange.error = response.code
         if not answer.exchange.status:
             await send_error(response, answer)
         elif answer.is_streaming:
-            answer.exchange.error = response.code
             ending = answer({"type": "http.response.body", "body": error_ending(response)})
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(ending, ENDING_TIMEOUT_S)
 
-    def _end(self, exchange: Exchange, scope: Scope) -> None:
+    def _end(self, exchange: Exchange, method: str) -> None:
+        """Count an exchange, and log it when no model call is under way for it."""
         seconds = perf_counter() - exchange.began_s
+        if exchange.lost and exchange.status < 400:
+            exchange.status = LOST[exchange.lost]
         self._state.metrics.ended(exchange, seconds)
         if exchange.endpoint in OPEN:
             return
+        write = partial(self._log, exchange, method, seconds)
+        engine = self._state.models.engines.get(exchange.model)
+        if engine is not None and (exchange.lost or exchange.error):
+            engine.after_call(write)
+        else:
+            write()
+
+    def _log(self, exchange: Exchange, method: str, seconds: float) -> None:
         line = {
             "request_id": exchange.id,
-            "method": scope["method"],
+            "client": exchange.client,
+            "key": exchange.key,
+            "method": method,
             "endpoint": exchange.endpoint,
             "status": exchange.status,
-            **({"error": exchange.error} if exchange.error else {}),
+            "error": exchange.error,
+            "lost": exchange.lost,
             "model": exchange.model,
-            "tokens": exchange.tokens,
+            "tokens": exchange.n_prompt + exchange.n_drawn,
             "rows": exchange.cost.rows,
+            "model_calls": exchange.cost.model_calls,
+            "decode_seconds": round(exchange.cost.decode_s, 6),
             "seconds": round(seconds, 6),
         }
         if self._state.options.log_prompts and exchange.body:
             line["body"] = exchange.body
-        logger.info(json.dumps(line))
+        level = logging.WARNING if exchange.status >= 500 else logging.INFO
+        logger.log(level, json.dumps(line), extra={"line": line})
 
 
 class _Answer:
@@ -216,10 +246,14 @@ class _Answer:
 
     Attributes:
         is_streaming: Whether a stream of events has begun and not ended.
+        is_whole: Whether the client was still there when all was sent.
+        leaving: What is done when the client has left, or None.
     """
 
-    def __init__(self, send: Send, exchange: Exchange) -> None:
-        self._send, self.exchange, self.is_streaming = send, exchange, False
+    def __init__(self, send: Send, exchange: Exchange, state: ServerState) -> None:
+        self._send, self.exchange, self._state = send, exchange, state
+        self.is_streaming = self.is_whole = False
+        self.leaving: asyncio.Future[None] | None = None
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -227,9 +261,14 @@ class _Answer:
             own = list(message.get("headers", ()))
             self.is_streaming = any(value.startswith(CONTENT_TYPE.encode()) for name, value in own if name == _KIND)
             message = {**message, "headers": [*own, *self.exchange.headers()]}
-        await self._send(message)
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
-            self.is_streaming = False
+        if message["type"] == "http.response.start" or message.get("more_body", False):
+            await self._send(message)
+            return
+        await self._send({**message, "more_body": True})
+        # This waits until the connection has taken the rest.
+        await self._send({"type": "http.response.body", "body": b""})
+        self.is_streaming = False
+        self.is_whole = not (self._state.is_dropping or (self.leaving is not None and self.leaving.done()))
 
 
 async def send_error(error: HttpError, send: Send) -> None:
@@ -248,7 +287,7 @@ def _too_late(exchange: Exchange, deadline_s: float) -> HttpError:
 
     One that waited for its model all the time may have more luck later.
     """
-    if exchange.is_waiting:
+    if exchange.waits_for == "model":
         return busy(f"no memory was free for the model within {deadline_s:g} s", status=503, code="memory_budget")
     message = f"there was no answer within {deadline_s:g} s"
     return HttpError(504, "deadline", message, headers={"x-should-retry": "false"})

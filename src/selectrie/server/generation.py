@@ -13,7 +13,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.generate import Prompts
 from selectrie.engine.requests.stream import Stream
-from selectrie.engine.scheduler.task_group import tell_admission
+from selectrie.engine.scheduler.job import charge_to
 from selectrie.errors import PromptTooLongError, TokenRangeError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.results import Chunk, Generation
@@ -30,10 +30,10 @@ async def lease_model(state: ServerState, exchange: Exchange, name: object = Non
 
     `name` is that of a request without a body.
     """
-    exchange.is_waiting = True
+    exchange.waits_for = "model"
     async with state.models.lease(exchange.body.get("model", name)) as lease:
-        exchange.is_waiting, exchange.model = False, lease.name
-        tell_admission(exchange.admitted)
+        exchange.waits_for, exchange.model = "engine", lease.name
+        charge_to(exchange)
         if lease.warning:
             exchange.warnings.append(lease.warning)
         yield lease

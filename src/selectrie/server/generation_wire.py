@@ -369,7 +369,7 @@ def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:
 
 def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:
     """Return the usage of a generation, and keep what it took for log and metrics."""
-    n_prompt, cost = sum(generation.prompt_tokens), generation.cost
-    exchange.tokens = n_prompt + generation.n_drawn
-    exchange.cost = cost
-    return {"prompt_tokens": n_prompt, "completion_tokens": generation.n_drawn, "total_tokens": exchange.tokens}
+    n_prompt, n_drawn = sum(generation.prompt_tokens), generation.n_drawn
+    exchange.n_prompt, exchange.n_drawn = n_prompt, n_drawn
+    exchange.rows_naive = generation.cost.rows_naive
+    return {"prompt_tokens": n_prompt, "completion_tokens": n_drawn, "total_tokens": n_prompt + n_drawn}

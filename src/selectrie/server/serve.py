@@ -26,6 +26,7 @@ from selectrie.server.allocator import limit_arenas
 from selectrie.server.application import App, app
 from selectrie.server.options import ServerOptions
 from selectrie.server.protocol import ConnectionLimits, HttpProtocol
+from selectrie.version import __version__
 
 logger = logging.getLogger("selectrie.server")
 
@@ -135,7 +136,14 @@ def serve(
     limit_arenas()
     listening = _bound(serving)
     run = _Run(app(None, options), listening, serving, load, on_ready, _url_of(listening))
-    return asyncio.run(run.serve())
+    code = asyncio.run(run.serve())
+    _log("the server has ended", code=code)
+    return code
+
+
+def _log(message: str, level: int = logging.INFO, **facts: object) -> None:
+    """Log something that is no request."""
+    logger.log(level, message, extra={"line": {"message": message, **facts}})
 
 
 def uvicorn_config(application: App, limits: ConnectionLimits = DEFAULT_LIMITS) -> uvicorn.Config:
@@ -199,7 +207,7 @@ class _Run:
         """Serve until the end; return the exit code."""
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(one, self._signalled)
+            loop.add_signal_handler(one, self._signalled, one)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
             loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loader = threading.Thread(target=self._load_in_thread, args=(loop,), name="selectrie-load", daemon=True)
@@ -236,6 +244,7 @@ class _Run:
     def _got(self, loaded: Engine | ModelPool) -> None:
         self._loaded = loaded
         self._app.state.models.set_source(loaded)
+        _log("the server is ready", url=self._url, models=self._app.state.models.names, version=__version__)
         if self._on_ready is not None:
             try:
                 self._on_ready(self._url, self._app)
@@ -246,9 +255,10 @@ class _Run:
         self._failure = error
         self._server.abort()
 
-    def _signalled(self) -> None:
+    def _signalled(self, number: signal.Signals) -> None:
         """Drain after the first signal, end at once after the second."""
         state = self._app.state
+        _log(f"{number.name}: {'ending' if state.is_draining else 'draining'}", open=state.n_open)
         if state.is_draining:
             self._end()
             return
@@ -259,12 +269,14 @@ class _Run:
         """Read the API keys again; drain if there is no file of them."""
         state, path = self._app.state, self._serving.key_file
         if path is None:
-            self._signalled()
+            self._signalled(signal.SIGHUP)
             return
         try:
             state.options = replace(state.options, key_digests=key_digests(path))
         except InputFileError as error:
-            logger.error("the keys stay as they were: %s", error)  # noqa: TRY400 - the file is at fault
+            _log(f"SIGHUP: the keys stay as they were: {error}", logging.ERROR)
+        else:
+            _log("SIGHUP: the keys were read again", keys=len(state.options.key_digests))
 
     async def _drained(self) -> None:
         """Wait for accepted work, as long as it may take, then end the server.
@@ -285,7 +297,10 @@ class _Run:
 
     def _end(self) -> None:
         """End at once; what was accepted and not sent is lost."""
+        self._app.state.is_dropping = True
         self._n_lost = max(self._app.state.n_open, self._server.n_unsent)
+        if self._n_lost:
+            _log(f"{self._n_lost} requests lost", logging.ERROR, lost=self._n_lost)
         self._server.abort()
 
 

@@ -26,6 +26,7 @@ class ServerState:
         options: The options.
         metrics: What is counted.
         is_draining: Whether new work is refused.
+        is_dropping: Whether what is not sent yet is lost, because the server ends.
         n_open: Number of requests that wait or are worked on.
         bodies: The bytes that their bodies have together.
         turns: The turn of each client with an open request, by its key or address.
@@ -35,6 +36,7 @@ class ServerState:
     options: ServerOptions
     metrics: Metrics = field(default_factory=Metrics)
     is_draining: bool = False
+    is_dropping: bool = False
     n_open: int = 0
     turns: WeakValueDictionary[bytes | str, Turn] = field(default_factory=WeakValueDictionary)
     bodies: BodyBudget = field(init=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from contextvars import copy_context
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from selectrie.core.types import SelfCheck
+from selectrie.core.types import Cost, SelfCheck
 from selectrie.decoding.scoring import ROUNDED_SUM, Lengths, posterior, posteriors, rounding_of, score_choices
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.job import charge_to
 from selectrie.errors import RequestError
 from selectrie.options import PromptParams, ScoringRule
 from selectrie.testing import HashModel, numbered_vocabulary
@@ -55,6 +57,36 @@ def test_the_coverage_is_that_of_the_choices_as_they_are_shown(request):
     assert (result.coverage_high is None) == (result.heal_gap == 0)
     if result.coverage_high is not None:
         assert result.coverage_high == pytest.approx(total + result.certificate.open_mass, rel=1e-12)
+
+
+class Paid:
+    """An account that adds up costs and reused tokens."""
+
+    def __init__(self) -> None:
+        self.cost, self.n_reused = Cost(), 0
+
+    def admitted(self) -> None:
+        """Do nothing."""
+
+    def spent(self, cost: Cost) -> None:
+        """Add a cost."""
+        self.cost += cost
+
+    def reused(self, n_tokens: int) -> None:
+        """Add tokens."""
+        self.n_reused += n_tokens
+
+
+def test_an_account_pays_for_the_second_scoring():
+    """It has the cost of the result, with what was scored again; a context evaluated for that is no cache hit."""
+    account, everything = Paid(), replace(SOME_ARE_CLOSE, tolerance=100.0)
+    with Engine(OtherLayout(3, limits=WIDE), check=everything) as engine:
+        context = copy_context()
+        context.run(charge_to, account)
+        found = context.run(engine.select, "a c" * 20, ["cat", "bat", "at", "rat"])
+    assert found.certificate.n_rescored == 4
+    assert account.cost == found.cost.with_rows_naive(0)
+    assert account.n_reused == 0
 
 
 def test_the_coverage_counts_tokens_before_the_cut():

@@ -19,16 +19,17 @@ from selectrie.core.model import Extension
 from selectrie.core.reads import Reads
 from selectrie.core.rows import Rows
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capacity, IntArray, Limits, ModelKind
+from selectrie.core.types import NO_NODE, BatchSizes, BoolArray, CallCost, Capacity, Cost, IntArray, Limits, ModelKind
 from selectrie.decoding.sampling.task import SampleSpec, SampleTask
 from selectrie.decoding.scoring import path_scores, plain_objective, row_needs
 from selectrie.decoding.task import Ask
 from selectrie.decoding.trie.best_first import BestFirst
 from selectrie.decoding.trie.exhaustive import ScoreTask
+from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.model_thread import Handle, ModelThread
 from selectrie.engine.scheduler.prefill import allocate_prefill
 from selectrie.engine.scheduler.scheduler import Job, Load, Scheduler
-from selectrie.engine.scheduler.task_group import TaskGroup, tell_admission
+from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import (
     CancelledError,
     CapacityError,
@@ -489,13 +490,32 @@ def test_load_tells_what_is_free(gated: Any) -> None:
     assert wait_until(lambda: model_thread.load() == Load(0, 0, 12, 256))
 
 
+class Told:
+    """An account that keeps what it is told."""
+
+    def __init__(self, name: str, told: list[str]) -> None:
+        self.name, self.told, self.cost, self.n_reused = name, told, Cost(), []
+
+    def admitted(self) -> None:
+        """Add its name to a list."""
+        self.told.append(self.name)
+
+    def spent(self, cost: Cost) -> None:
+        """Add up costs."""
+        self.cost += cost
+
+    def reused(self, n_tokens: int) -> None:
+        """Keep the numbers."""
+        self.n_reused.append(n_tokens)
+
+
 def test_admission_is_told_when_there_is_memory(gated: Any) -> None:
     """Of the first task at once, of one that waits when the first has ended; only in the context that asked."""
     model, model_thread, _ = gated
     told: list[str] = []
 
     def begun(name: str, line: Line) -> Any:
-        tell_admission(lambda: told.append(name))
+        charge_to(Told(name, told))
         return TaskGroup(model_thread).begin(line)
 
     first = copy_context().run(begun, "first", Line([5, 6], 4))
@@ -507,6 +527,55 @@ def test_admission_is_told_when_there_is_memory(gated: Any) -> None:
     assert told == ["first", "second"]
     model_thread.submit(Line([5, 6], 4)).result()
     assert told == ["first", "second"]
+
+
+def test_an_account_is_told_of_work_that_is_cancelled(gated: Any) -> None:
+    """It has the rows and calls of a task that never ends; of one whose prompt is in memory, how much of it."""
+    model, model_thread, _ = gated
+    model.gate.set()
+    account, stepped, go, settled = Told("", []), threading.Event(), threading.Event(), threading.Event()
+
+    def on_step() -> None:
+        stepped.set()
+        assert go.wait(LONG_S)
+
+    def begun(line: Line) -> Any:
+        charge_to(account)
+        return TaskGroup(model_thread).begin(line, on_step)
+
+    handle = copy_context().run(begun, Line([5, 6, 7], 4))
+    assert stepped.wait(LONG_S)
+    handle.cancel()
+    model_thread.after_step(settled.set)
+    assert not settled.is_set()
+    go.set()
+    with pytest.raises(CancelledError):
+        handle.result()
+    assert settled.wait(LONG_S)
+    assert account.cost == handle.cost
+    assert (account.cost.rows, account.cost.model_calls, account.n_reused) == (3, 1, [0])
+    assert len(copy_context().run(begun, Line([5, 6, 7], 2)).result()) == 3
+    assert account.n_reused == [0, 3]
+    model_thread.close()
+    late: list[int] = []
+    model_thread.after_step(lambda: late.append(1))
+    assert late == [1]
+
+
+def test_an_interrupted_call_is_paid_for_by_its_seconds() -> None:
+    """Its rows are evaluated again, and count once."""
+    scheduler = Scheduler(HashModel(1))
+    job = Job(Line([5, 6], 2))
+    job.account = account = Told("", [])
+    scheduler.submit(job)
+    scheduler.model.fail_next(DecodeInterrupted("planted"))
+    scheduler.step()
+    assert (account.cost.rows, account.cost.model_calls) == (0, 0)
+    assert account.cost.decode_s > 0
+    while not scheduler.idle:
+        scheduler.step()
+    assert account.cost == job.cost
+    assert account.cost.rows == scheduler.model.rows
 
 
 def test_a_deadline_counts_from_when_it_was_asked_for(gated: Any) -> None:

@@ -143,7 +143,7 @@ class PathScheduler:
         if not isinstance(answer, Answer):
             self._end(job, error=own_error(answer))
             return
-        job.cost += answer.cost
+        job.spend(answer.cost)
         try:
             job.tell(answer.rows)
             job.has_prompt_row = True

@@ -19,7 +19,7 @@ import numpy as np
 from selectrie.core.model import Extension, Model, chain
 from selectrie.core.types import ROOT, Cost, IntArray
 from selectrie.decoding.task import Task
-from selectrie.engine.scheduler.job import Job
+from selectrie.engine.scheduler.job import Job, charge
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Scheduler
 from selectrie.errors import InternalError
@@ -89,14 +89,18 @@ class ModelMemory:
 
     def work(self, task: Task[R]) -> tuple[R, Cost]:
         scheduler, job = self._scheduler, Job(task)
+        job.account = None  # its prompt was evaluated for it, and is no cache hit
         if self._solo.limits.batch_sizes.is_fixed:
             self._solo.trim(0)
         if self._observer is not None:
             job.observer = self._observer.begin(task, self._subject, is_canonical=True)
         scheduler.submit(job)
-        while not job.future.done():
-            scheduler.step()
-            job.cancelled = scheduler.n_interrupted > 0
+        try:
+            while not job.future.done():
+                scheduler.step()
+                job.cancelled = scheduler.n_interrupted > 0
+        finally:
+            charge(job.cost)
         answer: R = job.future.result()
         return answer, job.cost
 
@@ -166,7 +170,9 @@ def _evaluate_below(solo: Model, node: int, tokens: IntArray, step: int) -> tupl
         extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
         solo.release(np.append(extension.nodes[:-1], node).astype(np.int32))
         node = int(extension.nodes[-1])
-        cost += _cost(extension)
+        more = _cost(extension)
+        charge(more)
+        cost += more
     return node, cost
 
 

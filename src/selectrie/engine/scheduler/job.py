@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -99,6 +100,40 @@ class BatchPart:
         return tuple(self.parents), tuple(self.tokens)
 
 
+class Account(Protocol):
+    """Is told what the tasks of a request take, as soon as they take it.
+
+    The methods are called on the model's thread and must not raise.
+    """
+
+    def admitted(self) -> None:
+        """Note that a task no longer waits for memory."""
+
+    def spent(self, cost: Cost) -> None:
+        """Add what a task took of a model call."""
+
+    def reused(self, n_tokens: int) -> None:
+        """Add tokens of a task's prompt that needed no row."""
+
+
+_ACCOUNT: ContextVar[Account | None] = ContextVar("selectrie_account", default=None)
+
+
+def charge_to(account: Account) -> None:
+    """Let an account be told of all jobs that are made in this context.
+
+    The context is that of a thread or of a task of asyncio.
+    """
+    _ACCOUNT.set(account)
+
+
+def charge(cost: Cost) -> None:
+    """Tell the account of this context of model work that belongs to no job."""
+    account = _ACCOUNT.get()
+    if account is not None:
+        account.spent(cost)
+
+
 class RowCollector:
     """Collects the rows of an ask that is evaluated in several calls."""
 
@@ -140,7 +175,7 @@ class Job:
         keep_cached: Whether the job's nodes stay cached when it ends, until room is
             needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
-        on_admitted: Called on the model's thread whenever the job is admitted.
+        account: What is told of the job's costs, or None.
         observer: What watches the task, or None.
         request, client: Whose turn the job's rows count as. By default, both are of the
             job alone.
@@ -171,7 +206,7 @@ class Job:
         self.task, self.on_step = task, on_step
         self.priority, self.deadline, self.keep_cached = priority, deadline, keep_cached
         self.on_queued_no_more: Callable[[], object] | None = None
-        self.on_admitted: Callable[[], object] | None = None
+        self.account = _ACCOUNT.get()
         self.observer: TaskObserver | None = None
         self.request = self.client = Turn()
         self.rows_before = self.rows_owed = self.n_passed = 0
@@ -280,8 +315,21 @@ class Job:
         """Leave the queue, because the job was admitted."""
         self.rows_before = self.cost.rows
         self.leave_queue()
-        if self.on_admitted is not None:
-            self.on_admitted()
+        if self.account is not None:
+            self.account.admitted()
+
+    def spend(self, cost: Cost) -> None:
+        """Add a cost to that of the job."""
+        self.cost += cost
+        if self.account is not None:
+            self.account.spent(cost)
+
+    def begin_asks(self) -> None:
+        """Note that the task has received the row of its prompt's end."""
+        self.has_prompt_row = True
+        if self.account is not None:
+            n_new = self.cost.rows - self.cost.rows_repeated
+            self.account.reused(max(0, len(self.prompt) - n_new))
 
     def leave_queue(self) -> None:
         """Call `on_queued_no_more`, because the job was admitted or has ended."""

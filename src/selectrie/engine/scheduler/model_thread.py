@@ -339,6 +339,19 @@ class JobThread(ABC, Generic[SchedulerT]):
                 raise
             return answer
 
+    def after_step(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the step that is running, if any, has ended.
+
+        It is called on the model's thread, or here if the engine was closed.
+        """
+        call = _Call(lambda: None)
+        call.future.add_done_callback(callback)
+        try:
+            with self.using():
+                self._put(call)
+        except (ClosedError, ForkedError) as error:
+            call.future.set_exception(error)
+
     def _put(self, item: _Call | tuple[Job, ...]) -> None:
         if threading.current_thread() is self._thread:
             expected = "a function that calls no method of the engine: it runs on the thread that would have to answer"

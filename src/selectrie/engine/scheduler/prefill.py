@@ -149,7 +149,7 @@ def prefill_part(model: Model, row_cache: RowCache, job: Job, n: int) -> BatchPa
         job.rows.node[0] = nodes[-1]
         if want_row:
             job.tell(rows.fetch(job.task.reads))
-            job.has_prompt_row = True
+            job.begin_asks()
             row_cache.put(job.key, rows)
 
     job.part = BatchPart(

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from selectrie.core.model import Model
-from selectrie.core.types import NO_NODE, Capacity
+from selectrie.core.types import NO_NODE, Capacity, Cost
 from selectrie.decoding.trie.row_values import ReadRows
 from selectrie.engine.scheduler.batch import ask_part, attach, extend, shares
 from selectrie.engine.scheduler.early_ends import end_early
@@ -412,7 +412,7 @@ class Scheduler:
             if row is None:
                 return None
             job.tell(row.fetch(job.task.reads))
-            job.has_prompt_row = True
+            job.begin_asks()
             if job.on_step is not None:  # a stream has its first token before any call
                 job.on_step()
         if job.ask is None and not self._ask(job, capacity):
@@ -471,11 +471,15 @@ class Scheduler:
         alone, its job fails, or is cut to size if it did not fit.
         """
         self.calling = tuple(part.job for part in parts)
+        began_s = time.perf_counter()
         try:
             extension = extend(self.model, parts)
         except DecodeInterrupted:
             self._moved = True  # without the interrupt, it would have
             self.n_interrupted += 1
+            row_s = (time.perf_counter() - began_s) / sum(map(len, parts))
+            for part in parts:
+                part.job.spend(Cost(decode_s=row_s * len(part)))
             return
         except SelectrieError as error:
             if len(parts) > 1:
@@ -497,7 +501,7 @@ class Scheduler:
         for part, nodes, rows, cost in shares(parts, extension):
             job = part.job
             job.part = None
-            job.cost += cost
+            job.spend(cost)
             try:
                 part.take(nodes, rows)
                 if job.on_step is not None:

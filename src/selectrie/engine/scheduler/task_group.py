@@ -116,7 +116,6 @@ class TaskGroup:
         observer = self.observer
         if observer is not None:
             handle.job.observer = observer.begin(task, subject)
-        handle.job.on_admitted = _ADMITTED.get()
         handle.job.request, handle.job.client = self._turn, _CLIENT.get() or self._turn
         self._handles.append(handle)  # before it is queued: Ctrl-C may come as soon as it runs
         self._check()
@@ -162,13 +161,17 @@ class TaskGroup:
         return self.begin(task, on_step, subject=subject)
 
     def call(self, function: Callable[[], R]) -> R:
-        """Run a function on the model's thread, as `JobThread.call` does."""
+        """Run a function on the model's thread, as `JobThread.call` does.
+
+        It sees the context variables of this thread.
+        """
+        context = copy_context()
         self._is_calling = True
         try:
             self._check()
             # After `cancel` interrupts a decode, the thread calls again and learns that
             # the group was cancelled.
-            answer = self.model_thread.call(lambda: () if self._is_cancelled else (function(),))
+            answer = self.model_thread.call(lambda: () if self._is_cancelled else (context.run(function),))
         finally:
             self._is_calling = False
         if not answer:
@@ -276,17 +279,7 @@ class CancelScope:
 
 
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
-_ADMITTED: ContextVar[Callable[[], None] | None] = ContextVar("selectrie_admitted", default=None)
 _CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
-
-
-def tell_admission(call: Callable[[], None]) -> None:
-    """Have `call` called whenever a task is admitted that begins in this context.
-
-    That is when the task no longer waits for memory. The context is that of a thread or
-    of a task of asyncio. It is called on the model's thread and must not raise.
-    """
-    _ADMITTED.set(call)
 
 
 def count_for(client: Turn) -> None:

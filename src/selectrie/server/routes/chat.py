@@ -57,6 +57,7 @@ async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) 
         with _naming():
             async with open_stream(lease.engine, messages, request.generation, request.prompting) as stream:
                 async for arrived in Arrivals(stream):
+                    exchange.n_drawn += sum(len(one.tokens) for one in arrived)
                     events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
                     if events:
                         yield events

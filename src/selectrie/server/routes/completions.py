@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -76,6 +75,7 @@ async def _events(state: ServerState, exchange: Exchange, request: CompletionReq
             with naming(request):
                 async with open_stream(lease.engine, fixed(prompts), request.generation) as stream:
                     async for arrived in Arrivals(stream):
+                        exchange.n_drawn += sum(len(one.tokens) for one in arrived)
                         grown = [choices[request.number_of(one)].grown(one) for one in join_chunks(arrived)]
                         if any(grown):
                             yield answer.chunks(grown)
@@ -97,15 +97,8 @@ def _choices(engine: Engine, request: CompletionRequest, prompts: Sequence[Answe
 
 def _noted(exchange: Exchange, prompts: Sequence[AnsweredPrompt], generation: Generation | None) -> dict[str, int]:
     """Return the usage of an answer, and keep what it took for log and metrics."""
-    if generation is None:
-        n_prompt = sum(len(one.ids) for one in prompts)
-        usage = {"prompt_tokens": n_prompt, "completion_tokens": 0, "total_tokens": n_prompt}
-        exchange.tokens = n_prompt
-    else:
-        usage = note_generation(generation, exchange)
-    for one in prompts:
-        if one.scored is not None:
-            cost = one.scored.cost
-            # The rows one by one of a generation have the prompts already.
-            exchange.cost += cost if generation is None else replace(cost, rows_naive=0)
-    return usage
+    if generation is not None:
+        return note_generation(generation, exchange)
+    exchange.n_prompt = n_prompt = sum(len(one.ids) for one in prompts)
+    exchange.rows_naive = sum(one.scored.cost.rows_naive for one in prompts if one.scored is not None)
+    return {"prompt_tokens": n_prompt, "completion_tokens": 0, "total_tokens": n_prompt}

@@ -60,7 +60,7 @@ async def _decided(request: Request, read: Read, write: Write) -> Response:
                 decision_request.state, questions, params=decision_request.params, max_rows=max_rows
             )
     usage = usage_of(decision)
-    exchange.tokens, exchange.cost = usage.input_tokens, usage.cost
+    exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
 
     def answer() -> Response:
         return json_response(write(decision_request, decision, lease.name))

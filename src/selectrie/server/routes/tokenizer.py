@@ -54,7 +54,7 @@ async def tokenize(request: Request) -> Response:
         answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
         if tokenize_request.wants_texts:
             answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
-    exchange.tokens = len(tokens)
+    exchange.n_prompt = len(tokens)
     return _response(answer, unknown_fields(exchange.body, tokenize_request.known))
 
 
@@ -69,7 +69,7 @@ async def detokenize(request: Request) -> Response:
             answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
         except TokenRangeError as error:
             raise HttpError(400, error.code, str(error), "tokens") from error
-    exchange.tokens = len(tokens)
+    exchange.n_prompt = len(tokens)
     return _response(answer, unknown_fields(exchange.body, TOKENS_FIELDS))
 
 

@@ -65,7 +65,7 @@ async def encode(request: Request) -> Response:
     async with lease_model(state_of(request), exchange) as lease:
         own = lease.engine.vocabulary
         answer = await in_thread(lambda: _answer(own, texts, form))
-    exchange.tokens = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
+    exchange.n_prompt = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
     warnings = unknown_fields(exchange.body, _FIELDS)
     return json_response({**answer, **({"warnings": list(warnings)} if warnings else {})})
 
