@@ -136,7 +136,7 @@ def test_a_refused_request_leaves_the_connection_usable(llm, first, status, code
         assert headers["x-request-id"] == headers["x-typesafe-request-id"]
         for _ in range(2):
             found, _, body = wire.response()
-            assert (found, list(json.loads(body))) == (200, ["model", "answers", "usage"])
+            assert (found, list(json.loads(body))[:3]) == (200, ["model", "answers", "usage"])
             wire.send(good)
 
 
