@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from hashlib import sha256
 
 import pytest
@@ -196,3 +197,21 @@ def test_the_remote_tokenizer_of_the_harness():
         rendered = remote.apply_chat_template(chat)
         assert rendered == llm.vocabulary.chat_template(chat)
         assert [llm.vocabulary.bos, *remote.encode(rendered)] == llm.encode(chat).tolist()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/tokenize", {"prompt": "x" * (1 << 20) + "y"}, "prompt"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "x" * (1 << 20) + "y"}]}, "messages"),
+        ("/tokenize", {"messages": [{"role": "user", "content": ""}] * 4_097}, "messages"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": ""}] * 4_097}, "messages"),
+        ("/v1/vocabulary/encode", {"texts": [base64.b64encode(b"x" * (1 << 19)).decode()] * 3}, "texts"),
+        ("/v1/completions", {"prompt": "x" * (1 << 20) + "y", "truncate_prompt_tokens": 4, "max_tokens": 1}, "prompt"),
+    ],
+)
+def test_what_is_encoded_whole_is_bounded(path, body, param):
+    """Encoding cannot be stopped when a client leaves, so it ends soon."""
+    with fake() as llm:
+        reply = ask(app(llm), "POST", path, body)
+    assert (reply.status, reply.error["param"]) == (400, param)

@@ -14,6 +14,7 @@ from selectrie.errors import PromptTooLongError, RequestError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import AnsweredPrompt
 from selectrie.server.completion_wire import CompletionRequest, PromptInput
+from selectrie.server.fields import check_tokenized
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
@@ -92,6 +93,8 @@ def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) ->
     A text is taken to have as many tokens as its bytes need at least.
     """
     in_all, n_copies, n_kept = 0, _n_copies(request), _n_kept(engine, request)
+    if n_kept is not None:
+        check_tokenized("prompt", sum(len(one.encode()) for one in request.prompts if isinstance(one, str)))
     for index, prompt in enumerate(request.prompts):
         least = least_tokens(engine.vocabulary, prompt.encode()) if isinstance(prompt, str) else len(prompt)
         if n_kept is None and least - 1 > engine.limits.nodes:  # the last token takes no room

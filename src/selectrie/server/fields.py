@@ -6,12 +6,23 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from selectrie.errors import of_value
+from selectrie.errors import OptionError, of_value
 from selectrie.server.http_errors import unsupported
 
+MAX_TOKENIZED_BYTES = 1 << 20
+"""Maximum size of texts that are encoded in whole, whatever the context holds."""
 _MAX_NAMED = 8
 """Maximum number of unknown fields that warnings name."""
 _NO_REMEDIES: Mapping[str, str] = MappingProxyType({})
+
+
+def check_tokenized(name: str, n_bytes: int) -> None:
+    """Raise `OptionError` for a text that would be encoded whole and is too long.
+
+    Encoding cannot be stopped when the client leaves.
+    """
+    if n_bytes > MAX_TOKENIZED_BYTES:
+        raise OptionError(name, f"{n_bytes} bytes", f"at most {MAX_TOKENIZED_BYTES} bytes of text; send it in parts")
 
 
 def refuse_fields(

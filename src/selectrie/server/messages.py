@@ -24,6 +24,8 @@ FIELDS = frozenset({"role", "content", *_UNSUPPORTED, *_TEXTS, *_IGNORED})
 """Fields of a message that are known."""
 _TOOL_ROLES = ("tool", "function")
 _USUAL_ROLES = ("system", "user", "assistant")
+MAX_MESSAGES = 4_096
+"""Maximum number of messages of a chat, each of which a template renders."""
 _MAX_ROLES = 16
 """Maximum number of other roles; the template is rendered once for each."""
 _PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
@@ -47,6 +49,8 @@ def read_messages(messages: object) -> list[dict[str, str]]:
     """
     if not isinstance(messages, list) or not messages:
         raise OptionError("messages", messages, "a list of messages, each with `role` and `content`")
+    if len(messages) > MAX_MESSAGES:
+        raise OptionError("messages", len(messages), f"at most {MAX_MESSAGES} messages")
     refuse_media(messages, "messages")
     return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 

@@ -271,6 +271,9 @@ class _Run:
         if path is None:
             self._signalled(signal.SIGHUP)
             return
+        if not Path(path).is_file():  # reading a pipe would wait for its writer
+            _log(f"SIGHUP: the keys stay as they were: {path} is no file", logging.ERROR)
+            return
         try:
             state.options = replace(state.options, key_digests=key_digests(path))
         except InputFileError as error:

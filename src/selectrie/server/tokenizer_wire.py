@@ -12,7 +12,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.errors import OptionError
 from selectrie.options import PromptParams
 from selectrie.server.body import flag_of
-from selectrie.server.fields import refuse_fields
+from selectrie.server.fields import check_tokenized, refuse_fields
 from selectrie.server.messages import FIELDS_OF_CHATS, read_conversation
 
 _REFUSED: Mapping[str, tuple[object, ...]] = {"chat_template": (), "tools": ([],), "mm_processor_kwargs": ({},)}
@@ -53,7 +53,7 @@ def read_tokenize(body: Mapping[str, Any]) -> TokenizeRequest:
     prompt = body.get("prompt")
     if not isinstance(prompt, str):
         raise OptionError("prompt", prompt, "a text, or messages in the field 'messages'")
-    to_bytes(prompt, "prompt")
+    check_tokenized("prompt", len(to_bytes(prompt, "prompt")))
     adds = flag_of(body, "add_special_tokens", default=True)
     wants_texts = flag_of(body, "return_token_strs", default=False)
     return TokenizeRequest(prompt, PromptParams(parse_special=True), adds, wants_texts, TEXT_FIELDS)
@@ -63,6 +63,7 @@ def _read_chat(body: Mapping[str, Any]) -> TokenizeRequest:
     if body.get("prompt") is not None:
         raise OptionError("prompt", body["prompt"], "a prompt or messages, not both")
     messages, prompting = read_conversation(body)
+    check_tokenized("messages", sum(len(to_bytes(one["content"], "messages")) for one in messages))
     adds = flag_of(body, "add_special_tokens", default=False)
     wants_texts = flag_of(body, "return_token_strs", default=False)
     return TokenizeRequest(tuple(messages), prompting, adds or None, wants_texts, CHAT_FIELDS)

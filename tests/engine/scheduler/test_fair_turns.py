@@ -220,6 +220,17 @@ def test_a_large_request_gets_on_beside_small_ones_that_never_end(n_clients: int
     assert large.cost.rows_repeated <= large.cost.rows - large.cost.rows_repeated
 
 
+def test_within_one_client_small_requests_do_not_wait_for_the_memory_of_large_ones() -> None:
+    """Four that each reserve all of it would run one after the other before the small one."""
+    model = HashModel(1, limits=replace(WIDE, nodes=1000))
+    scheduler, key = Scheduler(model), Turn()
+    large = [submit(scheduler, [Line(prompt_of(at, 10), 900)], client=key)[0] for at in range(4)]
+    scheduler.step()
+    small = submit(scheduler, [Line(prompt_of(9, 10), 4)], client=key)
+    assert calls_until_done(scheduler, model, small) < 20
+    assert not any(one.future.done() for one in large)
+
+
 def test_a_small_request_passes_one_that_does_not_fit() -> None:
     """A large one waits for memory that another holds; the small one behind it fits, and does not wait for either."""
     model = HashModel(1, limits=replace(WIDE, nodes=1000))

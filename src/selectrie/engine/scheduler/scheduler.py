@@ -35,6 +35,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from operator import attrgetter
 
 from selectrie.core.model import Model
@@ -61,6 +62,8 @@ logger = logging.getLogger(__name__)
 
 MAX_PASSED = 64
 """Number of jobs that may be admitted before one that was first and did not fit."""
+MAX_TRIED = 256
+"""Number of waiting requests that are looked at for one that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,64 +229,73 @@ class Scheduler:
 
         A job that does not fit is passed by others that do, `MAX_PASSED` times at most.
         """
-        if not self._waiting:
-            return
-        free, passed = self._free(), list[Job]()
-        while job := self._first_waiting(passed):
+        while self._waiting and self._admit_next():
+            pass
+
+    def _admit_next(self) -> bool:
+        """Admit the first waiting job that fits; return whether there was one."""
+        under_way = [*self._active, *self._waiting]
+        owner = attrgetter("client" if len({one.client for one in under_way}) > 1 else "request")
+        share, free = 1 / len({owner(one) for one in under_way}), self._free()
+        passed: list[Job] = []
+        for job in self._first_waiting():
             need = job.need(is_recurrent=self._is_recurrent)
             while not (fits := need.nodes <= free.nodes and need.sequences <= free.sequences) and self._active:
-                last = self._evictable_for(job)
+                last = self._evictable_for(job, owner, share)
                 if last is None:
                     break
                 logger.debug("job %d releases its nodes for job %d", last.order, job.order)
                 last.rows_owed = 2 * self._n_held(last)
                 self._requeue(last, forget=False)
                 free = self._free()
-            if not fits and self._active:
-                passed.append(job)
-                if job.n_passed >= MAX_PASSED:
-                    return
-                continue
-            self._waiting.remove(job)
-            self._active.append(job)
-            job.admit()
-            free = Capacity(free.rows, free.nodes - need.nodes, free.sequences - need.sequences)
-            for other in passed:
-                other.n_passed += 1
+            if fits or not self._active:
+                self._waiting.remove(job)
+                self._active.append(job)
+                job.admit()
+                for other in passed:
+                    other.n_passed += 1
+                return True
+            if job.n_passed >= MAX_PASSED:
+                return False
+            passed.append(job)
+        return False
 
-    def _first_waiting(self, passed: list[Job]) -> Job | None:
-        """Return the job to admit next, None for none.
+    def _first_waiting(self) -> list[Job]:
+        """Return the first waiting job of each request, those to admit next first.
 
-        Of the highest priority, it is of the client and the request with the fewest
-        jobs under way. The clients of jobs that were passed have no other.
+        Of the highest priority, that is the one of the client and the request with the
+        fewest jobs under way.
         """
         n_of = Counter(turn for job in self._active for turn in {job.client, job.request})
-        stopped = {job.client for job in passed}
-        firsts = {job.request: job for job in reversed(self._waiting) if job.client not in stopped}.values()
+        firsts = {job.request: job for job in reversed(self._waiting)}.values()
 
         def order(job: Job) -> tuple[int, ...]:
             client, request = job.client, job.request
             return -job.priority, n_of[client], client.place, n_of[request], request.place
 
-        return min(firsts, key=order, default=None)
+        return nsmallest(MAX_TRIED, firsts, key=order)
 
-    def _evictable_for(self, job: Job) -> Job | None:
+    def _evictable_for(self, job: Job, owner: Callable[[Job], Turn], share: float) -> Job | None:
         """Return the job that gives its memory to a waiting one, or None.
 
-        It is the last of the client that has most, if that is more than its share, and
-        the client of `job` stays within its own. A job that was evicted has to evaluate
+        It is the last of the owner that has most, if that is more than its share, and
+        the owner of `job` stays within its own. A job that was evicted has to evaluate
         twice the rows that it lost before it is evicted again: it repeats as many, and
         gets on by as many.
+
+        Args:
+            job: The waiting job.
+            owner: The client of a job; its request, if all are of one client.
+            share: The share of memory of each owner under way.
         """
         held: defaultdict[Turn, float] = defaultdict(float)
         for active in self._active:
-            held[active.client] += self._part_of_memory(active)
-        share = 1 / self._n_clients()
-        if held[job.client] + self._part_of_memory(job) > share:
+            held[owner(active)] += self._part_of_memory(active)
+        if held[owner(job)] + self._part_of_memory(job) > share:
             return None
-        for client in sorted(held, key=lambda one: -held[one]):
-            if held[client] > share:
-                jobs = [active for active in self._active if active.client is client]
+        for holder in sorted(held, key=lambda one: -held[one]):
+            if held[holder] > share:
+                jobs = [active for active in self._active if owner(active) is holder]
                 may = [one for one in jobs if one.priority <= job.priority and one.n_rows_evaluated > one.rows_owed]
                 if may:
                     return max(may, key=attrgetter("rank"))
@@ -299,9 +311,6 @@ class Scheduler:
     def _n_held(self, job: Job) -> int:
         """Return the number of nodes that a job holds, shared ones included."""
         return (job.depth if job.prompt_node == NO_NODE else len(job.prompt)) + job.rows.n_nodes
-
-    def _n_clients(self) -> int:
-        return len({job.client for jobs in (self._active, self._waiting) for job in jobs})
 
     def _free(self) -> Capacity:
         """Return the capacity that is neither held nor reserved for admitted jobs."""

@@ -23,7 +23,7 @@ from selectrie.engine.aio import in_thread
 from selectrie.errors import OptionError, TextError
 from selectrie.options.checks import one_of
 from selectrie.server.exchange import encoded_json, exchange_of, json_response
-from selectrie.server.fields import unknown_fields
+from selectrie.server.fields import check_tokenized, unknown_fields
 from selectrie.server.generation import lease_model
 from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
@@ -89,7 +89,9 @@ def _texts(body: Mapping[str, Any]) -> list[bytes]:
     texts = body.get("texts")
     if not isinstance(texts, list) or not texts or len(texts) > MAX_TEXTS:
         raise OptionError("texts", texts, f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8")
-    return [_bytes(one, index) for index, one in enumerate(texts)]
+    data = [_bytes(one, index) for index, one in enumerate(texts)]
+    check_tokenized("texts", sum(map(len, data)))
+    return data
 
 
 def _bytes(value: object, index: int) -> bytes:
