@@ -261,6 +261,7 @@ class DecisionMethods:
         )
         return cast("TableT", made)
 
+    @named_arguments
     def decision_scorer(
         self: _Runs, questions: Mapping[str, Question], *, params: DecisionParams | None = None
     ) -> ScoresDecisions:
