@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import warnings
@@ -11,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicate, Template, results
+from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicate, Template
 from selectrie.cli.report.beam import beam_facts
 from selectrie.cli.report.summaries import selection_facts, slot_facts, text_score_facts
 from selectrie.results import Page, Remedy, TokenScore, advice
@@ -135,13 +134,3 @@ def test_python_is_warned_of_each_code_once(llm, monkeypatch):
         warnings.simplefilter("error")
         llm.select("It was", ["red", "blue"])
         advice.tell([armour()] * 2)
-
-
-def test_every_kind_of_result_has_warnings():
-    """The law by class: a record with notes has `warnings`, and so has what holds several; `to_dict` states them."""
-    made = [getattr(results, name) for name in results.__all__]
-    noted = [one for one in made if "notes" in getattr(one, "__dataclass_fields__", ())]
-    assert {one.__name__ for one in noted} >= {"Selection", "BeamResult", "Samples", "Generation", "JointSelection"}
-    for one in (*noted, Page):
-        assert isinstance(one.warnings, property), one
-        assert "advice_fields(self.warnings)" in inspect.getsource(one.to_dict), one

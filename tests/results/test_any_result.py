@@ -55,6 +55,8 @@ def test_a_result_is_a_plain_value(results, name):
         assert made == one
     assert set(asdict(one)) == set(one.__dataclass_fields__)
     written = one.to_dict()
+    if name not in ("token_plan", "decision"):  # a plan has no result, and a decision that of its answers
+        assert written.get("warnings", []) == [advice.to_dict() for advice in one.warnings]
     assert json.loads(json.dumps(written, allow_nan=False))["kind"] == written["kind"]
 
 
