@@ -6,6 +6,8 @@ import asyncio
 import json
 import socket
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
@@ -138,6 +140,17 @@ def test_a_refused_request_leaves_the_connection_usable(llm, first, status, code
             found, _, body = wire.response()
             assert (found, list(json.loads(body))[:3]) == (200, ["model", "answers", "usage"])
             wire.send(good)
+
+
+def test_a_client_that_wants_to_close_sees_why_its_body_is_refused(llm):
+    """It sends all of its body before it reads, as Python's own client does; it would be reset otherwise."""
+    body = b"x" * 12_000_000
+    with running(app(llm)) as url:
+        request = urllib.request.Request(f"{url}/v1/decisions", body, {"content-type": "application/json"})  # noqa: S310
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)  # noqa: S310 - a URL of our own
+        assert refused.value.code == 413
+        assert json.load(refused.value)["error"]["code"] == "body_too_large"
 
 
 def test_a_full_server_answers_before_the_body(llm):

@@ -94,6 +94,24 @@ def _check_head(request: h11.Request) -> None:
         raise h11.RemoteProtocolError("it has both Content-Length and Transfer-Encoding")
 
 
+class _Transport:
+    """A transport whose `close` lets the client send the rest of its body first.
+
+    uvicorn closes a connection after its last response. Where a body was refused before
+    it was read, the client would be reset, and never see the response.
+    """
+
+    def __init__(self, transport: asyncio.Transport, protocol: HttpProtocol) -> None:
+        self._transport, self._protocol = transport, protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        if not self._protocol.linger():
+            self._transport.close()
+
+
 class HttpProtocol(H11Protocol):
     """One connection.
 
@@ -121,7 +139,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # At 0, writing pauses whenever something was not sent at once.
         transport.set_write_buffer_limits(high=0)
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _Transport(transport, self)))
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -160,6 +178,20 @@ class HttpProtocol(H11Protocol):
             self.transport.close()
         else:
             super().shutdown()
+
+    def linger(self) -> bool:
+        """Go on reading what the client still sends of a body, and drop it.
+
+        Returns whether there is such a body, and this was not begun before.
+        """
+        has_rest = self.conn.their_state is h11.SEND_BODY and not self._is_refused
+        if not has_rest or self.transport.is_closing() or not self.transport.can_write_eof():
+            return False
+        self._is_refused = True
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._watch()
+        return True
 
     def _watch(self) -> None:
         """Limit the time of what the connection now waits for.
