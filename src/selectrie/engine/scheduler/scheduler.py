@@ -32,10 +32,11 @@ import logging
 import time
 from bisect import insort
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from itertools import chain
 from operator import attrgetter
 
 from selectrie.core.model import Model
@@ -229,16 +230,31 @@ class Scheduler:
 
         A job that does not fit is passed by others that do, `MAX_PASSED` times at most.
         """
-        while self._waiting and self._admit_next():
-            pass
+        if not self._waiting:
+            return
+        lines: defaultdict[Turn, deque[Job]] = defaultdict(deque)
+        for job in self._waiting:
+            lines[job.request].append(job)
+        under_way = {(job.client, job.request) for job in (*self._active, *self._waiting)}
+        clients, requests = ({one[at] for one in under_way} for at in (0, 1))
+        owner = attrgetter("client" if len(clients) > 1 else "request")
+        share = 1 / len(clients if len(clients) > 1 else requests)
+        n_admitted = 0
+        while self._admit_next(lines, owner, share):
+            n_admitted += 1
+        if n_admitted or sum(map(len, lines.values())) > len(self._waiting):
+            self._waiting = sorted(chain.from_iterable(lines.values()), key=attrgetter("rank"))
 
-    def _admit_next(self) -> bool:
-        """Admit the first waiting job that fits; return whether there was one."""
-        under_way = [*self._active, *self._waiting]
-        owner = attrgetter("client" if len({one.client for one in under_way}) > 1 else "request")
-        share, free = 1 / len({owner(one) for one in under_way}), self._free()
-        passed: list[Job] = []
-        for job in self._first_waiting():
+    def _admit_next(self, lines: defaultdict[Turn, deque[Job]], owner: Callable[[Job], Turn], share: float) -> bool:
+        """Admit the first waiting job that fits; return whether there was one.
+
+        Args:
+            lines: The waiting jobs of each request, from which it is taken.
+            owner: The client of a job; its request, if all are of one client.
+            share: The share of memory of each owner under way.
+        """
+        free, passed = self._free(), list[Job]()
+        for job in self._first_of(lines):
             need = job.need(is_recurrent=self._is_recurrent)
             while not (fits := need.nodes <= free.nodes and need.sequences <= free.sequences) and self._active:
                 last = self._evictable_for(job, owner, share)
@@ -246,10 +262,12 @@ class Scheduler:
                     break
                 logger.debug("job %d releases its nodes for job %d", last.order, job.order)
                 last.rows_owed = 2 * self._n_held(last)
-                self._requeue(last, forget=False)
+                self._release(last, forget=False)
+                self._active.remove(last)
+                lines[last.request].appendleft(last)
                 free = self._free()
             if fits or not self._active:
-                self._waiting.remove(job)
+                lines[job.request].remove(job)
                 self._active.append(job)
                 job.admit()
                 for other in passed:
@@ -260,20 +278,19 @@ class Scheduler:
             passed.append(job)
         return False
 
-    def _first_waiting(self) -> list[Job]:
+    def _first_of(self, lines: Mapping[Turn, deque[Job]]) -> list[Job]:
         """Return the first waiting job of each request, those to admit next first.
 
         Of the highest priority, that is the one of the client and the request with the
         fewest jobs under way.
         """
         n_of = Counter(turn for job in self._active for turn in {job.client, job.request})
-        firsts = {job.request: job for job in reversed(self._waiting)}.values()
 
         def order(job: Job) -> tuple[int, ...]:
             client, request = job.client, job.request
             return -job.priority, n_of[client], client.place, n_of[request], request.place
 
-        return nsmallest(MAX_TRIED, firsts, key=order)
+        return nsmallest(MAX_TRIED, (line[0] for line in lines.values() if line), key=order)
 
     def _evictable_for(self, job: Job, owner: Callable[[Job], Turn], share: float) -> Job | None:
         """Return the job that gives its memory to a waiting one, or None.
@@ -281,12 +298,7 @@ class Scheduler:
         It is the last of the owner that has most, if that is more than its share, and
         the owner of `job` stays within its own. A job that was evicted has to evaluate
         twice the rows that it lost before it is evicted again: it repeats as many, and
-        gets on by as many.
-
-        Args:
-            job: The waiting job.
-            owner: The client of a job; its request, if all are of one client.
-            share: The share of memory of each owner under way.
+        gets on by as many. `owner` and `share` are those of `_admit_next`.
         """
         held: defaultdict[Turn, float] = defaultdict(float)
         for active in self._active:
@@ -532,10 +544,10 @@ class Scheduler:
         elif not self._shrink(part):
             self._end(part.job, error=error)
 
-    def _requeue(self, job: Job, *, forget: bool = True) -> None:
+    def _requeue(self, job: Job) -> None:
         """Release the nodes of an active job, and let it wait."""
         self._active.remove(job)
-        self._release(job, forget=forget)
+        self._release(job)
         insort(self._waiting, job, key=attrgetter("rank"))
 
     def _shrink(self, part: BatchPart) -> bool:
