@@ -172,7 +172,8 @@ class ServerProcess:
 
     def logged(self) -> list[dict[str, Any]]:
         """Return the lines of the log that tell of requests."""
-        return [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        lines = (json.loads(line) for line in self.log().splitlines() if line.startswith("{"))
+        return [line for line in lines if "endpoint" in line]
 
     def close(self) -> None:
         """End the process."""

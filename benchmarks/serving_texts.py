@@ -57,9 +57,9 @@ def _scored(found: Mapping[str, Any], own: PromptLogprobs, n_drawn: int) -> Verd
 
 
 def _shares(found: Iterable[float], own: Iterable[float], tolerance: float | None) -> Verdict:
-    """Compare log-probabilities of one row each."""
+    """Compare log-probabilities of one row each, both of which may have moved by the tolerance."""
     pairs = zip(found, own, strict=True)
-    share = max((abs(theirs - max(ours, LEAST_LOGP)) for theirs, ours in pairs), default=0.0) / (tolerance or 1.0)
+    share = max((abs(theirs - max(ours, LEAST_LOGP)) for theirs, ours in pairs), default=0.0) / (2 * (tolerance or 0.5))
     return Verdict("" if share <= 1 else f"a log-probability differs by {share:.3g} times what is allowed", share)
 
 
