@@ -526,13 +526,13 @@ def _requirement(extra: str) -> str:
     from importlib import metadata  # an error is the only one to need it
 
     try:
-        origin = metadata.distribution("selectrie").read_text("direct_url.json")
-        source = {} if origin is None else json.loads(origin)
-        where = f" @ {source['url']}" if source else ""
-    except (metadata.PackageNotFoundError, ValueError, KeyError):
+        origin = json.loads(metadata.distribution("selectrie").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {}
+    if "url" not in origin:
         return f"selectrie[{extra}]"
-    kind = source.get("vcs_info", {}).get("vcs")
-    return f"selectrie[{extra}]{where.replace(' @ ', f' @ {kind}+') if kind else where}"
+    system = origin.get("vcs_info", {}).get("vcs")  # such as git
+    return f"selectrie[{extra}] @ {system + '+' if system else ''}{origin['url']}"
 
 
 class ClusterError(ModelError):

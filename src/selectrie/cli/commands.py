@@ -181,8 +181,7 @@ def generate(
 
     One sequence or many, after one prompt or many, all at once. The same seed gives the
     same text, whatever else runs, except for draws closer than logits move between
-    layouts: with --precision exact, --json names
-    them.
+    layouts: with --precision exact, --json names them.
 
     \b
     selectrie generate -m model.gguf -p "Once upon a time" -n 4 --temperature 0.8 --stop "\n\n" --escapes --stream

@@ -425,7 +425,7 @@ def _without_shared(options: tuple[Option[Any], ...]) -> tuple[Option[Any], ...]
     for index, one in enumerate(options):
         texts = tuple(text for text in one.spellings if owners[text] == 1)
         if not texts:
-            reason = "other options have all its texts too; give it one of its own"
+            reason = "other options have all its texts too, so none is left to score; give it a text that no other has"
             raise ChoiceError(reason, index=index, choice=one.scored)
         kept.append(one if texts == one.spellings else replace(one, texts=texts))
     shared = [text for text, n in owners.items() if n > 1]

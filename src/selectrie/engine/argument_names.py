@@ -78,7 +78,7 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _advice(call: Callable[..., object], name: str) -> str:
-    """Return what to write in place of an unknown argument; "" if nothing is known."""
+    """Return what to write in place of an unknown argument."""
     parameters = list(inspect.signature(call).parameters)
     own = _SAME.get(name, name)
     if own in parameters:

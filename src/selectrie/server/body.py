@@ -114,7 +114,8 @@ class BodyShare:
 
     def grow(self, size: int) -> None:
         """Hold at least a body of `size` bytes; see `BodyBudget.move` for errors."""
-        self.settle(max(size, self.held + _READ_IN_PLACE if self.held else 0))
+        if size - _READ_IN_PLACE > self.held:
+            self.settle(size)
 
     def settle(self, size: int) -> None:
         """Hold a body of `size` bytes, no more and no less."""
@@ -191,7 +192,7 @@ def decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
         return b"".join(_limited(parts, max_bytes))
     except HttpError:
         raise
-    except Exception as error:
+    except Exception as error:  # each decoder raises errors of its own
         reason = clip(str(error), 200)
         raise HttpError(400, "bad_encoding", f"the body is not {encoding}: {reason}") from error
 

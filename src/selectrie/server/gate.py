@@ -142,8 +142,8 @@ class Gate:
         encoding = headers.get(b"content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
             raise HttpError(415, "content_encoding", f"the encoding is {encoding[:80]!r}: expected zstd or gzip")
-        length, limit = headers.get(b"content-length", "0"), self._state.options.max_body_bytes
-        if length.isdecimal() and int(length[:_MAX_DIGITS]) > limit:
+        limit = self._state.options.max_body_bytes
+        if _declared_length(headers) > limit:
             raise too_large(limit)
 
     async def _work(self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, str]) -> None:
@@ -157,8 +157,7 @@ class Gate:
             with state.bodies.share() as share:
                 if scope["path"] in WORK:
                     encoding = headers.get(b"content-encoding", "identity").strip().lower()
-                    length = headers.get(b"content-length", "0")
-                    share.grow(int(length[:_MAX_DIGITS]) if length.isdecimal() else 0)
+                    share.grow(_declared_length(headers))
                     exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, share)
                 exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer)
@@ -291,6 +290,12 @@ def _too_late(exchange: Exchange, deadline_s: float) -> HttpError:
         return busy(f"no memory was free for the model within {deadline_s:g} s", status=503, code="memory_budget")
     message = f"there was no answer within {deadline_s:g} s"
     return HttpError(504, "deadline", message, headers={"x-should-retry": "false"})
+
+
+def _declared_length(headers: dict[bytes, str]) -> int:
+    """Return the length of the body in bytes as far as it is declared, else 0."""
+    length = headers.get(b"content-length", "0")
+    return int(length[:_MAX_DIGITS]) if length.isdecimal() else 0
 
 
 def _is_work(scope: Scope) -> bool:

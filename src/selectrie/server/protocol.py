@@ -185,7 +185,14 @@ class HttpProtocol(H11Protocol):
         Returns whether there is such a body, and this was not begun before.
         """
         has_rest = self.conn.their_state is h11.SEND_BODY and not self._is_refused
-        if not has_rest or self.transport.is_closing() or not self.transport.can_write_eof():
+        return has_rest and not self.transport.is_closing() and self._drop_rest()
+
+    def _drop_rest(self) -> bool:
+        """End the responses; read and drop what comes until the client closes.
+
+        Returns False, and does nothing, if the transport cannot end only one direction.
+        """
+        if not self.transport.can_write_eof():
             return False
         self._is_refused = True
         self.transport.write_eof()
@@ -260,9 +267,5 @@ class HttpProtocol(H11Protocol):
         content = h11.Data(b"" if self.conn.is_head else body)
         for event in (h11.Response(status_code=error.status, headers=headers), content, h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-            self.flow.resume_reading()
-            self._watch()
-        else:
+        if not self._drop_rest():
             self.transport.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from selectrie.cli.flags import long_flag
 from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import Cost
 from selectrie.results import Certificate, Selection, Signature, Spellings, TextScore, TokenPlan
@@ -25,7 +26,7 @@ def _advised(advice: Advice) -> str:
     if advice.remedy is None:
         return text
     name, value = advice.remedy.option, advice.remedy.value
-    option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+    option = long_flag(_OPTIONS.get(name, name))
     return f"{text} {f'See {option}' if value is None else f'Try {option} {quoted(str(value))}'}."
 
 

@@ -23,7 +23,7 @@ from selectrie.engine.requests.bounded_scores import (
     heal_bounds,
     known_heal_gap,
 )
-from selectrie.engine.requests.selection import PreparedSelect
+from selectrie.engine.requests.selection import PreparedSelect, starts_of
 from selectrie.engine.requests.session import Session
 from selectrie.errors import InternalError
 from selectrie.results import Certificate, ChoiceTable, Selection, Signature, TokenScore
@@ -114,7 +114,7 @@ def grouped(logp: FloatArray, groups: IntArray | None) -> FloatArray:
     """
     if groups is None:
         return logp
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    starts = starts_of(groups)
     return np.repeat(np.logaddexp.reduceat(logp, starts), np.diff(starts, append=len(groups)))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from selectrie.core.model import ModelDescription
 from selectrie.core.token_trie import TokenTrie
-from selectrie.core.types import FloatArray, IntArray, Limits
+from selectrie.core.types import FloatArray, IntArray, Limits, OffsetArray
 from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
@@ -150,12 +150,12 @@ class PreparedSelect:
     def compared(self, scores: FloatArray, tolerances: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
         """Return scores and tolerances of what is compared, and the path of each.
 
-        Those are the choices, float64[…, C], or their groups, each a path of its own. A
-        sum moves by no more than the term that moves most.
+        Choices are compared, float64[…, C], or the sums of groups, each of which counts
+        as a path. A sum moves by no more than the term that moves most.
         """
         if self.groups is None:
             return scores, tolerances, self.trie.path_of
-        starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        starts = starts_of(self.groups)
         own: IntArray = np.arange(len(starts), dtype=np.int32)
         return np.logaddexp.reduceat(scores, starts, axis=-1), np.maximum.reduceat(tolerances, starts, axis=-1), own
 
@@ -433,6 +433,11 @@ def _notes(read: PromptText, encoded: EncodedChoices, boundary: str, texts: Sequ
     split = (SPLIT_NOTE,) if (boundary, encoded.boundary) == ("heal", "split") else ()
     listed = (LISTED_NOTE,) if len(texts) == 1 and "," in texts[0] else ()
     return (*prompt_notes(read), *split, *listed)
+
+
+def starts_of(groups: IntArray) -> OffsetArray:
+    """Return the index of the first choice of each group (`PreparedSelect.groups`)."""
+    return np.flatnonzero(np.diff(groups, prepend=-1))
 
 
 def _written(vocabulary: Vocabulary, texts: Sequence[str], delimiter: str) -> list[bytes]:

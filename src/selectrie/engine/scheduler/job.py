@@ -175,7 +175,7 @@ class Job:
         keep_cached: Whether the job's nodes stay cached when it ends, until room is
             needed.
         on_queued_no_more: Called when the job is admitted or ended, possibly twice.
-        account: What is told of the job's costs, or None.
+        account: The `Account` that is told what the job costs, or None.
         observer: What watches the task, or None.
         request, client: Whose turn the job's rows count as. By default, both are of the
             job alone.
