@@ -38,7 +38,8 @@ def packed(kind: str, data: bytes = DATA) -> tuple[str, bytes]:
 
 def read(data: bytes, encoding: str, options: ServerOptions) -> dict[str, object]:
     """The object of a body that came whole."""
-    return parsed(decoded(data, encoding, options.max_body_bytes), options.max_depth)
+    plain = data if encoding == "identity" else decoded(data, encoding, options.max_body_bytes)
+    return parsed(plain, options.max_depth)
 
 
 KINDS = ["gzip", "zstd", "zstd without a size"]

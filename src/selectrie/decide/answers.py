@@ -73,6 +73,11 @@ CHAT_TEMPLATE = "chat.tmpl"
 NO_USAGE = DecisionUsage(0, 0, Cost())
 
 
+def label_mass_advice(text: str) -> Advice:
+    """Return advice on a low label mass, of which `text` says how low it is."""
+    return Advice("label_mass", f"{text} Look at the prompt and at the options' texts.")
+
+
 Bounds: TypeAlias = tuple[float, float]
 """A lower and an upper bound."""
 
@@ -167,7 +172,7 @@ class _Trust:
             return ()
         wants = expected_tokens(self.selections[0].top_tokens) if self.selections else ""
         share = f"the options hold {probability(highest)} of what the model would say."
-        return (Advice("label_mass", f"{share}{wants} Look at the prompt and at the options' texts."),)
+        return (label_mass_advice(f"{share}{wants}"),)
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: only the answer to a `Predicate` is true or false."""

@@ -157,28 +157,27 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
         raise IncompatibleOptionsError("top", other, "it needs the probability of every option, so leave `top` out")
     if params.scoring == "letters" and len(options) > MAX_LETTERS:
         raise OptionError("scoring", "letters", f"'text' for more than {MAX_LETTERS} options; there are {len(options)}")
-    members = _members(options)
+    order = list(range(len(options)))
+    if params.permutations is not None:
+        order.sort(key=lambda index: options[index].scored)
+    in_order = tuple(options[index] for index in order)
+    members = _members(in_order)
     if members is not None:
         _check_spellings(params)
     weights = _weights(params.prior, options)
     is_content_free = params.calibration == "content_free" and is_calibrated(question, params)
     rule = "calibrated" if is_content_free else params.rule
-    if params.permutations is None:
-        own = tuple(range(len(options)))
-        return Ask(question, options, (own,), own, weights, layout, listed, rule, members=members)
-    order = sorted(range(len(options)), key=lambda index: options[index].scored)
     place = {index: at for at, index in enumerate(order)}
-    in_order = tuple(options[index] for index in order)
     return Ask(
         question,
         in_order,
-        orders_of(len(options), params.permutations),
+        (tuple(order),) if params.permutations is None else orders_of(len(options), params.permutations),
         tuple(place[index] for index in range(len(options))),
         None if weights is None else tuple(weights[index] for index in order),
         layout,
         listed,
         rule,
-        members=_members(in_order),
+        members=members,
     )
 
 
@@ -237,23 +236,28 @@ def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, obj
 
 
 def _check_spellings(params: DecisionParams) -> None:
-    for name, is_given, remedy in (
+    _refuse_with(
+        "an option with several texts",
         ("scoring='letters'", params.scoring == "letters", "a letter stands for all of them"),
         (f"rule={params.rule!r}", params.rule.endswith("_mean"), "what adds up has no length to divide by"),
         ("top", params.top is not None, "every text is needed for the sums"),
-    ):
-        if is_given:
-            raise IncompatibleOptionsError(name, "an option with several texts", remedy)
+    )
 
 
 def _check_grammar(params: DecisionParams) -> None:
-    for name, is_given, remedy in (
+    _refuse_with(
+        "a grammar",
         ("scoring='letters'", params.scoring == "letters", "its texts cannot be listed"),
         ("permutations", params.permutations is not None, "its texts are not listed, so they have no order"),
         ("prior", params.prior is not None, "a prior weighs options that are listed"),
-    ):
+    )
+
+
+def _refuse_with(other: str, *options: tuple[str, bool, str]) -> None:
+    """Raise for the first option that is given; each has a name and a remedy."""
+    for name, is_given, remedy in options:
         if is_given:
-            raise IncompatibleOptionsError(name, "a grammar", remedy)
+            raise IncompatibleOptionsError(name, other, remedy)
 
 
 def _weights(

@@ -57,7 +57,7 @@ class _QuestionColumns:
         cells: The cell of each value of a choice; None for a grammar and other kinds.
         texts: The scored text of each value, for probabilities as JSON.
         probabilities: "none", "json" or "wide"; "none" for a predicate.
-        n_own: Number of columns before that of the probability.
+        label_mass: Index of the column of the label mass.
     """
 
     name: str
@@ -65,7 +65,7 @@ class _QuestionColumns:
     cells: Mapping[Any, Cell] | None
     texts: Mapping[Any, str]
     probabilities: str
-    n_own: int
+    label_mass: int
 
     def row(self, answer: Answer) -> list[Cell]:
         """Return the cells of an answer, in the order of the columns."""
@@ -111,8 +111,7 @@ class AnswerColumns:
         """Yield the label mass of each answer in the cells of a row."""
         start = 0
         for question in self._questions:
-            mass = row[start + question.n_own + 1 + _TRUST.index("label_mass")]
-            yield cast("float", mass)
+            yield cast("float", row[start + question.label_mass])
             start += len(question.columns)
 
     def row(self, decision: Decision) -> tuple[Cell, ...]:
@@ -193,6 +192,7 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str,
     stem = f"{prefix}{shown}_" if shown else prefix
     own, cells = _own_columns(f"{prefix}{shown}" if shown else "", stem, question)
     columns = [*own, Column(f"{stem}probability", "float")]
+    label_mass = len(columns) + _TRUST.index("label_mass")
     columns += [Column(f"{stem}{part}", "float") for part in _TRUST]
     columns.append(Column(f"{stem}abstained", "text"))
     texts = {} if isinstance(question, Predicate) else {one.value: one.scored for one in question.options}
@@ -206,7 +206,7 @@ def _of_question(name: str, question: Question, probabilities: str, prefix: str,
         columns += [Column(f"{stem}probability_{one}", "float") for one in texts.values()]
     elif probabilities == "json":
         columns.append(Column(f"{stem}probabilities", "text"))
-    return _QuestionColumns(name, tuple(columns), cells, texts, probabilities, len(own))
+    return _QuestionColumns(name, tuple(columns), cells, texts, probabilities, label_mass)
 
 
 def _own_columns(name: str, stem: str, question: Question) -> tuple[list[Column], Mapping[Any, Cell] | None]:

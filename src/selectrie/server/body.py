@@ -185,8 +185,6 @@ def decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
     A body may have several streams of gzip, or frames of zstd, one after the other.
     Raises `HttpError` (400, 413) for a body that cannot be decoded, or is too large.
     """
-    if encoding == "identity":
-        return data
     parts = _gzip_parts(data, max_bytes + 1) if encoding == "gzip" else _zstd_parts(data)
     try:
         return b"".join(_limited(parts, max_bytes))

@@ -79,7 +79,6 @@ class Metrics:
     def accepted(self, exchange: Exchange) -> None:
         """Count a request that took a place in the queue."""
         self._accepted.inc()
-        self._open.inc()
         self._open_ones.add(exchange)
 
     def spent(self, cost: Cost) -> None:
@@ -102,7 +101,6 @@ class Metrics:
         self._requests.labels(exchange.endpoint, str(exchange.status)).inc()
         self._seconds.labels(exchange.endpoint).observe(seconds)
         if exchange.is_accepted:
-            self._open.dec()
             self._open_ones.discard(exchange)
             (self._cancelled.labels(exchange.lost) if exchange.lost else self._answered).inc()
         if exchange.error:
@@ -119,6 +117,7 @@ class Metrics:
 
     def text(self, engines: Mapping[str, Engine]) -> bytes:
         """Return all metrics in Prometheus' format. `engines` are the loaded models."""
+        self._open.set(len(self._open_ones))
         for cause in CAUSES:
             self._waiting.labels(cause).set(sum(one.waits_for == cause for one in self._open_ones))
         for gauge in (self._cached, self._held, self._capacity, self._tasks, self._model):

@@ -18,6 +18,7 @@ from typing import Any
 from selectrie.core.plain_text import count
 from selectrie.core.vocabulary import TIME_ARGUMENT
 from selectrie.core.whole_files import check_plain, is_temporary, replaced
+from selectrie.decide.answers import label_mass_advice
 from selectrie.decide.asks import layout_of
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import DecisionParams
@@ -83,7 +84,7 @@ class TableProgress:
             return ()
         rows = count(self.rows - self.errors, "row")
         text = f"in {self.n_low} of {rows} the options hold less than {LOW_COVERAGE:.0%} of what the model would say."
-        return (Advice("label_mass", f"{text} Look at the prompt and at the options' texts."),)
+        return (label_mass_advice(text),)
 
 
 OnProgress = Callable[[TableProgress], None]

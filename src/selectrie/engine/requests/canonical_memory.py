@@ -132,15 +132,18 @@ def _in_calls(context: IntArray) -> IntArray:
     return context[: max(call_ends(context), default=0)]
 
 
-def evaluate_chunks(solo: Model, context: IntArray) -> tuple[int, Cost]:
+def evaluate_chunks(solo: Model, context: IntArray, max_calls: int | None = None) -> tuple[int, Cost]:
     """Evaluate what a memory lacks of a context, but for the last tokens.
+
+    With `max_calls`, no more calls are made, and more of the context may be missing.
 
     Returns:
         The last node, with a reference that the caller must release, and the cost.
     """
     node, depth = solo.match_prefix(_in_calls(context))
+    ends = [end for end in call_ends(context) if end > depth][:max_calls]
     cost = Cost()
-    for start, end in pairwise([depth, *(end for end in call_ends(context) if end > depth)]):
+    for start, end in pairwise([depth, *ends]):
         node, more = _evaluate_below(solo, node, context[start:end], min(end - start, solo.limits.rows_per_call))
         cost += more
     return node, cost
@@ -354,12 +357,9 @@ class _Kept:
 
     def advance(self, context: IntArray) -> Cost:
         """Make and hold the next call of a context; return its cost."""
-        solo = self.model
-        node, depth = solo.match_prefix(_in_calls(context))
-        end = next(end for end in call_ends(context) if end > depth)
-        node, cost = _evaluate_below(solo, node, context[depth:end], min(end - depth, solo.limits.rows_per_call))
+        node, cost = evaluate_chunks(self.model, context, max_calls=1)
         self.hold(context)
-        solo.release(np.array([node], dtype=np.int32))
+        self.model.release(np.array([node], dtype=np.int32))
         return cost
 
     def hold(self, context: IntArray) -> None:

@@ -540,15 +540,11 @@ class Scheduler:
         if len(self._active) > 1:
             last = max(self._active, key=attrgetter("rank"))
             logger.debug("job %d releases its nodes: %s", last.order, error)
-            self._requeue(last)
+            self._active.remove(last)
+            self._release(last)
+            insort(self._waiting, last, key=attrgetter("rank"))
         elif not self._shrink(part):
             self._end(part.job, error=error)
-
-    def _requeue(self, job: Job) -> None:
-        """Release the nodes of an active job, and let it wait."""
-        self._active.remove(job)
-        self._release(job)
-        insort(self._waiting, job, key=attrgetter("rank"))
 
     def _shrink(self, part: BatchPart) -> bool:
         """Free memory for the only active job; return whether anything could be done.

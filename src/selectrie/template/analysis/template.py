@@ -39,6 +39,7 @@ class Template:
             guidance 0.0.x).
         document: The parsed template.
         documents: The included files, by their path as written.
+        notes: A sentence on each other language whose markup it seems to have.
 
     The argument `search_path` is the folder from which includes and grammar files are
     read.
@@ -49,6 +50,7 @@ class Template:
     dialect: str
     document: Document
     documents: Mapping[str, Document]
+    notes: tuple[str, ...]
     _sources: Sources
     _findings: Findings
 
@@ -79,6 +81,7 @@ class Template:
             "dialect": dialect,
             "document": document,
             "documents": MappingProxyType(documents),
+            "notes": foreign_notes(document),
             "_sources": sources,
             "_findings": examine(document, documents, sources),
         }
@@ -121,11 +124,6 @@ class Template:
         They are the names of selects, gens, beams and `geneach` lists.
         """
         return self._findings.slots
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return a sentence on each other language whose markup it seems to have."""
-        return foreign_notes(self.document)
 
     @property
     def needs(self) -> tuple[str, ...]:
