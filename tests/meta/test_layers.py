@@ -167,6 +167,7 @@ THIRD_PARTY = {
     "transformers": frozenset({"backends.transformers", "backends.xla"}),
     "jax": frozenset({"backends.xla"}),
     "fastapi": frozenset({"server"}),
+    "pydantic": frozenset({"server"}),
     "starlette": frozenset({"server"}),
     "uvicorn": frozenset({"server.protocol", "server.serve"}),
     "h11": frozenset({"server.protocol"}),

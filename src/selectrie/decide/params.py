@@ -9,7 +9,7 @@ from typing import Any
 
 from selectrie.decide.calibration import Calibration
 from selectrie.errors import IncompatibleOptionsError, OptionError
-from selectrie.options.checks import ReadOnlyDict, at_least, flag, number, one_of
+from selectrie.options.checks import Bounds, ReadOnlyDict, at_least, flag, one_of
 from selectrie.template.analysis.template import Template
 
 TEMPLATES = ("auto", "chat", "base")
@@ -25,6 +25,8 @@ MAX_ALL = 5
 MAX_AUTO = 8
 """Maximum number of orders for "auto"."""
 MAX_LETTERS = 26
+SHARE = Bounds(0, 1, "a number from 0 to 1")
+"""Bounds of confidences, masses and thresholds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class DecisionParams:
             at_least("permutations", self.permutations, 1, max_value=MAX_ORDERS)
         at_least("top", self.top, 1)
         for name in ("min_confidence", "min_label_mass", "threshold"):
-            number(name, getattr(self, name), min_value=0.0, max_value=1.0, remedy="a number from 0 to 1")
+            SHARE.check(name, getattr(self, name))
         if self.list_options is not None:
             flag("list_options", self.list_options)
         _check_time(self.time)

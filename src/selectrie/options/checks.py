@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NoReturn, TypeVar
 
@@ -80,6 +81,28 @@ def number(name: str, value: object, *, min_value: float, max_value: float = mat
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not max(min_value, -MAX_NUMBER) <= value <= min(max_value, MAX_NUMBER):  # type: ignore[operator]
         raise OptionError(name, value, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The numbers that an option may be, both bounds included.
+
+    Attributes:
+        min_value: The least of them.
+        max_value: The greatest of them.
+        remedy: What describes them in an error; "" for whole numbers.
+    """
+
+    min_value: float
+    max_value: float = math.inf
+    remedy: str = ""
+
+    def check(self, name: str, value: object) -> None:
+        """Raise `OptionError` for any other value."""
+        if self.remedy:
+            number(name, value, min_value=self.min_value, max_value=self.max_value, remedy=self.remedy)
+        else:
+            at_least(name, value, int(self.min_value), optional=False)
 
 
 def texts(name: str, value: object, *, allowed: str = "a list or tuple of texts, each a str") -> tuple[str, ...]:

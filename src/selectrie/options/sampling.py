@@ -10,15 +10,29 @@ from typing import ClassVar
 from selectrie.errors import OptionError
 from selectrie.options.checks import (
     MAX_NUMBER,
+    Bounds,
     ReadOnlyDict,
-    at_least,
     callback,
     flag,
     natural,
-    number,
     texts,
     token_ids,
 )
+
+SAMPLING_BOUNDS: Mapping[str, Bounds] = {
+    "temperature": Bounds(0, remedy="a number of at least 0 (0 = the most probable token)"),
+    "top_k": Bounds(0),
+    "top_p": Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)"),
+    "min_p": Bounds(0, 1, "a number from 0 to 1 (0 = all tokens)"),
+    "typical_p": Bounds(0, 1, "a number from 0 to 1 (1 = all tokens)"),
+    "repeat_penalty": Bounds(math.ulp(0.0), remedy="a number above 0 (1 = no penalty)"),
+    "presence_penalty": Bounds(-math.inf, remedy="a finite number (0 = no penalty)"),
+    "frequency_penalty": Bounds(-math.inf, remedy="a finite number (0 = no penalty)"),
+    "penalty_last_n": Bounds(-1),
+}
+"""Bounds of the options of `SamplingParams` that are numbers."""
+STOP_BOUNDS: Mapping[str, Bounds] = {"max_tokens": Bounds(1), "min_tokens": Bounds(0)}
+"""Bounds of those of `StopParams`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +79,8 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=ReadOnlyDict, hash=False)
 
     def __post_init__(self) -> None:
-        number(
-            "temperature", self.temperature, min_value=0, remedy="a number of at least 0 (0 = the most probable token)"
-        )
-        at_least("top_k", self.top_k, 0, optional=False)
-        number("top_p", self.top_p, min_value=0, max_value=1, remedy="a number from 0 to 1 (1 = all tokens)")
-        number("min_p", self.min_p, min_value=0, max_value=1, remedy="a number from 0 to 1 (0 = all tokens)")
-        number("typical_p", self.typical_p, min_value=0, max_value=1, remedy="a number from 0 to 1 (1 = all tokens)")
-        smallest = math.ulp(0.0)
-        number("repeat_penalty", self.repeat_penalty, min_value=smallest, remedy="a number above 0 (1 = no penalty)")
-        for name in ("presence_penalty", "frequency_penalty"):
-            number(name, getattr(self, name), min_value=-math.inf, remedy="a finite number (0 = no penalty)")
-        at_least("penalty_last_n", self.penalty_last_n, -1, optional=False)
+        for name, bounds in SAMPLING_BOUNDS.items():
+            bounds.check(name, getattr(self, name))
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
 
     @property
@@ -132,8 +136,8 @@ class StopParams:
     min_tokens: int = 0
 
     def __post_init__(self) -> None:
-        at_least("max_tokens", self.max_tokens, 1, optional=False)
-        at_least("min_tokens", self.min_tokens, 0, optional=False)
+        for name, bounds in STOP_BOUNDS.items():
+            bounds.check(name, getattr(self, name))
         if self.min_tokens > self.max_tokens:
             raise OptionError("min_tokens", self.min_tokens, f"at most max_tokens={self.max_tokens}")
         several = "a text, or a list or tuple of them; leave it out for none"

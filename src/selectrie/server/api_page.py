@@ -11,6 +11,8 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from selectrie.server.wire import branches
+
 HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
 }
@@ -48,35 +50,41 @@ td { padding: 0 1.5rem 0 0; vertical-align: top; }
 def api_page(schema: Mapping[str, Any]) -> str:
     """Return the page for OpenAPI's description of an application."""
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(_PAGE)
-    info = schema["info"]
-    return template.render(title=info["title"], version=info["version"], endpoints=list(_endpoints(schema["paths"])))
+    info, schemas = schema["info"], schema.get("components", {}).get("schemas", {})
+    endpoints = list(_endpoints(schema["paths"], schemas))
+    return template.render(title=info["title"], version=info["version"], endpoints=endpoints)
 
 
-def _endpoints(paths: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _endpoints(paths: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for path, methods in paths.items():
         for method, one in methods.items():
-            body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-            required = body.get("required", ())
+            body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            forms = [] if body is None else list(branches(body, schemas))
+            fields = {name: value for form in forms for name, value in form["properties"].items()}
             yield {
                 "method": method.upper(),
                 "path": path,
                 "description": one.get("description", ""),
                 "fields": [
-                    _field(name, value, is_required=name in required)
-                    for name, value in body.get("properties", {}).items()
+                    _field(name, value, schemas, is_required=any(name in form.get("required", ()) for form in forms))
+                    for name, value in fields.items()
                 ],
             }
 
 
-def _field(name: str, schema: Mapping[str, Any], *, is_required: bool) -> dict[str, str]:
-    values = " or ".join(map(repr, schema.get("enum", ())))
+def _field(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], *, is_required: bool) -> dict[str, str]:
+    members = list(branches(schema, schemas))
+    values = " or ".join(repr(value) for one in members for value in one.get("enum", ()))
     notes = ["required" if is_required else "", values, schema.get("description", "")]
-    return {"name": name, "type": _type_of(schema), "note": "; ".join(filter(None, notes))}
+    kinds = " or ".join(dict.fromkeys(_type_of(one, schemas) for one in members))
+    return {"name": name, "type": kinds or "null", "note": "; ".join(filter(None, notes))}
 
 
-def _type_of(schema: Mapping[str, Any]) -> str:
+def _type_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     """Return what a value may be, as JSON calls it: `string`, `array of integer`."""
-    if "oneOf" in schema:
-        return " or ".join(map(_type_of, schema["oneOf"]))
     name = str(schema.get("type", "any"))
-    return f"array of {_type_of(schema['items'])}" if "items" in schema else name
+    if "items" not in schema:
+        return name
+    return " or ".join(
+        dict.fromkeys(f"{name} of {_type_of(one, schemas)}" for one in branches(schema["items"], schemas))
+    )

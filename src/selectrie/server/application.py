@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import cache, partial
 from types import MappingProxyType
 
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from selectrie.server.exchange import Exchange, exchange_of, id_of
 from selectrie.server.gate import AsgiApp, Gate
 from selectrie.server.http_errors import HttpError, error_of
 from selectrie.server.models import Models
+from selectrie.server.openapi import document
 from selectrie.server.options import ServerOptions
 from selectrie.server.routes import chat, completions, decisions, service, tokenizer, vocabulary
 from selectrie.server.state import ServerState
@@ -55,7 +57,7 @@ class App:
 
     def __init__(self, state: ServerState) -> None:
         self.state = state
-        inner: AsgiApp = Gate(_routes(), state)
+        inner: AsgiApp = Gate(_routes(state.options), state)
         if state.options.origins:
             inner = _Cors(
                 inner,
@@ -88,7 +90,7 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
     return App(ServerState(Models(source, options), options))
 
 
-def _routes() -> FastAPI:
+def _routes(options: ServerOptions) -> FastAPI:
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
     api.include_router(decisions.router)
@@ -97,6 +99,7 @@ def _routes() -> FastAPI:
     api.include_router(tokenizer.router)
     api.include_router(vocabulary.router)
     api.include_router(service.router)
+    api.openapi = cache(partial(document, api, options))  # type: ignore[method-assign]
     api.add_exception_handler(HTTPException, _http)
     api.add_exception_handler(Exception, _any)
     api.add_exception_handler(HttpError, _any)

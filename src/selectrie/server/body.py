@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from selectrie.engine.aio import in_thread
-from selectrie.errors import OptionError, clip
+from selectrie.errors import clip
 from selectrie.server.allocator import give_back
 from selectrie.server.http_errors import HttpError, busy
 from selectrie.server.options import ServerOptions
@@ -271,17 +271,6 @@ def parsed(data: bytes, max_depth: int) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise HttpError(400, "bad_json", f"the body is a JSON {type(value).__name__}: expected an object")
     return value
-
-
-def flag_of(body: Mapping[str, Any], name: str, path: str = "", *, default: bool = False) -> bool:
-    """Return a field of a request that is true or false, or not given.
-
-    `path` is what errors put before the name.
-    """
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise OptionError(path + name, value, "true or false")
-    return default if value is None else value
 
 
 def _no_constant(name: str) -> object:

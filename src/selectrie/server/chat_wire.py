@@ -4,48 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
-from selectrie.errors import OptionError
+from pydantic import Field
+
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.openai import chat_completion, chat_logprobs, finish_reason
-from selectrie.server.body import flag_of
-from selectrie.server.fields import unknown_fields
-from selectrie.server.generation_wire import (
-    GenerationRequest,
-    count_of_tokens,
-    read_generation,
-    refuse_unsupported,
-)
-from selectrie.server.messages import FIELDS, FIELDS_OF_CHATS, read_conversation
+from selectrie.server.generation_wire import GenerationBody, GenerationRequest, read_generation
+from selectrie.server.messages import Conversation, Message
 from selectrie.server.options import ServerOptions
+from selectrie.server.wire import Ignored, NotOffered, UpTo, read, unknown_fields
 
-_LIMITS = ("max_completion_tokens", "max_tokens")
-_KNOWN = (*FIELDS_OF_CHATS, *_LIMITS, "logprobs", "top_logprobs", "parallel_tool_calls")
-_UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "tools": ([],),
-    "tool_choice": ("none",),
-    "functions": ([],),
-    "function_call": ("none",),
-    "modalities": (["text"],),
-    "audio": (),
-    "moderation": (),
-    "prediction": (),
-    "reasoning": (),
-    "reasoning_effort": (),
-    "verbosity": ("medium",),
-    "web_search_options": (),
-    "chat_template": (),
-    "documents": ([],),
-    "echo": (False,),
-    "prompt_logprobs": (),
-    "truncate_prompt_tokens": (),
-    "logprob_token_ids": ([],),
-    "return_token_ids": (False,),
-    "return_tokens_as_token_ids": (False,),
-}
-"""Known fields of chats that are not offered, as `generation_wire.UNSUPPORTED`."""
+
+class ChatBody(Conversation, GenerationBody):
+    """A conversation to answer."""
+
+    tools: Annotated[Any, NotOffered(([],))] = None
+    tool_choice: Annotated[Any, NotOffered(("none",))] = None
+    functions: Annotated[Any, NotOffered(([],))] = None
+    function_call: Annotated[Any, NotOffered(("none",))] = None
+    modalities: Annotated[Any, NotOffered((["text"],))] = None
+    audio: Annotated[Any, NotOffered()] = None
+    moderation: Annotated[Any, NotOffered()] = None
+    prediction: Annotated[Any, NotOffered()] = None
+    reasoning: Annotated[Any, NotOffered()] = None
+    reasoning_effort: Annotated[Any, NotOffered()] = None
+    verbosity: Annotated[Any, NotOffered(("medium",))] = None
+    web_search_options: Annotated[Any, NotOffered()] = None
+    chat_template: Annotated[Any, NotOffered()] = None
+    documents: Annotated[Any, NotOffered(([],))] = None
+    echo: Annotated[Any, NotOffered((False,))] = None
+    prompt_logprobs: Annotated[Any, NotOffered()] = None
+    truncate_prompt_tokens: Annotated[Any, NotOffered()] = None
+    logprob_token_ids: Annotated[Any, NotOffered(([],))] = None
+    return_token_ids: Annotated[Any, NotOffered((False,))] = None
+    return_tokens_as_token_ids: Annotated[Any, NotOffered((False,))] = None
+    parallel_tool_calls: Ignored = None
+    max_completion_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens drawn.")
+    max_tokens: int | None = Field(None, ge=1, description="The same under its older name.")
+    logprobs: bool | None = Field(None, description="Whether the answer has log-probabilities.")
+    top_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = Field(
+        None, description="Number of most probable tokens at each position, with `logprobs`."
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,29 +67,25 @@ class ChatRequest:
     has_logprobs: bool
 
 
-def read_chat(body: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
+def read_chat(data: Mapping[str, Any], options: ServerOptions) -> ChatRequest:
     """Return a request of `/v1/chat/completions`.
 
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
-    refuse_unsupported(body, _UNSUPPORTED)
-    has_logprobs, top = flag_of(body, "logprobs"), body.get("top_logprobs")
-    if top is not None and (type(top) is not int or not 0 <= top <= options.max_logprobs):
-        raise OptionError("top_logprobs", top, f"a whole number from 0 to {options.max_logprobs}")
-    if top and not has_logprobs:
-        raise OptionError("top_logprobs", top, "nothing, or `logprobs` set to true")
+    body = read(ChatBody, data, options)
+    if body.top_logprobs and not body.logprobs:
+        raise OptionError("top_logprobs", body.top_logprobs, "nothing, or `logprobs` set to true")
+    limits = [limit for limit in (body.max_completion_tokens, body.max_tokens) if limit is not None]
+    if len(set(limits)) > 1:
+        raise IncompatibleOptionsError("max_tokens", "max_completion_tokens", "give one of the two")
     generation = read_generation(
-        body,
-        options,
-        max_tokens=count_of_tokens(body, _LIMITS),
-        n_alternatives=top or 0,
-        known=(*_KNOWN, *_UNSUPPORTED),
+        body, data, options, max_tokens=limits[0] if limits else None, n_alternatives=body.top_logprobs or 0
     )
-    messages, prompting = read_conversation(body)
-    unknown = dict.fromkeys(name for message in body["messages"] for name in message)
-    warnings = [*generation.warnings, *unknown_fields(unknown, FIELDS, " of messages")]
-    return ChatRequest(messages, replace(generation, warnings=warnings), prompting, has_logprobs)
+    messages, prompting = body.conversation()
+    unknown = dict.fromkeys(name for message in data["messages"] for name in message)
+    warnings = [*generation.warnings, *unknown_fields(unknown, Message.model_fields, " of messages")]
+    return ChatRequest(messages, replace(generation, warnings=warnings), prompting, bool(body.logprobs))
 
 
 class ChatWriter:

@@ -14,10 +14,10 @@ from selectrie.errors import PromptTooLongError, RequestError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import AnsweredPrompt
 from selectrie.server.completion_wire import CompletionRequest, PromptInput
-from selectrie.server.fields import check_tokenized
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
+from selectrie.server.wire import check_tokenized
 from selectrie.tokenization.encoding import least_tokens
 from selectrie.tokenization.prompts import spelled_note
 from selectrie.tokenization.records import PromptText

@@ -1,51 +1,93 @@
-"""Reads requests of `/v1/completions`, with vLLM's fields; no model is called."""
+"""The body of `/v1/completions`, with vLLM's fields, as a request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from selectrie.core.vocabulary import to_bytes
-from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
-from selectrie.options.checks import at_least, token_ids
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.results import Chunk
-from selectrie.server.body import flag_of
-from selectrie.server.generation_wire import (
-    GenerationRequest,
-    count_of_tokens,
-    read_generation,
-    refuse_unsupported,
-)
+from selectrie.server.generation_wire import GenerationBody, GenerationRequest, read_generation
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
+from selectrie.server.wire import BY_TYPE, LIST, TEXT, NotOffered, Text, TokenId, UpTo, read
 
 DEFAULT_MAX_TOKENS = 16
 """Number of tokens drawn if a request does not say, as OpenAI has it."""
 MAX_NAMED = 128
 """Maximum number of tokens that a request may name, as vLLM has it."""
 
-_OWN = (
-    "prompt",
-    "max_tokens",
-    "echo",
-    "logprobs",
-    "prompt_logprobs",
-    "logprob_token_ids",
-    "return_tokens_as_token_ids",
-    "return_token_ids",
-    "add_special_tokens",
-    "parse_special",
-    "truncate_prompt_tokens",
-)
-_UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "suffix": ("",),
-    "prompt_embeds": ([],),
-}
-"""Known fields of completions that are not offered, as `UNSUPPORTED`."""
-
 PromptInput = str | tuple[int, ...]
 """A prompt as it came: a text, or token ids."""
+
+
+def _not_zero(value: int) -> int:
+    if value == 0:
+        raise ValueError
+    return value
+
+
+def _form_of(prompt: object) -> str | None:
+    """Return the form of a prompt: a text, token ids, or several of these."""
+    if isinstance(prompt, list):
+        return "ids" if prompt and type(prompt[0]) is int else "several"
+    return "text" if isinstance(prompt, str) else None
+
+
+_Text = Annotated[Text, Tag("text")]
+_Ids = Annotated[list[TokenId], Field(min_length=1, fail_fast=True, title="a list of token ids that is not empty")]
+_Several = Annotated[
+    list[
+        Annotated[Annotated[Text, TEXT] | Annotated[_Ids, LIST], BY_TYPE, Field(title="a text or a list of token ids")]
+    ],
+    Field(min_length=1, fail_fast=True),
+    UpTo("max_prompts", "prompts in a request"),
+]
+
+
+class CompletionBody(GenerationBody):
+    """Prompts to continue."""
+
+    suffix: Annotated[Any, NotOffered(("",))] = None
+    prompt_embeds: Annotated[Any, NotOffered(([],))] = None
+    prompt: (
+        Annotated[_Text | Annotated[_Ids, Tag("ids")] | Annotated[_Several, Tag("several")], Discriminator(_form_of)]
+        | None
+    ) = Field(
+        None,
+        description="What is continued; the empty text by default.",
+        title="a text, token ids, or a list of these that is not empty",
+    )
+    max_tokens: int | None = Field(
+        None, ge=0, description=f"Maximum number of tokens drawn; {DEFAULT_MAX_TOKENS} by default."
+    )
+    echo: bool | None = Field(None, description="Whether the text begins with the prompt.")
+    logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = Field(
+        None, description="Number of most probable tokens at each position of the text; 0 for the token alone."
+    )
+    prompt_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = Field(
+        None, description="The same of the prompt, in a field of their own; not in streams."
+    )
+    logprob_token_ids: Annotated[list[TokenId], Field(fail_fast=True)] | None = Field(
+        None,
+        description="Tokens whose log-probabilities are wanted at each position, with `logprobs`.",
+        title=f"a list of at most {MAX_NAMED} token ids",
+        max_length=MAX_NAMED,
+    )
+    return_tokens_as_token_ids: bool | None = Field(None, description="Whether tokens are shown by their ids.")
+    return_token_ids: bool | None = Field(None, description="Whether ids of prompt and text are returned.")
+    add_special_tokens: bool | None = Field(None, description="Whether text gets the model's own BOS; it does.")
+    parse_special: bool | None = Field(None, description="Whether control tokens are read in text; they are.")
+    truncate_prompt_tokens: Annotated[int, AfterValidator(_not_zero)] | None = Field(
+        None,
+        ge=-1,
+        description="Number of last tokens of a prompt that are kept; -1 for as many as there is room for.",
+        title="a whole number of at least 1, or -1 for what there is room for",
+        json_schema_extra={"not": {"const": 0}},
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,29 +146,26 @@ class CompletionRequest:
         return f"prompt[{index}]" if self.is_list else "prompt"
 
 
-def read_completion(body: Mapping[str, Any], options: ServerOptions) -> CompletionRequest:
+def read_completion(data: Mapping[str, Any], options: ServerOptions) -> CompletionRequest:
     """Return a request of `/v1/completions`.
 
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
-    refuse_unsupported(body, _UNSUPPORTED)
-    prompts, is_list = read_prompts(body.get("prompt"), options)
-    n_top, named = _top(body, "logprobs", options), _named(body)
-    limit = count_of_tokens(body, ("max_tokens",), min_value=0)
-    max_tokens = DEFAULT_MAX_TOKENS if limit is None else limit
+    body = read(CompletionBody, data, options)
+    prompts, is_list = _prompts_of(body.prompt)
+    if len(prompts) > options.max_rows:  # each has a token at least
+        message = f"the request has {len(prompts)} prompts: expected at most {options.max_rows} tokens in all"
+        raise HttpError(400, "too_many_rows", message, "prompt")
+    named = tuple(body.logprob_token_ids or ())
+    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    n_alternatives = 0 if named else body.logprobs or 0
     generation = read_generation(
-        body,
-        options,
-        max_tokens=max(1, max_tokens),
-        n_alternatives=0 if named else n_top or 0,
-        named=named,
-        known=(*_OWN, *_UNSUPPORTED),
+        body, data, options, max_tokens=max(1, max_tokens), n_alternatives=n_alternatives, named=named
     )
-    prompt_top = _top(body, "prompt_logprobs", options)
-    if prompt_top is not None and generation.is_stream:
+    if body.prompt_logprobs is not None and generation.is_stream:
         raise IncompatibleOptionsError("prompt_logprobs", "stream", "set `echo` and `logprobs`")
-    if named and n_top is None:
+    if named and body.logprobs is None:
         raise OptionError("logprob_token_ids", list(named), "`logprobs` too, which may be 0")
     in_all = len(prompts) * (generation.options.best_of or generation.n) * max_tokens
     if in_all > options.max_rows:
@@ -137,90 +176,21 @@ def read_completion(body: Mapping[str, Any], options: ServerOptions) -> Completi
         is_list=is_list,
         generation=generation,
         max_tokens=max_tokens,
-        echo=flag_of(body, "echo"),
-        n_top=n_top,
-        prompt_top=prompt_top,
+        echo=bool(body.echo),
+        n_top=body.logprobs,
+        prompt_top=body.prompt_logprobs,
         named=named,
-        as_ids=flag_of(body, "return_tokens_as_token_ids"),
-        returns_ids=flag_of(body, "return_token_ids"),
-        adds_bos=flag_of(body, "add_special_tokens", default=True),
-        parses_special=None if body.get("parse_special") is None else flag_of(body, "parse_special"),
-        truncate=_truncated(body.get("truncate_prompt_tokens")),
+        as_ids=bool(body.return_tokens_as_token_ids),
+        returns_ids=bool(body.return_token_ids),
+        adds_bos=body.add_special_tokens is not False,
+        parses_special=body.parse_special,
+        truncate=body.truncate_prompt_tokens,
     )
 
 
-def read_prompts(value: object, options: ServerOptions) -> tuple[list[PromptInput], bool]:
-    """Return the prompts of a request, and whether it has a list of them.
-
-    None is the empty text. A list of whole numbers is one prompt of token ids.
-
-    Raises:
-        RequestError: For anything but a text, token ids, or a list of these.
-    """
-    if value is None or isinstance(value, str):
-        return [_text(value or "", "prompt")], False
-    if not isinstance(value, list) or not value:
-        raise OptionError("prompt", value, "a text, token ids, or a list of these that is not empty")
-    if _is_id(value[0]):
-        return [_ids(value, "prompt")], False
-    if len(value) > options.max_prompts:
-        raise OptionError("prompt", len(value), f"at most {options.max_prompts} prompts in a request")
-    if len(value) > options.max_rows:  # each has a token at least
-        message = f"the request has {len(value)} prompts: expected at most {options.max_rows} tokens in all"
-        raise HttpError(400, "too_many_rows", message, "prompt")
-    prompts: list[PromptInput] = []
-    for index, one in enumerate(value):
-        path = f"prompt[{index}]"
-        if isinstance(one, str):
-            prompts.append(_text(one, path))
-        elif isinstance(one, list):
-            prompts.append(_ids(one, path))
-        else:
-            raise OptionError(path, one, "a text or a list of token ids")
-    return prompts, True
-
-
-def _text(text: str, path: str) -> str:
-    try:
-        to_bytes(text, path)
-    except TextError as error:
-        raise HttpError(400, error.code, str(error), path) from error
-    return text
-
-
-def _ids(ids: Sequence[object], path: str) -> tuple[int, ...]:
-    if not ids:
-        raise OptionError(path, ids, "at least one token id")
-    if set(map(type, ids)) == {int} and min(ids) >= 0:  # type: ignore[operator, type-var]  # they are numbers
-        return tuple(ids)  # type: ignore[arg-type]
-    for index, one in enumerate(ids):
-        if not _is_id(one):
-            raise OptionError(f"{path}[{index}]", one, "a token id, a whole number of at least 0")
-    return tuple(ids)  # type: ignore[arg-type]  # they were checked
-
-
-def _is_id(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _top(body: Mapping[str, Any], name: str, options: ServerOptions) -> int | None:
-    value: int | None = body.get(name)
-    at_least(name, value, 0, max_value=options.max_logprobs)
-    return value
-
-
-def _named(body: Mapping[str, Any]) -> tuple[int, ...]:
-    ids = body.get("logprob_token_ids")
-    if ids is None:
-        return ()
-    if not isinstance(ids, list) or len(ids) > MAX_NAMED:
-        shown = len(ids) if isinstance(ids, list) else ids
-        raise OptionError("logprob_token_ids", shown, f"a list of at most {MAX_NAMED} token ids")
-    return token_ids("logprob_token_ids", ids)
-
-
-def _truncated(value: Any) -> int | None:
-    if value is not None and value != -1:
-        at_least("truncate_prompt_tokens", value, 1)
-    limit: int | None = value
-    return limit
+def _prompts_of(prompt: str | list[int] | list[str | list[int]] | None) -> tuple[list[PromptInput], bool]:
+    """Return the prompts of a request, and whether it has a list of them."""
+    form = _form_of(prompt or "")
+    if form != "several":
+        return [prompt or "" if form == "text" else tuple(prompt)], False  # type: ignore[list-item, arg-type]
+    return [one if isinstance(one, str) else tuple(one) for one in prompt], True  # type: ignore[union-attr, arg-type]

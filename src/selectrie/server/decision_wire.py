@@ -1,7 +1,7 @@
 """Requests and responses of OpenAI's `/v1/decisions` and TypeSafe's `/v1/systemone`.
 
-Nothing here calls a model. Fields of ours beyond theirs are `PARAMS` and `confidence`
-in requests, and `diagnostics` and `warnings` in responses.
+Nothing here calls a model. Fields of ours beyond theirs are those of `_Params`
+and `confidence` in requests, and `diagnostics` and `warnings` in responses.
 """
 
 from __future__ import annotations
@@ -11,44 +11,211 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
 from selectrie.decide.calibration import Calibration
-from selectrie.decide.params import BASELINE_RULES, DecisionParams
-from selectrie.decide.question_data import question_of_data
+from selectrie.decide.params import (
+    BASELINE_RULES,
+    LAYOUTS,
+    MAX_ORDERS,
+    RULES,
+    SCORINGS,
+    SHARE,
+    TEMPLATES,
+    DecisionParams,
+)
+from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
-from selectrie.decide.states import State, is_message, of_json, text_of_state
+from selectrie.decide.states import is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, OptionError, PromptTooLongError, RequestError, clip
 from selectrie.results.openai import json_logprob
-from selectrie.server.fields import refuse_fields, unknown_fields
-from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
-
-PARAMS = (
-    "template",
-    "layout",
-    "scoring",
-    "rule",
-    "calibration",
-    "permutations",
-    "min_confidence",
-    "min_label_mass",
-    "list_options",
+from selectrie.server.wire import (
+    BY_TYPE,
+    FLAG,
+    LIST,
+    NUMBER,
+    OBJECT,
+    TEXT,
+    Body,
+    ClosedModel,
+    Ignored,
+    NotOffered,
+    OneOf,
+    UnsupportedError,
+    UpTo,
+    WireModel,
+    Words,
+    bounded,
+    read,
+    unknown_fields,
 )
-"""Fields of a request that are options of `DecisionParams`."""
-_IGNORED = {
-    "/v1/decisions": ("prompt_cache_key", "prompt_cache_options", "safety_identifier", "cache_salt"),
-    "/v1/systemone": ("cache_salt",),
-}
-"""Fields that say nothing about the answer."""
-REFUSED: Mapping[str, tuple[object, ...]] = {"top": (), "chat_template_kwargs": ({},), "priority": (0,)}
-"""Fields that would change it, and are offered elsewhere."""
-_OWN = {
-    "/v1/decisions": ("model", "input", "questions"),
-    "/v1/systemone": ("model", "state", "questions", "instructions"),
-}
+
+
+class _Params(WireModel):
+    """Options of `DecisionParams`."""
+
+    template: Annotated[str, OneOf(TEMPLATES)] | None = Field(None, description="What the model reads.")
+    layout: Annotated[str, OneOf(LAYOUTS)] | None = Field(None, description="The order of the parts of the prompt.")
+    scoring: Annotated[str, OneOf(SCORINGS)] | None = Field(None, description="Whether texts or letters are scored.")
+    rule: Annotated[str, OneOf(RULES)] | None = Field(None, description="How a score is made of tokens.")
+    calibration: (
+        Annotated[Annotated[str, OneOf(("content_free",)), TEXT] | Annotated[dict[Any, Any], OBJECT], BY_TYPE] | None
+    ) = Field(
+        None,
+        description="What the options' own probabilities are compared with.",
+        title="'content_free', or an object that `Calibration.to_dict` returned",
+    )
+    permutations: (
+        Annotated[
+            Annotated[int, Field(ge=1, le=MAX_ORDERS), NUMBER] | Annotated[str, OneOf(("all", "auto")), TEXT], BY_TYPE
+        ]
+        | None
+    ) = Field(None, description="Over how many orders of the options an answer is averaged.")
+    min_confidence: float | None = bounded(SHARE, "Confidence below which an answer abstains.")
+    min_label_mass: float | None = bounded(SHARE, "Label mass below which an answer abstains.")
+    list_options: bool | None = Field(None, description="Whether the prompt lists the options.")
+
+
+class _DecisionBody(_Params, Body):
+    confidence: Annotated[str, OneOf(CONFIDENCES)] | None = Field(None, description="How confidence is computed.")
+    request_id: str | None = Field(None, description="Name of the request in headers and log.")
+    cache_salt: Ignored = None
+    top: Annotated[Any, NotOffered()] = None
+    chat_template_kwargs: Annotated[Any, NotOffered(({},))] = None
+    priority: Annotated[Any, NotOffered((0,))] = None
+
+
+class QuestionOption(ClosedModel):
+    """An option of a choice."""
+
+    value: Any = Field(description="What comes back for the option.")
+    text: str | None = Field(None, description="The text that is scored; that of the value by default.")
+    description: Words | None = Field(None, description="What it means, for the prompt.")
+    texts: list[str] | None = Field(None, description="Several texts, whose probabilities add up.")
+
+
+class QuestionLevel(ClosedModel):
+    """A level of a score."""
+
+    label: str | None = Field(None, description="The text that is scored.")
+    description: Words | None = Field(None, description="What it means, for the prompt.")
+    value: Any = Field(None, description="Its number; by default its place, from 0.")
+    texts: list[str] | None = Field(None, description="Several texts in place of the label.")
+
+
+class QuestionExample(ClosedModel):
+    """An example that the prompt shows before the state."""
+
+    model_config = ConfigDict(title="an object with a state and an answer")
+
+    state: Any = Field(description="What is asked about in the example.")
+    answer: Any = Field(description="Value or text of the right option.")
+
+
+_OPTIONS = UpTo("max_options", "options of a question")
+_Described = Annotated[dict[Any, Words | None], _OPTIONS, OBJECT]
+
+
+def _no_box(kind: object) -> object:
+    if kind == "box":
+        raise UnsupportedError("boxes in images are not found", "unsupported_input")
+    return kind
+
+
+class QuestionData(WireModel):
+    """A question: fields of its type, or `criteria` in their place.
+
+    `question_of_data` reads it, and says which fields a type has.
+    """
+
+    model_config = ConfigDict(title="an object with a type")
+
+    type: Annotated[str, OneOf(TYPES), BeforeValidator(_no_box)] = Field(description="What kind of answer it has.")
+    name: str | None = Field(None, description="Its name in the answers.")
+    instructions: Words | None = Field(None, description="What is asked.")
+    choices: (
+        Annotated[
+            Annotated[
+                list[
+                    Annotated[
+                        Annotated[str, TEXT]
+                        | Annotated[int, NUMBER]
+                        | Annotated[bool, FLAG]
+                        | Annotated[QuestionOption, OBJECT],
+                        BY_TYPE,
+                        Field(title="a value that is a text, a truth value or a whole number, or an object with one"),
+                    ]
+                ],
+                Field(fail_fast=True, json_schema_extra={"minItems": 1}),
+                _OPTIONS,
+                LIST,
+            ]
+            | _Described,
+            BY_TYPE,
+        ]
+        | None
+    ) = Field(None, description="Options of a choice, or an object of their descriptions.")
+    levels: (
+        Annotated[
+            Annotated[
+                list[
+                    Annotated[
+                        Annotated[str, TEXT] | Annotated[QuestionLevel, OBJECT],
+                        BY_TYPE,
+                        Field(title="a text, or an object with a label"),
+                    ]
+                ],
+                Field(fail_fast=True, json_schema_extra={"minItems": 1}),
+                _OPTIONS,
+                LIST,
+            ]
+            | _Described,
+            BY_TYPE,
+        ]
+        | None
+    ) = Field(None, description="Levels of a score from the lowest, or an object of their descriptions.")
+    criteria: Annotated[Annotated[list[Words], Field(fail_fast=True), _OPTIONS, LIST] | _Described, BY_TYPE] | None = (
+        Field(None, description="What options mean, levels are, or makes a `noul` true and false, as TypeSafe has it.")
+    )
+    yes: Words | None = Field(None, description="Text of a predicate's answer that it is true.")
+    no: Words | None = Field(None, description="Text of the answer that it is not.")
+    yes_when: Words | None = Field(None, description="When a predicate is true.")
+    no_when: Words | None = Field(None, description="When it is not.")
+    cue: Words | None = Field(None, description="What introduces the answer.")
+    examples: list[QuestionExample] | None = Field(None, description="Examples, shown before the state.")
+
+
+class DecisionsBody(_DecisionBody):
+    """Questions about an input, as OpenAI's API has them."""
+
+    input: Annotated[
+        Annotated[str, TEXT]
+        | Annotated[list[Annotated[Any, WithJsonSchema({"type": "object"})]], Field(min_length=1), LIST],
+        BY_TYPE,
+    ] = Field(description="What is asked about: a text or messages.", title="a text, or a list of messages")
+    questions: Annotated[list[QuestionData], UpTo("max_questions", "questions in a request")] = Field(
+        description="The questions.", title="a list of questions", min_length=1, fail_fast=True
+    )
+    prompt_cache_key: Ignored = None
+    prompt_cache_options: Ignored = None
+    safety_identifier: Ignored = None
+
+
+class SystemoneBody(_DecisionBody):
+    """Questions about a state, as TypeSafe's API has them."""
+
+    state: Words = Field(description="What is asked about.", title="a text, an object or an array")
+    questions: Annotated[dict[Any, QuestionData], UpTo("max_questions", "questions in a request")] = Field(
+        description="The questions by name.", title="an object of questions by name", min_length=1
+    )
+    instructions: str | None = Field(None, description="What comes before the instructions of each question.")
+    assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,92 +243,58 @@ class DecisionRequest:
     warnings: Sequence[str]
 
 
-def read_decisions(body: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
+def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
     """Return a request of `/v1/decisions`.
 
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
-    questions = body.get("questions")
-    if not isinstance(questions, list) or not questions:
-        raise OptionError("questions", questions, "a list of questions")
-    state = body.get("input")
-    if not isinstance(state, str | list):
-        raise OptionError("input", state, "a text, or a list of messages")
-    refuse_media(state, "input")
-    for index, item in enumerate(state if isinstance(state, list) else ()):
+    body = read(DecisionsBody, data, options)
+    refuse_media(body.input, "input")
+    for index, item in enumerate(body.input if isinstance(body.input, list) else ()):
         if not is_message(item):
             allowed = "a message with `role` and `content`, since input is a text, or a list of messages"
             raise OptionError(f"input[{index}]", item, allowed)
-    _check_count(len(questions), options)
-    named = [(f"questions[{index}]", data) for index, data in enumerate(questions)]
-    return _request(body, "/v1/decisions", state, named, [_name(data, path) for path, data in named], "", options)
+    named = {f"questions[{index}]": one for index, one in enumerate(data["questions"])}
+    return _request(body, data, named, [one.name for one in body.questions], options)
 
 
-def read_systemone(body: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
+def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
     """Return a request of `/v1/systemone`.
 
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
-    if body.get("assets") is not None:
-        raise unsupported("assets", "images are not read", code="unsupported_input")
-    questions = body.get("questions")
-    if not isinstance(questions, dict) or not questions:
-        raise OptionError("questions", questions, "an object of questions by name")
-    state = body.get("state")
-    if not isinstance(state, str | list | dict):
-        raise OptionError("state", state, "a text, an object or an array")
-    refuse_media(state, "state")
-    _check_count(len(questions), options)
-    lead = body.get("instructions")
-    if lead is not None and not isinstance(lead, str):
-        raise OptionError("instructions", lead, "a text")
-    named = [(_path(name, index), data) for index, (name, data) in enumerate(questions.items())]
-    return _request(body, "/v1/systemone", state, named, list(questions), lead or "", options)
+    body = read(SystemoneBody, data, options)
+    refuse_media(body.state, "state")
+    named = {_path(name, index): one for index, (name, one) in enumerate(data["questions"].items())}
+    return _request(body, data, named, list(data["questions"]), options)
 
 
-def _request(  # noqa: PLR0917 - the parts of a request that differ
-    body: Mapping[str, Any],
-    endpoint: str,
-    state: State,
-    named: Sequence[tuple[str, Any]],
+def _request(
+    body: DecisionsBody | SystemoneBody,
+    data: Mapping[str, Any],
+    named: Mapping[str, Mapping[str, Any]],
     names: Sequence[str | None],
-    lead: str,
     options: ServerOptions,
 ) -> DecisionRequest:
-    questions: dict[str, Question] = {}
-    for path, data in named:
-        if isinstance(data, Mapping):
-            if data.get("type") == "box":
-                raise unsupported(f"{path}.type", "boxes in images are not found", code="unsupported_input")
-            refuse_media(data.get("instructions"), f"{path}.instructions")
-        questions[path] = question_of_data(data, path, lead)
-    confidence = body.get("confidence")
-    confidence = options.confidence if confidence is None else confidence
-    if confidence not in CONFIDENCES:
-        raise OptionError("confidence", confidence, "one of " + ", ".join(map(repr, CONFIDENCES)))
-    refuse_fields(body, REFUSED)
-    given = {name: body[name] for name in PARAMS if body.get(name) is not None}
+    """Return a request whose questions have these paths and names."""
+    field, lead = ("state", body.instructions or "") if isinstance(body, SystemoneBody) else ("input", "")
+    for path, one in named.items():
+        refuse_media(one.get("instructions"), f"{path}.instructions")
+    questions = {path: question_of_data(one, path, lead) for path, one in named.items()}
+    given = {name: getattr(body, name) for name in _Params.model_fields if getattr(body, name) is not None}
     given.setdefault("min_label_mass", options.min_label_mass)
-    if isinstance(given.get("calibration"), dict):
-        given["calibration"] = Calibration.from_dict(given["calibration"])
-    if options.calibration is not None and given.get("rule") not in BASELINE_RULES:
+    if isinstance(body.calibration, dict):
+        given["calibration"] = Calibration.from_dict(body.calibration)
+    if options.calibration is not None and body.rule not in BASELINE_RULES:
         given.setdefault("calibration", replace(options.calibration, is_default=True))
     params = DecisionParams(**given)
-    field = "input" if endpoint == "/v1/decisions" else "state"
     with errors_about(field):
-        text = text_of_state(of_json(state), field)
-    request = DecisionRequest(
-        text,
-        field,
-        questions,
-        names,
-        [data for _, data in named],
-        params,
-        confidence,
-        unknown_fields(body, (*_OWN[endpoint], *_IGNORED[endpoint], *PARAMS, *REFUSED, "confidence", "request_id")),
-    )
+        text = text_of_state(of_json(data[field]), field)
+    warnings = unknown_fields(data, type(body).model_fields)
+    confidence = body.confidence or options.confidence
+    request = DecisionRequest(text, field, questions, names, [*named.values()], params, confidence, warnings)
     _check_size(request, options)
     return request
 
@@ -187,18 +320,6 @@ def errors_about(field: str) -> Iterator[None]:
 def _path(name: str, index: int) -> str:
     """Return the path to a question: by its name, or by its index if that is long."""
     return f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]"
-
-
-def _name(data: object, path: str) -> str | None:
-    name = data.get("name") if isinstance(data, Mapping) else None
-    if name is not None and not isinstance(name, str):
-        raise OptionError(f"{path}.name", name, "a text")
-    return name
-
-
-def _check_count(n_questions: int, options: ServerOptions) -> None:
-    if n_questions > options.max_questions:
-        raise OptionError("questions", n_questions, f"at most {options.max_questions} questions in a request")
 
 
 def _check_size(request: DecisionRequest, options: ServerOptions) -> None:

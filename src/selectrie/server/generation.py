@@ -25,7 +25,9 @@ from selectrie.server.state import ServerState
 
 
 @asynccontextmanager
-async def lease_model(state: ServerState, exchange: Exchange, name: object = None) -> AsyncGenerator[ModelLease, None]:
+async def lease_model(
+    state: ServerState, exchange: Exchange, name: str | None = None
+) -> AsyncGenerator[ModelLease, None]:
     """Lease the model that a request names, and keep its name and how long it waited.
 
     `name` is that of a request without a body.

@@ -1,43 +1,48 @@
-"""Reads the fields that `/v1/chat/completions` and `/v1/completions` share.
+"""The fields that `/v1/chat/completions` and `/v1/completions` share.
 
 A field is one of four kinds: it becomes an option of the engine (`_SAMPLING` and the
-tables after it), it says nothing about the answer (`IGNORED`), it is known but not
-offered (`UNSUPPORTED`), or it is unknown. Unknown fields are ignored with a warning; a
+table after it), it says nothing about the answer (`Ignored`), it is known but not
+offered (`NotOffered`), or it is unknown. Unknown fields are ignored with a warning; a
 known one that cannot be honoured is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_value
 from selectrie.options import SamplingParams, StopParams
-from selectrie.options.checks import at_least
+from selectrie.options.sampling import SAMPLING_BOUNDS, STOP_BOUNDS
 from selectrie.results import Generation
-from selectrie.server.body import flag_of
 from selectrie.server.exchange import Exchange, id_of
-from selectrie.server.fields import refuse_fields, unknown_fields
-from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
-from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
-from selectrie.server.structured_outputs import StructuredText, read_structured_outputs
+from selectrie.server.structured_outputs import StructuredOutputs, StructuredText
+from selectrie.server.wire import (
+    BY_TYPE,
+    LIST,
+    TEXT,
+    Body,
+    Ignored,
+    NotOffered,
+    TokenId,
+    UnsupportedError,
+    UpTo,
+    WireModel,
+    bounded,
+    unknown_fields,
+)
 
 _SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "typical_p": "typical_p",
+    **{name: name for name in SAMPLING_BOUNDS if name != "repeat_penalty"},
     "repetition_penalty": "repeat_penalty",
     "repeat_penalty": "repeat_penalty",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-    "penalty_last_n": "penalty_last_n",
     "repeat_last_n": "penalty_last_n",
     "logit_bias": "logit_bias",
 }
@@ -49,79 +54,173 @@ _STOPPING = {
     "min_tokens": "min_tokens",
 }
 """Fields that are options of `StopParams`."""
-_OWN = (STRUCTURED_OUTPUTS, "model", "n", "best_of", "seed", "priority", "stream", "stream_options", "request_id")
-KNOWN = (*_SAMPLING, *_STOPPING, *_OWN)
-"""Fields that both endpoints take."""
-
-IGNORED = (
-    "user",
-    "metadata",
-    "store",
-    "service_tier",
-    "safety_identifier",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "cache_prompt",
-    "cache_salt",
-    "session_id",
-    "spaces_between_special_tokens",
-)
-"""Fields that say nothing about the answer."""
-
-UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "response_format": ({"type": "text"},),
-    "guided_json": (),
-    "guided_regex": (),
-    "guided_choice": (),
-    "guided_grammar": (),
-    "guided_json_object": (False,),
-    "guided_decoding_backend": (),
-    "guided_whitespace_pattern": (),
-    "grammar": ("",),
-    "json_schema": (),
-    "use_beam_search": (False,),
-    "length_penalty": (1,),
-    "bad_words": ([],),
-    "allowed_token_ids": (),
-    "logits_processors": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "mirostat": (0,),
-    "mirostat_mode": (0,),
-    "dry_multiplier": (0,),
-    "xtc_probability": (0,),
-    "dynatemp_range": (0,),
-    "top_n_sigma": (-1,),
-    "samplers": (),
-    "n_probs": (0,),
-    "lora": ([],),
-    "truncation_side": ("left",),
-    "stream_interval": (1,),
-    "thinking_token_budget": (-1,),
-    "repetition_detection": (),
-    "watermarking": (False,),
-    "vllm_xargs": ({},),
-    "kv_transfer_params": ({},),
-    "ec_transfer_params": ({},),
-}
-"""Known fields that are not offered.
-
-Each has the values, beside null, that ask for nothing.
-"""
-_REMEDIES = {
-    **dict.fromkeys(("response_format", "guided_json", "json_schema"), "use `structured_outputs` with `json`"),
-    "guided_regex": "use `structured_outputs` with `regex`",
-    "guided_choice": "use `structured_outputs` with `choice`",
-    **dict.fromkeys(("guided_grammar", "grammar"), "use `structured_outputs` with `grammar`"),
-    "guided_json_object": "use `structured_outputs` with `json_object`",
-}
-"""What to do in place of some of them."""
-
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _SEEDS = 1 << 64
+
+
+def _by_id(biases: dict[Any, Any]) -> dict[int, Any]:
+    """Return biases by token ids, which are texts in JSON."""
+    for key in biases:
+        if not _TOKEN_ID.fullmatch(key):
+            raise OptionError("", key, "token ids as keys, whole numbers of at least 0")
+    return {int(key): bias for key, bias in biases.items()}
+
+
+def _few_characters(stop: str | list[str]) -> str | list[str]:
+    n_characters = len(stop) if isinstance(stop, str) else sum(map(len, stop))
+    if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
+        raise OptionError("", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
+    return stop
+
+
+def _permitted(priority: int, info: ValidationInfo) -> int:
+    if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
+        raise UnsupportedError("this server does not take it (--allow-priority)")
+    return priority
+
+
+def _no_more_options(options: object) -> object:
+    for name, value in options.items() if isinstance(options, Mapping) else ():
+        if name != "include_usage" and value:
+            raise UnsupportedError(f"{of_value(name[:40])} is not offered; leave it out")
+    return options
+
+
+class StreamOptions(WireModel):
+    """Options of a stream."""
+
+    model_config = ConfigDict(
+        title="an object with `include_usage`", json_schema_extra={"additionalProperties": {"enum": [None, False]}}
+    )
+
+    include_usage: bool | None = Field(None, description="Whether the stream ends with the usage.")
+
+
+_Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
+
+
+class GenerationBody(Body):
+    """The fields of all endpoints that draw text.
+
+    A known field that cannot be honoured is refused, in this order of fields.
+    """
+
+    response_format: Annotated[Any, NotOffered(({"type": "text"},), "use `structured_outputs` with `json`")] = None
+    guided_json: Annotated[Any, NotOffered((), "use `structured_outputs` with `json`")] = None
+    guided_regex: Annotated[Any, NotOffered((), "use `structured_outputs` with `regex`")] = None
+    guided_choice: Annotated[Any, NotOffered((), "use `structured_outputs` with `choice`")] = None
+    guided_grammar: Annotated[Any, NotOffered((), "use `structured_outputs` with `grammar`")] = None
+    guided_json_object: Annotated[Any, NotOffered((False,), "use `structured_outputs` with `json_object`")] = None
+    guided_decoding_backend: Annotated[Any, NotOffered()] = None
+    guided_whitespace_pattern: Annotated[Any, NotOffered()] = None
+    grammar: Annotated[Any, NotOffered(("",), "use `structured_outputs` with `grammar`")] = None
+    json_schema: Annotated[Any, NotOffered((), "use `structured_outputs` with `json`")] = None
+    use_beam_search: Annotated[Any, NotOffered((False,))] = None
+    length_penalty: Annotated[Any, NotOffered((1,))] = None
+    bad_words: Annotated[Any, NotOffered(([],))] = None
+    allowed_token_ids: Annotated[Any, NotOffered()] = None
+    logits_processors: Annotated[Any, NotOffered(([],))] = None
+    include_stop_str_in_output: Annotated[Any, NotOffered((False,))] = None
+    skip_special_tokens: Annotated[Any, NotOffered((True,))] = None
+    mirostat: Annotated[Any, NotOffered((0,))] = None
+    mirostat_mode: Annotated[Any, NotOffered((0,))] = None
+    dry_multiplier: Annotated[Any, NotOffered((0,))] = None
+    xtc_probability: Annotated[Any, NotOffered((0,))] = None
+    dynatemp_range: Annotated[Any, NotOffered((0,))] = None
+    top_n_sigma: Annotated[Any, NotOffered((-1,))] = None
+    samplers: Annotated[Any, NotOffered()] = None
+    n_probs: Annotated[Any, NotOffered((0,))] = None
+    lora: Annotated[Any, NotOffered(([],))] = None
+    truncation_side: Annotated[Any, NotOffered(("left",))] = None
+    stream_interval: Annotated[Any, NotOffered((1,))] = None
+    thinking_token_budget: Annotated[Any, NotOffered((-1,))] = None
+    repetition_detection: Annotated[Any, NotOffered()] = None
+    watermarking: Annotated[Any, NotOffered((False,))] = None
+    vllm_xargs: Annotated[Any, NotOffered(({},))] = None
+    kv_transfer_params: Annotated[Any, NotOffered(({},))] = None
+    ec_transfer_params: Annotated[Any, NotOffered(({},))] = None
+    user: Ignored = None
+    metadata: Ignored = None
+    store: Ignored = None
+    service_tier: Ignored = None
+    safety_identifier: Ignored = None
+    prompt_cache_key: Ignored = None
+    prompt_cache_options: Ignored = None
+    prompt_cache_retention: Ignored = None
+    cache_prompt: Ignored = None
+    cache_salt: Ignored = None
+    session_id: Ignored = None
+    spaces_between_special_tokens: Ignored = None
+    temperature: float | None = bounded(SAMPLING_BOUNDS["temperature"], "Divides the logits; 1 by default.")
+    top_p: float | None = bounded(SAMPLING_BOUNDS["top_p"], "Keep the most probable tokens that together hold this.")
+    top_k: int | None = bounded(
+        SAMPLING_BOUNDS["top_k"], "Number of most probable tokens kept; 0 or -1 for all.", ge=-1
+    )
+    min_p: float | None = bounded(SAMPLING_BOUNDS["min_p"], "Keep tokens with this share of the largest probability.")
+    typical_p: float | None = bounded(SAMPLING_BOUNDS["typical_p"], "Keep the tokens nearest the entropy.")
+    repetition_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"], "Divides logits of recent tokens.")
+    repeat_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"], "The same under llama.cpp's name.")
+    presence_penalty: float | None = bounded(
+        SAMPLING_BOUNDS["presence_penalty"], "Subtracted from the logit of a token that occurs."
+    )
+    frequency_penalty: float | None = bounded(
+        SAMPLING_BOUNDS["frequency_penalty"], "Subtracted from a token's logit for each time it occurs."
+    )
+    penalty_last_n: int | None = bounded(
+        SAMPLING_BOUNDS["penalty_last_n"], "Tokens looked back for penalties; -1: all."
+    )
+    repeat_last_n: int | None = bounded(SAMPLING_BOUNDS["penalty_last_n"], "The same under llama.cpp's name.")
+    logit_bias: (
+        Annotated[
+            dict[Any, Any],
+            AfterValidator(_by_id),
+            WithJsonSchema(
+                {
+                    "type": "object",
+                    "additionalProperties": {"type": "number"},
+                    "propertyNames": {"pattern": f"^({_TOKEN_ID.pattern})$"},
+                }
+            ),
+        ]
+        | None
+    ) = Field(None, description="Added to logits, by token id.", title="a mapping from token ids to numbers")
+    stop: (
+        Annotated[
+            Annotated[_Stop, TEXT] | Annotated[list[_Stop], Field(fail_fast=True), UpTo("max_stops"), LIST],
+            BY_TYPE,
+            AfterValidator(_few_characters),
+        ]
+        | None
+    ) = Field(None, description="Texts that end the answer.", title="a text, or a list of texts")
+    stop_token_ids: Annotated[list[TokenId], Field(fail_fast=True), UpTo("max_stops")] | None = Field(
+        None, description="Tokens that end the answer.", title="a list of token ids"
+    )
+    ignore_eos: bool | None = Field(None, description="Whether no end-of-generation token is drawn.")
+    min_tokens: int | None = bounded(STOP_BOUNDS["min_tokens"], "Number of first tokens that do not end the answer.")
+    structured_outputs: StructuredOutputs | None = Field(None, description="What the text has to be.")
+    n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = Field(None, description="Number of choices; 1 by default.")
+    best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = Field(
+        None, description="Number of texts of which the `n` most probable are returned."
+    )
+    seed: int | None = Field(
+        None,
+        description="Seed of the first choice; a negative one counts modulo 2⁶⁴.",
+        title="a whole number of at most 64 bits",
+        gt=-_SEEDS,
+        lt=_SEEDS,
+    )
+    priority: Annotated[int, AfterValidator(_permitted)] | None = Field(
+        None,
+        description="A lower number goes first, where the server takes it.",
+        title="a whole number; a lower one goes first",
+    )
+    stream: bool | None = Field(None, description="Whether the answer is a stream of events.")
+    stream_options: Annotated[StreamOptions, BeforeValidator(_no_more_options)] | None = Field(
+        None, description="Options of a stream."
+    )
+    request_id: str | None = Field(None, description="Id of the answer, and name of the request in headers and log.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,126 +271,77 @@ class GenerationRequest:
 
 
 def read_generation(
-    body: Mapping[str, Any],
+    body: GenerationBody,
+    data: Mapping[str, Any],
     options: ServerOptions,
     *,
     max_tokens: int | None,
     n_alternatives: int = 0,
     named: Sequence[int] = (),
-    known: Sequence[str] = (),
 ) -> GenerationRequest:
     """Return the options with which a request draws text.
 
     Defaults are those of OpenAI's API: temperature 1 and no filter. The penalties look
-    at the whole text, prompt included. A negative seed counts modulo 2⁶⁴.
+    at the whole text, prompt included.
 
     Args:
         body: The request.
+        data: The same as it came.
         options: The limits.
         max_tokens: Maximum number of tokens drawn, None if the request does not say.
         n_alternatives: Number of most probable tokens wanted at each step.
         named: Ids of tokens whose log-probabilities are wanted at each step.
-        known: Fields of the endpoint that it reads itself.
 
     Raises:
-        RequestError: For a value outside its range, under the name of its field.
+        RequestError: For values that do not fit together.
         HttpError: For more tokens than `ServerOptions.max_rows`.
     """
-    is_stream = flag_of(body, "stream")
-    n = _count(body, "n", options.max_n) or 1
-    best_of = _count(body, "best_of", options.max_n)
+    n, best_of, is_stream = body.n or 1, body.best_of, bool(body.stream)
     if best_of is not None and best_of < n:
         raise OptionError("best_of", best_of, f"at least n={n}, the number of choices")
     if best_of is not None and best_of > n and is_stream:
         raise IncompatibleOptionsError("best_of", "stream", "which are the best is known only at the end")
-    if best_of == n:
-        best_of = None
-    sampled, stopped = _options_of(body, _SAMPLING, _converted), _stopping(body, options)
-    limit = _limit(max_tokens, stopped, options)
+    limit = max(options.default_max_tokens, body.min_tokens or 0) if max_tokens is None else max_tokens
     if (best_of or n) * limit > options.max_rows:
         message = f"the request may draw {best_of or n} x {limit} tokens: expected at most {options.max_rows} in all"
         raise HttpError(400, "too_many_rows", message, "max_tokens")
     neutral = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "penalty_last_n": -1}
-    with _fields_of(_SAMPLING, body):
-        sampling = SamplingParams(**{**neutral, **sampled})
-    with _fields_of(_STOPPING, body):
-        stopping = StopParams(max_tokens=limit, **stopped)
-    priority = body.get("priority")
-    if priority is not None and type(priority) is not int:
-        raise OptionError("priority", priority, "a whole number; a lower one goes first")
-    if priority and not options.allow_priority:
-        raise HttpError(400, "unsupported", "priority: this server does not take it (--allow-priority)", "priority")
-    structured = read_structured_outputs(body, options)
-    warnings = unknown_fields(body, {*KNOWN, *IGNORED, *UNSUPPORTED, *known})
+    sampled = _options_of(body, _SAMPLING)
+    if sampled.get("top_k") == -1:  # vLLM's
+        sampled["top_k"] = 0
+    sampling = SamplingParams(**{**neutral, **sampled})
+    stopping = StopParams(max_tokens=limit, **_options_of(body, _STOPPING))
+    if body.stream_options is not None and not is_stream:
+        raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
+    structured = None if body.structured_outputs is None else body.structured_outputs.grammar_of_text()
+    warnings = unknown_fields(data, type(body).model_fields)
     return GenerationRequest(
         n=n,
-        seed=_seed(body),
+        seed=None if body.seed is None else body.seed % _SEEDS,
         sampling=sampling,
         stopping=stopping,
         options=GenerationParams(
-            best_of=best_of,
+            best_of=None if best_of == n else best_of,
             grammar=None if structured is None else structured.grammar,
             n_alternatives=n_alternatives,
             named=named,
-            priority=-(priority or 0),
+            priority=-(body.priority or 0),
         ),
         structured=structured,
         has_max_tokens=max_tokens is not None,
         is_stream=is_stream,
-        includes_usage=_includes_usage(body, is_stream=is_stream),
+        includes_usage=body.stream_options is not None and bool(body.stream_options.include_usage),
         warnings=warnings if structured is None else [*warnings, *structured.warnings()],
     )
 
 
-def refuse_unsupported(body: Mapping[str, Any], further: Mapping[str, tuple[object, ...]]) -> None:
-    """Raise `HttpError` for the first known field that is not offered.
-
-    The order is that of `UNSUPPORTED` and `further`, whatever that of the request is.
-
-    Args:
-        body: The request.
-        further: Fields of the endpoint beside `UNSUPPORTED`, in the same form.
-    """
-    refuse_fields(body, {**UNSUPPORTED, **further}, _REMEDIES)
-
-
-def _count(body: Mapping[str, Any], name: str, max_value: int) -> int | None:
-    value: int | None = body.get(name)
-    at_least(name, value, 1, max_value=max_value)
-    return value
-
-
-def count_of_tokens(body: Mapping[str, Any], names: Sequence[str], *, min_value: int = 1) -> int | None:
-    """Return the maximum number of tokens of the first field that gives it, or None."""
-    limit = None
-    for name in names:
-        value: int | None = body.get(name)
-        at_least(name, value, min_value)
-        if limit is not None and value is not None and value != limit:
-            raise IncompatibleOptionsError(name, names[0], "give one of the two")
-        limit = value if limit is None else limit
-    return limit
-
-
-def _seed(body: Mapping[str, Any]) -> int | None:
-    value = body.get("seed")
-    if value is None:
-        return None
-    if type(value) is not int or not -_SEEDS < value < _SEEDS:
-        raise OptionError("seed", value, "a whole number of at most 64 bits")
-    return value % _SEEDS
-
-
-def _options_of(
-    body: Mapping[str, Any], fields: Mapping[str, str], convert: Callable[[str, Any], Any]
-) -> dict[str, Any]:
+def _options_of(body: GenerationBody, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the options that a request gives, by their names in the engine."""
     options: dict[str, Any] = {}
     for field, option in fields.items():
-        value = body.get(field)
+        value = getattr(body, field)
         if value is None:
             continue
-        value = convert(field, value)
         if options.get(option, value) != value:
             other = next(name for name, same in fields.items() if same == option)
             raise IncompatibleOptionsError(field, other, "they are two names of one option; give one of them")
@@ -299,71 +349,10 @@ def _options_of(
     return options
 
 
-def _converted(field: str, value: Any) -> Any:
-    """Return a value as the engine has it: vLLM's `top_k` of -1 is 0, keys are ids."""
-    if field == "top_k" and value == -1:
-        return 0
-    if field == "logit_bias" and isinstance(value, Mapping):
-        for key in value:
-            if not _TOKEN_ID.fullmatch(key):
-                raise OptionError("logit_bias", key, "token ids as keys, whole numbers of at least 0")
-        return {int(key): bias for key, bias in value.items()}
-    return value
-
-
-def _stopping(body: Mapping[str, Any], options: ServerOptions) -> dict[str, Any]:
-    stopping = _options_of(body, _STOPPING, lambda _, value: value)
-    for field, option in (("stop", "stop"), ("stop_token_ids", "stop_tokens")):
-        value = stopping.get(option)
-        if isinstance(value, list) and len(value) > options.max_stops:
-            raise OptionError(field, len(value), f"at most {options.max_stops} of them")
-    stop = stopping.get("stop")
-    n_characters = sum(len(one) for one in (stop if isinstance(stop, list) else [stop]) if isinstance(one, str))
-    if n_characters > _MAX_STOP_CHARACTERS:  # each of the sequences of a request has its own copy
-        raise OptionError("stop", n_characters, f"texts of at most {_MAX_STOP_CHARACTERS} characters together")
-    return stopping
-
-
-def _limit(max_tokens: int | None, stopped: Mapping[str, Any], options: ServerOptions) -> int:
-    """Return the maximum number of tokens; without one, at least `min_tokens`."""
-    least = stopped.get("min_tokens", 0)
-    at_least("min_tokens", least, 0)
-    return max(options.default_max_tokens, least) if max_tokens is None else max_tokens
-
-
-def _includes_usage(body: Mapping[str, Any], *, is_stream: bool) -> bool:
-    stream_options = body.get("stream_options")
-    if stream_options is None:
-        return False
-    if not isinstance(stream_options, Mapping):
-        raise OptionError("stream_options", stream_options, "an object with `include_usage`")
-    if not is_stream:
-        raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
-    for name, value in stream_options.items():
-        if name != "include_usage" and value:
-            raise unsupported("stream_options", f"{of_value(name[:40])} is not offered; leave it out")
-    return flag_of(stream_options, "include_usage", "stream_options.")
-
-
-@contextmanager
-def _fields_of(fields: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[None]:
-    """Raise errors about options under the names that the request has for them."""
-    try:
-        yield
-    except OptionError as error:
-        option, bracket, rest = error.name.partition("[")
-        field = next((name for name, same in fields.items() if same == option and body.get(name) is not None), option)
-        if field == option:
-            raise
-        raise OptionError(field + bracket + rest, error.value, error.allowed) from error
-
-
 def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:
     """Name an exchange by the field `request_id`, if there is one."""
     name = body.get("request_id")
-    if name is not None and not isinstance(name, str):
-        raise OptionError("request_id", name, "a text")
-    if name:
+    if name and isinstance(name, str):
         exchange.id = id_of(name)
 
 

@@ -1,58 +1,154 @@
-"""Reads messages of OpenAI's clients as texts for a chat template."""
+"""Messages of OpenAI's clients, which become texts for a chat template."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import PromptParams
-from selectrie.server.body import flag_of
 from selectrie.server.http_errors import unsupported
+from selectrie.server.wire import BY_TYPE, LIST, TEXT, Ignored, NotOffered, Text, UnsupportedError, WireModel
 from selectrie.tokenization.prompts import ROLE
 
-FIELDS_OF_CHATS = ("messages", "chat_template_kwargs", "add_generation_prompt", "continue_final_message")
-"""Fields of a request that say what a chat's prompt is."""
-_UNSUPPORTED = ("tool_calls", "function_call", "tool_call_id", "audio")
-"""Fields of a message that are not read, and refused unless they are empty."""
 _TEXTS = ("name", "reasoning", "reasoning_content")
-"""Fields that a template may read beside role and content."""
-_IGNORED = ("refusal", "annotations")
-FIELDS = frozenset({"role", "content", *_UNSUPPORTED, *_TEXTS, *_IGNORED})
-"""Fields of a message that are known."""
+"""Fields of a message that a template may read beside role and content."""
 _TOOL_ROLES = ("tool", "function")
 _USUAL_ROLES = ("system", "user", "assistant")
 MAX_MESSAGES = 4_096
 """Maximum number of messages of a chat, each of which a template renders."""
 _MAX_ROLES = 16
 """Maximum number of other roles; the template is rendered once for each."""
-_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
-"""The field of each kind of part that holds its text."""
 _MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
 """Types of parts that are not text."""
 _DEVELOPER = re.compile(r"""(["'])developer\1""")
 _MARK = "selectrie-0b7e"
+_EMPTY: tuple[object, ...] = ("", [], {})
 
 
-def read_messages(messages: object) -> list[dict[str, str]]:
-    """Return messages with texts alone: role, content, and what a template may read.
+class TextPart(WireModel):
+    """A part of a content that is text."""
 
-    The parts of a content are joined by line ends, and content that is null is empty.
-    Fields without content are left out: clients send back what an answer had. Unknown
-    fields are left out too (`FIELDS`).
+    type: Literal["text", "input_text", "output_text"] = Field(description="What the part is.")
+    text: Text = Field(description="The text.")
 
-    Raises:
-        OptionError: For anything that is not a list of messages.
-        HttpError: For messages of tools, and for images, audio and files.
-    """
-    if not isinstance(messages, list) or not messages:
-        raise OptionError("messages", messages, "a list of messages, each with `role` and `content`")
-    if len(messages) > MAX_MESSAGES:
-        raise OptionError("messages", len(messages), f"at most {MAX_MESSAGES} messages")
-    refuse_media(messages, "messages")
-    return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+
+class RefusalPart(WireModel):
+    """A part of a content that says why there is none."""
+
+    type: Literal["refusal"] = Field(description="What the part is.")
+    refusal: Text = Field(description="The text.")
+
+
+def _no_media(part: object) -> object:
+    if isinstance(part, Mapping) and part.get("type") in _MEDIA:
+        raise UnsupportedError(f"{part['type']} is not read; give text", "unsupported_input")
+    return part
+
+
+def _checked_role(role: str) -> str:
+    if role in _TOOL_ROLES:
+        raise UnsupportedError(f"messages of a {role} are not read")
+    if not ROLE.fullmatch(role):
+        raise ValueError
+    return role
+
+
+Part = Annotated[
+    TextPart | RefusalPart,
+    Discriminator("type"),
+    BeforeValidator(_no_media),
+    Field(title="a part {'type': 'text', 'text': …}"),
+]
+
+
+class Message(WireModel):
+    """A message of a chat."""
+
+    model_config = ConfigDict(title="an object with `role` and `content`")
+
+    role: Annotated[str, AfterValidator(_checked_role)] = Field(
+        description="Who says it: a role that the model's chat template writes, or `developer`.",
+        title="a word such as 'user', 'assistant' or 'system'",
+        json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": [*_TOOL_ROLES]}},
+    )
+    content: Annotated[Annotated[Text, TEXT] | Annotated[list[Part], Field(fail_fast=True), LIST], BY_TYPE] | None = (
+        Field(
+            None,
+            description="What is said; parts are joined by line ends.",
+            title="a text, null, or a list of parts",
+        )
+    )
+    name: str | None = Field(None, description="A name that a template may write.")
+    reasoning: str | None = Field(None, description="What the assistant thought, which a template may write.")
+    reasoning_content: str | None = Field(None, description="The same, as other servers call it.")
+    refusal: Any = Field(None, description="What is said where `content` is null, if it is a text.")
+    annotations: Ignored = None
+    tool_calls: Annotated[Any, NotOffered(_EMPTY)] = None
+    function_call: Annotated[Any, NotOffered(_EMPTY)] = None
+    tool_call_id: Annotated[Any, NotOffered(_EMPTY)] = None
+    audio: Annotated[Any, NotOffered(_EMPTY)] = None
+
+    def texts(self) -> dict[str, str]:
+        """Return role and content, and what a template may read beside them.
+
+        Content that is null is empty. Fields without content are left out: clients send
+        back what an answer had.
+        """
+        content = self.content
+        if content is None:
+            content = self.refusal if isinstance(self.refusal, str) else ""
+        elif not isinstance(content, str):
+            content = "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
+        given = {name: getattr(self, name) for name in _TEXTS}
+        return {"role": self.role, "content": content, **{name: text for name, text in given.items() if text}}
+
+
+def _no_template(args: dict[str, Any]) -> dict[str, Any]:
+    if "chat_template" in args:
+        raise UnsupportedError("a request cannot bring a template; the model's own is used", below=".chat_template")
+    return args
+
+
+class Conversation(WireModel):
+    """The fields that say what a chat's prompt is."""
+
+    messages: list[Message] = Field(
+        description="The messages.",
+        title=f"a list of 1 to {MAX_MESSAGES} messages, each with `role` and `content`",
+        min_length=1,
+        max_length=MAX_MESSAGES,
+        fail_fast=True,
+    )
+    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template)] | None = Field(
+        None,
+        description="Arguments of the chat template.",
+        title="an object of arguments of the chat template",
+        json_schema_extra={"not": {"required": ["chat_template"]}},
+    )
+    add_generation_prompt: bool | None = Field(None, description="Whether a turn of the assistant begins; it does.")
+    continue_final_message: bool | None = Field(None, description="Whether the answer continues the last message.")
+
+    def conversation(self) -> tuple[list[dict[str, str]], PromptParams]:
+        """Return the messages as texts, and how the chat template renders them.
+
+        With `continue_final_message` the last message is the beginning of the answer.
+        Raises `OptionError` if it cannot be.
+        """
+        messages = [message.texts() for message in self.messages]
+        args, prefix = self.chat_template_kwargs or {}, ""
+        if self.continue_final_message:
+            if self.add_generation_prompt or messages[-1]["role"] != "assistant" or len(messages) == 1:
+                allowed = "a last message of the assistant after others, and no add_generation_prompt"
+                raise OptionError("continue_final_message", self.continue_final_message, allowed)
+            prefix = messages.pop()["content"]
+        elif self.add_generation_prompt is False:
+            args = {**args, "add_generation_prompt": False}
+        return messages, PromptParams(assistant_prefix=prefix, template_args=args)
 
 
 def refuse_media(value: object, path: str) -> None:
@@ -67,75 +163,6 @@ def refuse_media(value: object, path: str) -> None:
             raise unsupported(where, f"{item['type']} is not read; give text", code="unsupported_input")
         for name in ("content", "output"):
             refuse_media(item.get(name), f"{where}.{name}")
-
-
-def read_conversation(body: Mapping[str, Any]) -> tuple[list[dict[str, str]], PromptParams]:
-    """Return the messages of a request and how the chat template renders them.
-
-    With `continue_final_message` the last message is the beginning of the answer.
-
-    Raises:
-        HttpError, RequestError: If `messages` or a field of `FIELDS_OF_CHATS` is wrong.
-    """
-    messages = read_messages(body.get("messages"))
-    args = body.get("chat_template_kwargs")
-    args = {} if args is None else args
-    if not isinstance(args, Mapping):
-        raise OptionError("chat_template_kwargs", args, "an object of arguments of the chat template")
-    if "chat_template" in args:
-        why = "a request cannot bring a template; the model's own is used"
-        raise unsupported("chat_template_kwargs.chat_template", why)
-    prefix, generates = "", flag_of(body, "add_generation_prompt", default=True)
-    if flag_of(body, "continue_final_message"):
-        if body.get("add_generation_prompt") or messages[-1]["role"] != "assistant" or len(messages) == 1:
-            allowed = "a last message of the assistant after others, and no add_generation_prompt"
-            raise OptionError("continue_final_message", body["continue_final_message"], allowed)
-        prefix = messages.pop()["content"]
-    elif not generates:
-        args = {**args, "add_generation_prompt": False}
-    return messages, PromptParams(assistant_prefix=prefix, template_args=args)
-
-
-def _message(message: object, where: str) -> dict[str, str]:
-    if not isinstance(message, Mapping):
-        raise OptionError(where, message, "an object with `role` and `content`")
-    role = message.get("role")
-    if not isinstance(role, str) or not ROLE.fullmatch(role):
-        raise OptionError(f"{where}.role", role, "a word such as 'user', 'assistant' or 'system'")
-    if role in _TOOL_ROLES:
-        raise unsupported(f"{where}.role", f"messages of a {role} are not read")
-    for name in _UNSUPPORTED:
-        if message.get(name) not in (None, "", [], {}):
-            raise unsupported(f"{where}.{name}", "it is not read; leave it out")
-    read = {"role": role, "content": _content(message, where)}
-    for name in _TEXTS:
-        value = message.get(name)
-        if value is not None and not isinstance(value, str):
-            raise OptionError(f"{where}.{name}", value, "a text")
-        if value:
-            read[name] = value
-    return read
-
-
-def _content(message: Mapping[str, Any], where: str) -> str:
-    content = message.get("content")
-    if content is None:
-        refusal = message.get("refusal")
-        return refusal if isinstance(refusal, str) else ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise OptionError(f"{where}.content", content, "a text, null, or a list of parts")
-    return "\n".join(_part(part, f"{where}.content[{index}]") for index, part in enumerate(content))
-
-
-def _part(part: object, where: str) -> str:
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    field = _PARTS.get(kind) if isinstance(kind, str) else None
-    text = part.get(field) if isinstance(part, Mapping) and field else None
-    if not isinstance(text, str):
-        raise OptionError(where, part, "a part {'type': 'text', 'text': …}")
-    return text
 
 
 def with_roles_of(vocabulary: Vocabulary, messages: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:

@@ -97,7 +97,7 @@ class Models:
             raise HttpError(404, "model_not_found", f"model={of_value(name)}: expected one of {listed}", "model")
 
     @asynccontextmanager
-    async def lease(self, name: object) -> AsyncIterator[ModelLease]:
+    async def lease(self, name: str | None) -> AsyncIterator[ModelLease]:
         """Yield the model for a request.
 
         Requests for models of a pool are served first come, first served: one that
@@ -107,11 +107,8 @@ class Models:
             name: The field `model` of the request.
 
         Raises:
-            HttpError: 400 for a name that is no text, 404 for an unknown one, 503 while
-                the model is being loaded.
+            HttpError: 404 for an unknown name, 503 while the model is being loaded.
         """
-        if name is not None and not isinstance(name, str):
-            raise HttpError(400, "option", f"model={of_value(name)}: expected a text", "model")
         if not self.is_ready:
             raise busy("the model is being loaded", status=503, code="loading")
         known = name in self.names or (self._pool is None and name is None)

@@ -1,4 +1,4 @@
-"""Reads `structured_outputs`, the field with which a request restricts its text.
+"""`structured_outputs`, the field with which a request restricts its text.
 
 It has vLLM's form: an object with one of `choice`, `regex`, `json`, `grammar` and
 `json_object`. Each becomes a grammar of the engine, so the readers' limits on size,
@@ -8,39 +8,31 @@ depth and time hold (`docs/serving.md`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
-from selectrie.errors import MAX_QUOTED, GrammarError, OptionError, TokenRangeError, clip
+from pydantic import ConfigDict, Field
+
+from selectrie.errors import GrammarError, OptionError, TokenRangeError, clip
 from selectrie.grammar import Grammar
-from selectrie.server.fields import refuse_fields
 from selectrie.server.http_errors import HttpError
-from selectrie.server.options import ServerOptions
+from selectrie.server.wire import BY_TYPE, OBJECT, TEXT, ClosedModel, NotOffered, UpTo
 
 FIELD = "structured_outputs"
 KINDS = ("choice", "regex", "json", "grammar", "json_object")
 MAX_CHARACTERS = 1_000_000
 """Maximum length of what a grammar is read from, for which `GrammarLimits` are made."""
-_UNSUPPORTED: Mapping[str, tuple[object, ...]] = {
-    "structural_tag": (),
-    "whitespace_pattern": (),
-    "disable_any_whitespace": (False, True),
-    "disable_additional_properties": (False,),
-    "disable_fallback": (False,),
-}
-"""Keys of vLLM that are not offered, with the values that ask for nothing.
-
-JSON has one layout here, so `disable_any_whitespace` changes nothing.
-"""
-_UNSUPPORTED_PATHS = {f"{FIELD}.{name}": neutral for name, neutral in _UNSUPPORTED.items()}
 _LISTED = ", ".join(f"`{kind}`" for kind in KINDS)
 _MAX_KEPT = 8
 """Number of grammars that are kept compiled for later requests."""
 _MAX_NOTES, _MAX_NOTE = 4, 200
 """Number of notes about a grammar in the warnings, and characters of each."""
+
+
+_Source = Annotated[str, Field(json_schema_extra={"maxLength": MAX_CHARACTERS})]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,59 +62,48 @@ class StructuredText:
             raise HttpError(400, error.code, f"{self.path}: {error}", self.path) from error
 
 
-def read_structured_outputs(body: Mapping[str, Any], options: ServerOptions) -> StructuredText | None:
-    """Return the grammar that a request asks for, None for free text.
+class StructuredOutputs(ClosedModel):
+    """What a text has to be: exactly one of these."""
 
-    It takes up to seconds for a large one.
+    model_config = ConfigDict(title=f"an object with exactly one of {_LISTED}")
 
-    Raises:
-        RequestError, HttpError: For anything but one kind that can be read.
-    """
-    value = body.get(FIELD)
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise OptionError(FIELD, value, f"an object with exactly one of {_LISTED}")
-    unknown = next((clip(name, MAX_QUOTED) for name in value if name not in KINDS and name not in _UNSUPPORTED), None)
-    if unknown is not None:
-        message = f"{FIELD} has the unknown key {unknown!r}: expected exactly one of {_LISTED}"
-        raise HttpError(400, OptionError.code, message, FIELD)
-    refuse_fields({f"{FIELD}.{name}": one for name, one in value.items()}, _UNSUPPORTED_PATHS)
-    kinds = [name for name in KINDS if value.get(name) is not None and (name, value[name]) != ("json_object", False)]
-    if len(kinds) != 1:
-        found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
-        raise HttpError(400, OptionError.code, f"{FIELD} has {found}: expected exactly one of {_LISTED}", FIELD)
-    (kind,) = kinds
-    path = f"{FIELD}.{kind}"
-    source = _source(kind, value[kind], path, options)
-    try:
-        return StructuredText(path, _read(kind, source))
-    except GrammarError as error:
-        raise _unreadable(path, error) from error
+    structural_tag: Annotated[Any, NotOffered()] = None
+    whitespace_pattern: Annotated[Any, NotOffered()] = None
+    disable_any_whitespace: Annotated[Any, NotOffered((False, True))] = None  # JSON has one layout here
+    disable_additional_properties: Annotated[Any, NotOffered((False,))] = None
+    disable_fallback: Annotated[Any, NotOffered((False,))] = None
+    choice: Annotated[list[str], Field(fail_fast=True), UpTo("max_options", "texts")] | None = Field(
+        None, description="One of these texts.", title="a list of texts that is not empty", min_length=1
+    )
+    regex: _Source | None = Field(None, description="A text that this regular expression matches as a whole.")
+    json_: Annotated[Annotated[dict[Any, Any], OBJECT] | Annotated[_Source, TEXT], BY_TYPE] | None = Field(
+        None, alias="json", description="JSON that this JSON Schema allows.", title="a JSON Schema, or its text"
+    )
+    grammar: _Source | None = Field(None, description="A text of this GBNF, with the start rule `root`.")
+    json_object: bool | None = Field(None, description="Any object of JSON.")
 
+    def grammar_of_text(self) -> StructuredText:
+        """Return the grammar that is asked for: for a large one, after seconds.
 
-def _source(kind: str, value: object, path: str, options: ServerOptions) -> str | tuple[str, ...]:
-    """Return what a grammar is read from, as a key under which it may be kept."""
-    source: str | tuple[str, ...]
-    if kind == "choice":
-        if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-            raise OptionError(path, value, "a list of texts that is not empty")
-        if len(value) > options.max_options:
-            raise OptionError(path, len(value), f"at most {options.max_options} texts")
-        source, n_characters = tuple(value), sum(map(len, value))
-    elif kind == "json_object":
-        if value is not True:
-            raise OptionError(path, value, "true")
-        source, n_characters = "", 0
-    else:
-        if kind == "json" and isinstance(value, Mapping):
-            value = json.dumps(value)
-        if not isinstance(value, str):
-            raise OptionError(path, value, "a JSON Schema, or its text" if kind == "json" else "a text")
-        source, n_characters = value, len(value)
-    if n_characters > MAX_CHARACTERS:
-        raise OptionError(path, n_characters, f"at most {MAX_CHARACTERS} characters")
-    return source
+        Raises:
+            RequestError, HttpError: For anything but one kind that can be read.
+        """
+        given = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
+        kinds = [kind for kind, value in given.items() if value is not None and value is not False]
+        if len(kinds) != 1:
+            found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            raise HttpError(400, OptionError.code, f"{FIELD} has {found}: expected exactly one of {_LISTED}", FIELD)
+        (kind,) = kinds
+        path, source = f"{FIELD}.{kind}", given[kind]
+        if isinstance(source, dict):
+            source = json.dumps(source)
+        n_characters = sum(map(len, source)) if isinstance(source, str | list) else 0
+        if n_characters > MAX_CHARACTERS:
+            raise OptionError(path, n_characters, f"at most {MAX_CHARACTERS} characters")
+        try:
+            return StructuredText(path, _read(kind, tuple(source) if isinstance(source, list) else source))
+        except GrammarError as error:
+            raise _unreadable(path, error) from error
 
 
 @lru_cache(maxsize=_MAX_KEPT)

@@ -1,25 +1,91 @@
-"""Reads requests of `/tokenize` and `/detokenize`, which have vLLM's shapes."""
+"""Bodies of `/tokenize`, `/detokenize` and `/v1/vocabulary/encode`.
+
+The first two have vLLM's shapes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from selectrie.backends.remote.vocabulary_wire import BEGIN, INSIDE, NORMALIZE
 from selectrie.core.vocabulary import Vocabulary, to_bytes
-from selectrie.errors import OptionError
 from selectrie.options import PromptParams
-from selectrie.server.body import flag_of
-from selectrie.server.fields import check_tokenized, refuse_fields
-from selectrie.server.messages import FIELDS_OF_CHATS, read_conversation
+from selectrie.server.messages import Conversation
+from selectrie.server.options import ServerOptions
+from selectrie.server.wire import Body, NotOffered, OneOf, Text, check_tokenized, read, unknown_fields
 
-_REFUSED: Mapping[str, tuple[object, ...]] = {"chat_template": (), "tools": ([],), "mm_processor_kwargs": ({},)}
-"""Known fields that are not offered, as `fields.refuse_fields` has them."""
-TEXT_FIELDS = ("model", "prompt", "add_special_tokens", "return_token_strs", *_REFUSED)
-CHAT_FIELDS = ("model", *FIELDS_OF_CHATS, "add_special_tokens", "return_token_strs", *_REFUSED)
-TOKENS_FIELDS = ("model", "tokens")
+MAX_TEXTS = 1_000
+"""Maximum number of texts of a request to encode them."""
+
+
+class _TokenizeBody(Body):
+    add_special_tokens: bool | None = Field(
+        None, description="Whether BOS comes first; by default yes for a text, and as the template has it for a chat."
+    )
+    return_token_strs: bool | None = Field(None, description="Whether the spelling of each token is returned.")
+    chat_template: Annotated[Any, NotOffered()] = None
+    tools: Annotated[Any, NotOffered(([],))] = None
+    mm_processor_kwargs: Annotated[Any, NotOffered(({},))] = None
+
+
+class TokenizeTextBody(_TokenizeBody):
+    """A text to tokenize."""
+
+    prompt: Text = Field(
+        description="The text, in which control tokens are read.", title="a text, or messages in the field 'messages'"
+    )
+
+
+class TokenizeChatBody(Conversation, _TokenizeBody):
+    """A chat to tokenize."""
+
+    prompt: None = Field(None, description="There is none beside messages.", title="a prompt or messages, not both")
+
+
+class DetokenizeBody(Body):
+    """Tokens whose text is wanted."""
+
+    tokens: list[Annotated[int, Field(title="a token id", json_schema_extra={"minimum": 0})]] = Field(
+        description="The ids of the tokens.", title="a list of token ids", fail_fast=True
+    )
+
+
+def _decoded(value: object) -> object:
+    try:
+        if isinstance(value, str):
+            return base64.b64decode(value.encode("ascii"), validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        pass
+    raise ValueError
+
+
+class EncodeBody(Body):
+    """Plain texts to encode."""
+
+    texts: list[
+        Annotated[
+            bytes,
+            BeforeValidator(_decoded),
+            WithJsonSchema({"type": "string", "format": "byte", "title": "a text as base64 of its UTF-8"}),
+        ]
+    ] = Field(
+        description="The texts, each as base64 of its UTF-8; no control token is read in them.",
+        title=f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8",
+        min_length=1,
+        max_length=MAX_TEXTS,
+        fail_fast=True,
+    )
+    form: Annotated[str, OneOf((BEGIN, INSIDE, NORMALIZE))] | None = Field(
+        None,
+        description=f"Whether a text begins ({BEGIN!r}, the default), goes on ({INSIDE!r}), or is normalised only.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,53 +97,35 @@ class TokenizeRequest:
         prompting: Options of the chat template.
         add_bos: Whether BOS comes first; None for what the chat template writes.
         wants_texts: Whether the spelling of each token is wanted.
-        known: The fields that have a meaning in a request of this form.
+        warnings: What was ignored.
     """
 
     prompt: str | tuple[Mapping[str, str], ...]
     prompting: PromptParams
     add_bos: bool | None
     wants_texts: bool
-    known: Sequence[str]
+    warnings: list[str]
 
 
-def read_tokenize(body: Mapping[str, Any]) -> TokenizeRequest:
+def read_tokenize(data: Mapping[str, Any], options: ServerOptions) -> TokenizeRequest:
     """Return a request of `/tokenize`: a `prompt`, or a chat's `messages`.
 
     Raises:
         HttpError, RequestError: If a field is wrong.
     """
-    refuse_fields(body, _REFUSED)
-    if body.get("messages") is not None:
-        return _read_chat(body)
-    prompt = body.get("prompt")
-    if not isinstance(prompt, str):
-        raise OptionError("prompt", prompt, "a text, or messages in the field 'messages'")
-    check_tokenized("prompt", len(to_bytes(prompt, "prompt")))
-    adds = flag_of(body, "add_special_tokens", default=True)
-    wants_texts = flag_of(body, "return_token_strs", default=False)
-    return TokenizeRequest(prompt, PromptParams(parse_special=True), adds, wants_texts, TEXT_FIELDS)
-
-
-def _read_chat(body: Mapping[str, Any]) -> TokenizeRequest:
-    if body.get("prompt") is not None:
-        raise OptionError("prompt", body["prompt"], "a prompt or messages, not both")
-    messages, prompting = read_conversation(body)
-    check_tokenized("messages", sum(len(to_bytes(one["content"], "messages")) for one in messages))
-    adds = flag_of(body, "add_special_tokens", default=False)
-    wants_texts = flag_of(body, "return_token_strs", default=False)
-    return TokenizeRequest(tuple(messages), prompting, adds or None, wants_texts, CHAT_FIELDS)
-
-
-def read_tokens(body: Mapping[str, Any]) -> list[int]:
-    """Return the tokens of a request of `/detokenize`."""
-    tokens = body.get("tokens")
-    if not isinstance(tokens, list):
-        raise OptionError("tokens", tokens, "a list of token ids")
-    for index, token in enumerate(tokens):
-        if isinstance(token, bool) or not isinstance(token, int):
-            raise OptionError(f"tokens[{index}]", token, "a token id")
-    return tokens
+    if data.get("messages") is None:
+        body = read(TokenizeTextBody, data, options)
+        check_tokenized("prompt", len(body.prompt.encode()))
+        prompt, prompting = body.prompt, PromptParams(parse_special=True)
+        adds, wants, known = body.add_special_tokens is not False, body.return_token_strs, TokenizeTextBody.model_fields
+        return TokenizeRequest(prompt, prompting, adds, bool(wants), unknown_fields(data, known))
+    chat = read(TokenizeChatBody, data, options)
+    messages, prompting = chat.conversation()
+    check_tokenized("messages", sum(len(one["content"].encode()) for one in messages))
+    warnings = unknown_fields(data, TokenizeChatBody.model_fields)
+    return TokenizeRequest(
+        tuple(messages), prompting, chat.add_special_tokens or None, bool(chat.return_token_strs), warnings
+    )
 
 
 def with_bos(vocabulary: Vocabulary, request: TokenizeRequest, tokens: list[int]) -> list[int]:

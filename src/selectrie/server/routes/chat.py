@@ -20,14 +20,13 @@ from selectrie.server.generation_wire import note_generation, take_id
 from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import with_roles_of
 from selectrie.server.models import ModelLease
-from selectrie.server.schemas import body_of
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 
 router = APIRouter()
 
 
-@router.post("/v1/chat/completions", openapi_extra=body_of("chat"))
+@router.post("/v1/chat/completions")
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)

@@ -18,7 +18,6 @@ from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
 from selectrie.server.generation_wire import note_generation, take_id
-from selectrie.server.schemas import body_of
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 from selectrie.server.token_texts import labels_of
@@ -29,7 +28,7 @@ WRITTEN_IN_PLACE = 1_000
 """Scored prompt tokens up to which an answer is written on the event loop."""
 
 
-@router.post("/v1/completions", openapi_extra=body_of("completions"))
+@router.post("/v1/completions")
 async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompt and text."""
     state, exchange = state_of(request), exchange_of(request)

@@ -24,7 +24,6 @@ from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.generation import lease_model
 from selectrie.server.generation_wire import take_id
 from selectrie.server.options import ServerOptions
-from selectrie.server.schemas import body_of
 from selectrie.server.state import state_of
 
 router = APIRouter()
@@ -33,13 +32,13 @@ Read = Callable[[Mapping[str, Any], ServerOptions], DecisionRequest]
 Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
 
 
-@router.post("/v1/decisions", openapi_extra=body_of("decisions"))
+@router.post("/v1/decisions")
 async def decisions(request: Request) -> Response:
     """Answer typed questions about an input, as OpenAI's API does."""
     return await _decided(request, read_decisions, decisions_response)
 
 
-@router.post("/v1/systemone", openapi_extra=body_of("systemone"))
+@router.post("/v1/systemone")
 async def systemone(request: Request) -> Response:
     """Answer typed questions about a state, as TypeSafe's API does."""
     return await _decided(request, read_systemone, systemone_response)

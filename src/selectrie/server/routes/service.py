@@ -66,7 +66,7 @@ def _model(models: Models, name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": models.created, "owned_by": "selectrie"}
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Return what the server counts, for Prometheus."""
     state = state_of(request)

@@ -17,18 +17,17 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import in_thread
 from selectrie.errors import TokenRangeError
 from selectrie.server.exchange import exchange_of, json_response
-from selectrie.server.fields import unknown_fields
 from selectrie.server.generation import lease_model
 from selectrie.server.http_errors import HttpError
 from selectrie.server.messages import with_roles_of
-from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
-from selectrie.server.tokenizer_wire import TOKENS_FIELDS, read_tokenize, read_tokens, spelling, with_bos
+from selectrie.server.tokenizer_wire import DetokenizeBody, read_tokenize, spelling, with_bos
+from selectrie.server.wire import read, unknown_fields
 
 router = APIRouter()
 
 
-@router.get("/tokenizer_info", openapi_extra=model_query())
+@router.get("/tokenizer_info")
 async def tokenizer_info(request: Request) -> Response:
     """Return the special tokens and the chat template of a model, and its tolerance."""
     state, exchange = state_of(request), exchange_of(request)
@@ -38,12 +37,12 @@ async def tokenizer_info(request: Request) -> Response:
         return json_response({**info, "tolerance": await in_thread(lambda: engine.tolerance)})
 
 
-@router.post("/tokenize", openapi_extra=body_of("tokenize"))
+@router.post("/tokenize")
 async def tokenize(request: Request) -> Response:
     """Return the tokens of a text or a chat; control tokens are read in it."""
-    exchange = exchange_of(request)
-    tokenize_request = read_tokenize(exchange.body)
-    async with lease_model(state_of(request), exchange) as lease:
+    state, exchange = state_of(request), exchange_of(request)
+    tokenize_request = read_tokenize(exchange.body, state.options)
+    async with lease_model(state, exchange) as lease:
         engine = lease.engine
         tokens_of_prompt: list[int] = []
         if tokenize_request.prompt:
@@ -55,22 +54,22 @@ async def tokenize(request: Request) -> Response:
         if tokenize_request.wants_texts:
             answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
     exchange.n_prompt = len(tokens)
-    return _response(answer, unknown_fields(exchange.body, tokenize_request.known))
+    return _response(answer, tokenize_request.warnings)
 
 
-@router.post("/detokenize", openapi_extra=body_of("detokenize"))
+@router.post("/detokenize")
 async def detokenize(request: Request) -> Response:
     """Return the text of tokens, with control tokens by their names."""
-    exchange = exchange_of(request)
-    tokens = read_tokens(exchange.body)
-    async with lease_model(state_of(request), exchange) as lease:
+    state, exchange = state_of(request), exchange_of(request)
+    tokens = read(DetokenizeBody, exchange.body, state.options).tokens
+    async with lease_model(state, exchange) as lease:
         engine = lease.engine
         try:
             answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
         except TokenRangeError as error:
             raise HttpError(400, error.code, str(error), "tokens") from error
     exchange.n_prompt = len(tokens)
-    return _response(answer, unknown_fields(exchange.body, TOKENS_FIELDS))
+    return _response(answer, unknown_fields(exchange.body, DetokenizeBody.model_fields))
 
 
 def _response(answer: Mapping[str, Any], warnings: Sequence[str]) -> Response:

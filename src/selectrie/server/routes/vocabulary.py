@@ -6,10 +6,8 @@ special ones, and which of them a text becomes. `selectrie.connect` reads both.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import gzip
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,22 +15,17 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.backends.remote.vocabulary_wire import BEGIN, INSIDE, NORMALIZE, as_text, vocabulary_object
+from selectrie.backends.remote.vocabulary_wire import INSIDE, NORMALIZE, as_text, vocabulary_object
 from selectrie.core.vocabulary import Tokenize, Vocabulary
 from selectrie.engine.aio import in_thread
-from selectrie.errors import OptionError, TextError
-from selectrie.options.checks import one_of
+from selectrie.errors import TextError
 from selectrie.server.exchange import encoded_json, exchange_of, json_response
-from selectrie.server.fields import check_tokenized, unknown_fields
 from selectrie.server.generation import lease_model
-from selectrie.server.schemas import body_of, model_query
 from selectrie.server.state import state_of
+from selectrie.server.tokenizer_wire import EncodeBody
+from selectrie.server.wire import check_tokenized, read, unknown_fields
 
 router = APIRouter()
-
-MAX_TEXTS = 1_000
-"""Maximum number of texts of a request."""
-_FIELDS = ("model", "texts", "form")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +36,7 @@ class _Written:
     compressed: bytes
 
 
-@router.get("/v1/vocabulary", openapi_extra=model_query())
+@router.get("/v1/vocabulary")
 async def vocabulary(request: Request) -> Response:
     """Return the vocabulary of a model: the bytes of its tokens, and special ids."""
     state, exchange = state_of(request), exchange_of(request)
@@ -56,17 +49,17 @@ async def vocabulary(request: Request) -> Response:
     return Response(written.compressed, 200, {**headers, "content-encoding": "gzip"}, "application/json")
 
 
-@router.post("/v1/vocabulary/encode", openapi_extra=body_of("encode"))
+@router.post("/v1/vocabulary/encode")
 async def encode(request: Request) -> Response:
     """Return the tokens of plain texts, in which no control token is read."""
-    exchange = exchange_of(request)
-    texts, form = _texts(exchange.body), exchange.body.get("form", BEGIN)
-    one_of("form", form, (BEGIN, INSIDE, NORMALIZE))
-    async with lease_model(state_of(request), exchange) as lease:
+    state, exchange = state_of(request), exchange_of(request)
+    body = read(EncodeBody, exchange.body, state.options)
+    check_tokenized("texts", sum(map(len, body.texts)))
+    async with lease_model(state, exchange) as lease:
         own = lease.engine.vocabulary
-        answer = await in_thread(lambda: _answer(own, texts, form))
+        answer = await in_thread(lambda: _answer(own, body.texts, body.form))
     exchange.n_prompt = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
-    warnings = unknown_fields(exchange.body, _FIELDS)
+    warnings = unknown_fields(exchange.body, EncodeBody.model_fields)
     return json_response({**answer, **({"warnings": list(warnings)} if warnings else {})})
 
 
@@ -84,26 +77,7 @@ def _takes_gzip(accepted: str) -> bool:
     return False
 
 
-def _texts(body: Mapping[str, Any]) -> list[bytes]:
-    """Return the texts of a request, which are sent as base64 of their bytes."""
-    texts = body.get("texts")
-    if not isinstance(texts, list) or not texts or len(texts) > MAX_TEXTS:
-        raise OptionError("texts", texts, f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8")
-    data = [_bytes(one, index) for index, one in enumerate(texts)]
-    check_tokenized("texts", sum(map(len, data)))
-    return data
-
-
-def _bytes(value: object, index: int) -> bytes:
-    try:
-        if isinstance(value, str):
-            return base64.b64decode(value.encode("ascii"), validate=True)
-    except (UnicodeEncodeError, binascii.Error):
-        pass
-    raise OptionError(f"texts[{index}]", value, "a text as base64 of its UTF-8")
-
-
-def _answer(own: Vocabulary, texts: Sequence[bytes], form: str) -> dict[str, Any]:
+def _answer(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
     """Return what is answered about texts: tokens, or why there are none."""
     if form == NORMALIZE:
         return {"texts": [as_text(own.normalized(text)) for text in texts]}
