@@ -268,6 +268,10 @@ def test_null_is_a_field_that_is_not_given():
         wanted = ask(app(llm), "POST", "/v1/decisions", body).json
         llm.trim()
         assert ask(app(llm), "POST", "/v1/decisions", {**body, **nulls}).json == wanted
+        llm.trim()
+        words = dict.fromkeys(("yes", "no", "yes_when", "no_when", "examples"))
+        body["questions"] = [{**one, **words} if one["type"] == "predicate" else one for one in QUESTIONS]
+        assert ask(app(llm), "POST", "/v1/decisions", body).json == wanted
 
 
 @pytest.mark.parametrize("path", ["/v1/decisions", "/v1/systemone"])

@@ -135,6 +135,8 @@ def test_required_fields_are_named(kind):
         ("DecisionsBody", {"scoring": "x"}, "scoring='x': expected one of 'text', 'letters'"),
         ("DecisionsBody", {"permutations": 65}, "permutations=65: expected a whole number from 1 to 64 or one of 'all', 'auto'"),
         ("SystemoneBody", {"questions": {"text": {"type": 1}}}, "questions.text.type=1: expected one of 'choice', "),
+        ("SystemoneBody", {"questions": {"a": "x"}}, "questions.a='x': expected an object with a type"),
+        ("SystemoneBody", {"questions": {"a": {"type": "noul", "criteria": 1}}}, "questions.a.criteria=1: expected an object"),
         ("DetokenizeBody", {"tokens": [1, True]}, "tokens[1]=True: expected a token id"),
     ],
 )  # fmt: skip

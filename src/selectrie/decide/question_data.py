@@ -103,9 +103,9 @@ def question_of_data(data: object, where: str, lead: str = "") -> Question:
         return _of_criteria(own, instructions, data.get("criteria"), where)
     examples = _examples(data.get("examples"), f"{where}.examples")
     if own == "predicate":
-        words = {name: _optional(data[name], f"{where}.{name}") for name in allowed[1:-1] if name in data}
+        words = {name: _text(data[name], f"{where}.{name}") for name in allowed[1:-1] if data.get(name) is not None}
         with _at(where):
-            return Predicate(instructions, examples=examples, **words)  # type: ignore[arg-type]  # the record checks
+            return Predicate(instructions, examples=examples, **words)
     cue = _optional(data.get("cue"), f"{where}.cue")
     field = allowed[1]
     if isinstance(data.get(field), Mapping):

@@ -40,6 +40,8 @@ _CALLS = {
 _CHAT_CALLS = "tool_calls"
 """The field of a chat's message with the tools that it calls."""
 _OUTPUTS = {"function_call_output": "function_call", "custom_tool_call_output": "custom_tool_call"}
+CALL_TYPES = (*_CALLS, *_OUTPUTS)
+"""Types of items that call a tool, or are what it returned."""
 _PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The field of each kind of part that holds its text."""
 
@@ -128,7 +130,7 @@ def is_message(item: object) -> bool:
     if not isinstance(item, Mapping):
         return False
     if "type" in item:
-        return item["type"] in ("message", *_CALLS, *_OUTPUTS)
+        return item["type"] in ("message", *CALL_TYPES)
     return isinstance(item.get("role"), str) and ("content" in item or _CHAT_CALLS in item)
 
 

@@ -93,17 +93,12 @@ def app(source: Engine | ModelPool | None, options: ServerOptions = DEFAULT_SERV
 def _routes(options: ServerOptions) -> FastAPI:
     api = FastAPI(title="selectrie", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     api.add_route("/docs", _docs, methods=["GET"], include_in_schema=False)
-    api.include_router(decisions.router)
-    api.include_router(chat.router)
-    api.include_router(completions.router)
-    api.include_router(tokenizer.router)
-    api.include_router(vocabulary.router)
-    api.include_router(service.router)
+    for one in (decisions, chat, completions, tokenizer, vocabulary, service):
+        api.include_router(one.router)
     api.openapi = cache(partial(document, api, options))  # type: ignore[method-assign]
     api.add_exception_handler(HTTPException, _http)
-    api.add_exception_handler(Exception, _any)
-    api.add_exception_handler(HttpError, _any)
-    api.add_exception_handler(SelectrieError, _any)
+    for kind in (Exception, HttpError, SelectrieError):
+        api.add_exception_handler(kind, _any)
     return api
 
 

@@ -42,12 +42,14 @@ class ChatBody(Conversation, GenerationBody):
     return_token_ids: Annotated[Any, NotOffered((False,))] = None
     return_tokens_as_token_ids: Annotated[Any, NotOffered((False,))] = None
     parallel_tool_calls: Ignored = None
-    max_completion_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens drawn.")
-    max_tokens: int | None = Field(None, ge=1, description="The same under its older name.")
-    logprobs: bool | None = Field(None, description="Whether the answer has log-probabilities.")
-    top_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = Field(
-        None, description="Number of most probable tokens at each position, with `logprobs`."
-    )
+    max_completion_tokens: int | None = Field(None, ge=1)
+    """Maximum number of tokens drawn."""
+    max_tokens: int | None = Field(None, ge=1)
+    """The same under its older name."""
+    logprobs: bool | None = None
+    """Whether the answer has log-probabilities."""
+    top_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
+    """Number of most probable tokens at each position, with `logprobs`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,7 +36,7 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
         raise _too_many(in_all, options.max_rows)
     if not request.scores_prompts:
         return prompts
-    top = max(request.n_top or 0 if request.scores_echo else 0, request.prompt_top or 0)
+    top = max(request.body.logprobs or 0 if request.scores_echo else 0, request.body.prompt_logprobs or 0)
     with naming(request):
         scored = await engine.aprompt_logprobs(
             [one.ids for one in prompts],
@@ -52,7 +52,9 @@ def noted(engine: Engine, request: CompletionRequest) -> CompletionRequest:
 
     A request that says how they are read has none.
     """
-    texts = [prompt for prompt in request.prompts if isinstance(prompt, str)] if request.parses_special is None else []
+    texts = (
+        [prompt for prompt in request.prompts if isinstance(prompt, str)] if request.body.parse_special is None else []
+    )
     spelled = dict.fromkeys(name for text in texts for name in engine.vocabulary.controls_spelled(text.encode()))
     if not spelled:
         return request
@@ -130,7 +132,7 @@ def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPro
 
 def _tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:
     if isinstance(prompt, str):
-        prompting = PromptParams(parse_special=request.parses_special is not False, add_bos=request.adds_bos)
+        prompting = PromptParams(parse_special=request.body.parse_special is not False, add_bos=request.adds_bos)
         encoded: list[int] = engine.encode(prompt, prompting=prompting).tolist()
         return encoded
     tokens: list[int] = engine.vocabulary.check_tokens(prompt).tolist()
@@ -142,13 +144,13 @@ def _is_added(engine: Engine, ids: Sequence[int], text: str, request: Completion
     vocabulary = engine.vocabulary
     if vocabulary.bos is None or ids[0] != vocabulary.bos:
         return False
-    if request.parses_special is False or not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
+    if request.body.parse_special is False or not text or not text.startswith(vocabulary.texts[vocabulary.bos]):
         return True
     return len(engine.encode(text, prompting=PromptParams(parse_special=True, add_bos=False))) < len(ids)
 
 
 def _n_kept(engine: Engine, request: CompletionRequest) -> int | None:
     """Return how many tokens of a prompt are kept, None for all."""
-    if request.truncate != -1:
-        return request.truncate
+    if request.body.truncate_prompt_tokens != -1:
+        return request.body.truncate_prompt_tokens
     return max(1, engine.limits.nodes - max(0, request.max_tokens - 1))

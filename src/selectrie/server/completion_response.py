@@ -100,12 +100,12 @@ class ChoiceWriter:
     def __init__(self, request: CompletionRequest, prompt: AnsweredPrompt, index: int, label: Label) -> None:
         self._request, self._prompt, self._index, self._label = request, prompt, index, label
         spelling = prompt.spelling
-        self._begun = BegunCharacter(spelling.tail if request.echo else b"")
-        self._echo = spelling.text if request.echo else ""
+        self._begun = BegunCharacter(spelling.tail if request.body.echo else b"")
+        self._echo = spelling.text if request.body.echo else ""
         if request.max_tokens and spelling.tail:
             self._echo = self._echo[:-1]  # what is drawn may complete the last character
         self._n_sent = len(self._echo)
-        self._places = Places(self._n_sent, spelling.tail, shows_broken=request.echo)
+        self._places = Places(self._n_sent, spelling.tail, shows_broken=bool(request.body.echo))
         self._waiting: list[Entry] = []
 
     def echoed(self) -> Choice:
@@ -117,9 +117,9 @@ class ChoiceWriter:
         choice = self._choice(self._echo, self._prompt_entries())
         if not request.max_tokens:
             choice["finish_reason"] = "length"
-        if request.prompt_top is not None:
-            choice["prompt_logprobs"] = self._prompt_logprobs(request.prompt_top)
-        if request.returns_ids:
+        if request.body.prompt_logprobs is not None:
+            choice["prompt_logprobs"] = self._prompt_logprobs(request.body.prompt_logprobs)
+        if request.body.return_token_ids:
             choice |= {"prompt_token_ids": list(prompt.ids), "token_ids": []}
         return choice
 
@@ -137,10 +137,10 @@ class ChoiceWriter:
             others += zip(self._request.named, chunk.named[index], strict=True) if chunk.named else []
             self._waiting.append(Entry(one.id, one.logp, others, self._places.add(one.piece)))
         ready = self._ready(is_last=chunk.completion is not None)
-        if not text and chunk.completion is None and not self._request.returns_ids:
+        if not text and chunk.completion is None and not self._request.body.return_token_ids:
             return None
         choice = self._choice(text, ready)
-        if self._request.returns_ids:
+        if self._request.body.return_token_ids:
             choice["token_ids"] = [one.id for one in chunk.tokens]
         return choice if chunk.completion is None else choice | _ended(chunk.completion)
 
@@ -166,17 +166,17 @@ class ChoiceWriter:
         return [replace(one, place=min(one.place, self._n_sent)) for one in ready]
 
     def _choice(self, text: str, entries: Iterable[Entry]) -> Choice:
-        logprobs = None if self._request.n_top is None else logprobs_of(entries, self._label)
+        logprobs = None if self._request.body.logprobs is None else logprobs_of(entries, self._label)
         return {"index": self._index, "text": text, "logprobs": logprobs, "finish_reason": None, "stop_reason": None}
 
     def _prompt_entries(self) -> list[Entry]:
         """Return the entries of the echoed prompt."""
         request, scored = self._request, self._prompt.scored
-        if not request.echo or request.n_top is None or scored is None:
+        if not request.body.echo or request.body.logprobs is None or scored is None:
             return []
         entries = []
         for index, (token, place) in enumerate(zip(self._prompt.ids, self._prompt.spelling.offsets, strict=True)):
-            others = [*(scored.top[index] or ())[: request.n_top]]
+            others = [*(scored.top[index] or ())[: request.body.logprobs]]
             others += zip(request.named, scored.named[index] or (), strict=False)
             entries.append(Entry(token, scored.logp[index], others, place))
         return entries

@@ -13,7 +13,7 @@ from selectrie.results import Chunk
 from selectrie.server.generation_wire import GenerationBody, GenerationRequest, read_generation
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
-from selectrie.server.wire import BY_TYPE, LIST, TEXT, NotOffered, Text, TokenId, UpTo, read
+from selectrie.server.wire import BY_TYPE, Items, NotOffered, Text, TokenId, UpTo, read
 
 DEFAULT_MAX_TOKENS = 16
 """Number of tokens drawn if a request does not say, as OpenAI has it."""
@@ -37,15 +37,9 @@ def _form_of(prompt: object) -> str | None:
     return "text" if isinstance(prompt, str) else None
 
 
-_Text = Annotated[Text, Tag("text")]
-_Ids = Annotated[list[TokenId], Field(min_length=1, fail_fast=True, title="a list of token ids that is not empty")]
-_Several = Annotated[
-    list[
-        Annotated[Annotated[Text, TEXT] | Annotated[_Ids, LIST], BY_TYPE, Field(title="a text or a list of token ids")]
-    ],
-    Field(min_length=1, fail_fast=True),
-    UpTo("max_prompts", "prompts in a request"),
-]
+_Ids = Annotated[Items[TokenId], Field(min_length=1, title="a list of token ids that is not empty")]
+_Prompt = Annotated[Text | _Ids, BY_TYPE, Field(title="a text or a list of token ids")]
+_Several = Annotated[Items[_Prompt], Field(min_length=1), UpTo("max_prompts", "prompts in a request")]
 
 
 class CompletionBody(GenerationBody):
@@ -54,40 +48,40 @@ class CompletionBody(GenerationBody):
     suffix: Annotated[Any, NotOffered(("",))] = None
     prompt_embeds: Annotated[Any, NotOffered(([],))] = None
     prompt: (
-        Annotated[_Text | Annotated[_Ids, Tag("ids")] | Annotated[_Several, Tag("several")], Discriminator(_form_of)]
+        Annotated[
+            Annotated[Text, Tag("text")] | Annotated[_Ids, Tag("ids")] | Annotated[_Several, Tag("several")],
+            Discriminator(_form_of),
+        ]
         | None
-    ) = Field(
-        None,
-        description="What is continued; the empty text by default.",
-        title="a text, token ids, or a list of these that is not empty",
-    )
+    ) = Field(None, title="a text, token ids, or a list of these that is not empty")
+    """What is continued; the empty text by default."""
     max_tokens: int | None = Field(
         None, ge=0, description=f"Maximum number of tokens drawn; {DEFAULT_MAX_TOKENS} by default."
     )
-    echo: bool | None = Field(None, description="Whether the text begins with the prompt.")
-    logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = Field(
-        None, description="Number of most probable tokens at each position of the text; 0 for the token alone."
+    echo: bool | None = None
+    """Whether the text begins with the prompt."""
+    logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
+    """Number of most probable tokens at each position; 0 for the token alone."""
+    prompt_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
+    """The same of the prompt, in a field of their own; not in streams."""
+    logprob_token_ids: Items[TokenId] | None = Field(
+        None, title=f"a list of at most {MAX_NAMED} token ids", max_length=MAX_NAMED
     )
-    prompt_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = Field(
-        None, description="The same of the prompt, in a field of their own; not in streams."
-    )
-    logprob_token_ids: Annotated[list[TokenId], Field(fail_fast=True)] | None = Field(
+    """Tokens whose log-probabilities are wanted at each position, with `logprobs`."""
+    return_tokens_as_token_ids: bool | None = None
+    """Whether tokens are shown by their ids."""
+    return_token_ids: bool | None = None
+    """Whether ids of prompt and text are returned."""
+    add_special_tokens: bool | None = None
+    """Whether text gets the model's own BOS; it does."""
+    parse_special: bool | None = None
+    """Whether control tokens are read in text; they are."""
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1), AfterValidator(_not_zero)] | None = Field(
         None,
-        description="Tokens whose log-probabilities are wanted at each position, with `logprobs`.",
-        title=f"a list of at most {MAX_NAMED} token ids",
-        max_length=MAX_NAMED,
-    )
-    return_tokens_as_token_ids: bool | None = Field(None, description="Whether tokens are shown by their ids.")
-    return_token_ids: bool | None = Field(None, description="Whether ids of prompt and text are returned.")
-    add_special_tokens: bool | None = Field(None, description="Whether text gets the model's own BOS; it does.")
-    parse_special: bool | None = Field(None, description="Whether control tokens are read in text; they are.")
-    truncate_prompt_tokens: Annotated[int, AfterValidator(_not_zero)] | None = Field(
-        None,
-        ge=-1,
-        description="Number of last tokens of a prompt that are kept; -1 for as many as there is room for.",
         title="a whole number of at least 1, or -1 for what there is room for",
         json_schema_extra={"not": {"const": 0}},
     )
+    """Number of last tokens of a prompt that are kept; -1: what there is room for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,47 +89,38 @@ class CompletionRequest:
     """A request of `/v1/completions`.
 
     Attributes:
+        body: The fields as they came.
         prompts: The prompts.
         is_list: Whether the request has a list of them, so that errors name the item.
         generation: How text is drawn.
         max_tokens: Maximum number of tokens drawn; 0 for none.
-        echo: Whether the text begins with the prompt.
-        n_top: Number of most probable tokens at each position of the text; None for no
-            log-probabilities.
-        prompt_top: The same at each position of the prompt, in a field of their own.
-        named: Ids of tokens whose log-probabilities are wanted at each position.
-        as_ids: Whether tokens are shown by their ids.
-        returns_ids: Whether the ids of prompt and text are wanted.
-        adds_bos: Whether text gets the model's own BOS.
-        parses_special: Whether control tokens are recognised in text; None for yes,
-            which the request did not say.
-        truncate: Number of last tokens of a prompt that are kept, -1 for as many as the
-            context has room for; None for all.
     """
 
+    body: CompletionBody
     prompts: Sequence[PromptInput]
     is_list: bool
     generation: GenerationRequest
     max_tokens: int
-    echo: bool
-    n_top: int | None
-    prompt_top: int | None
-    named: tuple[int, ...]
-    as_ids: bool
-    returns_ids: bool
-    adds_bos: bool
-    parses_special: bool | None
-    truncate: int | None
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """Return the ids of tokens whose log-probabilities are wanted."""
+        return tuple(self.body.logprob_token_ids or ())
+
+    @property
+    def adds_bos(self) -> bool:
+        """Return whether text gets the model's own BOS."""
+        return self.body.add_special_tokens is not False
 
     @property
     def scores_echo(self) -> bool:
         """Return whether the echoed prompt has log-probabilities."""
-        return self.echo and self.n_top is not None
+        return bool(self.body.echo) and self.body.logprobs is not None
 
     @property
     def scores_prompts(self) -> bool:
         """Return whether log-probabilities of prompts are needed."""
-        return self.scores_echo or self.prompt_top is not None
+        return self.scores_echo or self.body.prompt_logprobs is not None
 
     def number_of(self, chunk: Chunk) -> int:
         """Return the number of the choice that a chunk belongs to."""
@@ -171,21 +156,7 @@ def read_completion(data: Mapping[str, Any], options: ServerOptions) -> Completi
     if in_all > options.max_rows:
         message = f"the request may draw {in_all} tokens: expected at most {options.max_rows} in all"
         raise HttpError(400, "too_many_rows", message, "max_tokens")
-    return CompletionRequest(
-        prompts=prompts,
-        is_list=is_list,
-        generation=generation,
-        max_tokens=max_tokens,
-        echo=bool(body.echo),
-        n_top=body.logprobs,
-        prompt_top=body.prompt_logprobs,
-        named=named,
-        as_ids=bool(body.return_tokens_as_token_ids),
-        returns_ids=bool(body.return_token_ids),
-        adds_bos=body.add_special_tokens is not False,
-        parses_special=body.parse_special,
-        truncate=body.truncate_prompt_tokens,
-    )
+    return CompletionRequest(body, prompts, is_list, generation, max_tokens)
 
 
 def _prompts_of(prompt: str | list[int] | list[str | list[int]] | None) -> tuple[list[PromptInput], bool]:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
 from selectrie.decide.calibration import Calibration
@@ -29,7 +29,7 @@ from selectrie.decide.params import (
 )
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
-from selectrie.decide.states import is_message, of_json, text_of_state
+from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, OptionError, PromptTooLongError, RequestError, clip
 from selectrie.results.openai import json_logprob
 from selectrie.server.http_errors import HttpError
@@ -37,54 +37,54 @@ from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 from selectrie.server.wire import (
     BY_TYPE,
-    FLAG,
-    LIST,
-    NUMBER,
-    OBJECT,
-    TEXT,
     Body,
     ClosedModel,
     Ignored,
+    Items,
     NotOffered,
-    OneOf,
     UnsupportedError,
     UpTo,
     WireModel,
     Words,
     bounded,
+    one_of,
     read,
     unknown_fields,
 )
+
+_Orders = Annotated[int, Field(ge=1, le=MAX_ORDERS)]
 
 
 class _Params(WireModel):
     """Options of `DecisionParams`."""
 
-    template: Annotated[str, OneOf(TEMPLATES)] | None = Field(None, description="What the model reads.")
-    layout: Annotated[str, OneOf(LAYOUTS)] | None = Field(None, description="The order of the parts of the prompt.")
-    scoring: Annotated[str, OneOf(SCORINGS)] | None = Field(None, description="Whether texts or letters are scored.")
-    rule: Annotated[str, OneOf(RULES)] | None = Field(None, description="How a score is made of tokens.")
-    calibration: (
-        Annotated[Annotated[str, OneOf(("content_free",)), TEXT] | Annotated[dict[Any, Any], OBJECT], BY_TYPE] | None
-    ) = Field(
-        None,
-        description="What the options' own probabilities are compared with.",
-        title="'content_free', or an object that `Calibration.to_dict` returned",
+    template: Annotated[str, one_of(TEMPLATES)] | None = None
+    """What the model reads."""
+    layout: Annotated[str, one_of(LAYOUTS)] | None = None
+    """The order of the parts of the prompt."""
+    scoring: Annotated[str, one_of(SCORINGS)] | None = None
+    """Whether texts or letters are scored."""
+    rule: Annotated[str, one_of(RULES)] | None = None
+    """How a score is made of tokens."""
+    calibration: Annotated[Annotated[str, one_of(("content_free",))] | dict[Any, Any], BY_TYPE] | None = Field(
+        None, title="'content_free', or an object that `Calibration.to_dict` returned"
     )
-    permutations: (
-        Annotated[
-            Annotated[int, Field(ge=1, le=MAX_ORDERS), NUMBER] | Annotated[str, OneOf(("all", "auto")), TEXT], BY_TYPE
-        ]
-        | None
-    ) = Field(None, description="Over how many orders of the options an answer is averaged.")
-    min_confidence: float | None = bounded(SHARE, "Confidence below which an answer abstains.")
-    min_label_mass: float | None = bounded(SHARE, "Label mass below which an answer abstains.")
-    list_options: bool | None = Field(None, description="Whether the prompt lists the options.")
+    """What the options' own probabilities are compared with."""
+    permutations: Annotated[_Orders | Annotated[str, one_of(("all", "auto"))], BY_TYPE] | None = None
+    """Over how many orders of the options an answer is averaged."""
+    min_confidence: float | None = bounded(SHARE)
+    """Confidence below which an answer abstains."""
+    min_label_mass: float | None = bounded(SHARE)
+    """Label mass below which an answer abstains."""
+    list_options: bool | None = None
+    """Whether the prompt lists the options."""
 
 
 class _DecisionBody(_Params, Body):
-    confidence: Annotated[str, OneOf(CONFIDENCES)] | None = Field(None, description="How confidence is computed.")
-    request_id: str | None = Field(None, description="Name of the request in headers and log.")
+    confidence: Annotated[str, one_of(CONFIDENCES)] | None = None
+    """How confidence is computed."""
+    request_id: str | None = None
+    """Name of the request in headers and log."""
     cache_salt: Ignored = None
     top: Annotated[Any, NotOffered()] = None
     chat_template_kwargs: Annotated[Any, NotOffered(({},))] = None
@@ -94,19 +94,27 @@ class _DecisionBody(_Params, Body):
 class QuestionOption(ClosedModel):
     """An option of a choice."""
 
-    value: Any = Field(description="What comes back for the option.")
-    text: str | None = Field(None, description="The text that is scored; that of the value by default.")
-    description: Words | None = Field(None, description="What it means, for the prompt.")
-    texts: list[str] | None = Field(None, description="Several texts, whose probabilities add up.")
+    value: Any
+    """What comes back for the option."""
+    text: str | None = None
+    """The text that is scored; that of the value by default."""
+    description: Words | None = None
+    """What it means, for the prompt."""
+    texts: list[str] | None = None
+    """Several texts, whose probabilities add up."""
 
 
 class QuestionLevel(ClosedModel):
     """A level of a score."""
 
-    label: str | None = Field(None, description="The text that is scored.")
-    description: Words | None = Field(None, description="What it means, for the prompt.")
-    value: Any = Field(None, description="Its number; by default its place, from 0.")
-    texts: list[str] | None = Field(None, description="Several texts in place of the label.")
+    label: str | None = None
+    """The text that is scored."""
+    description: Words | None = None
+    """What it means, for the prompt."""
+    value: Any = None
+    """Its number; by default its place, from 0."""
+    texts: list[str] | None = None
+    """Several texts in place of the label."""
 
 
 class QuestionExample(ClosedModel):
@@ -114,94 +122,171 @@ class QuestionExample(ClosedModel):
 
     model_config = ConfigDict(title="an object with a state and an answer")
 
-    state: Any = Field(description="What is asked about in the example.")
-    answer: Any = Field(description="Value or text of the right option.")
+    state: Any
+    """What is asked about in the example."""
+    answer: Any
+    """Value or text of the right option."""
 
 
 _OPTIONS = UpTo("max_options", "options of a question")
-_Described = Annotated[dict[Any, Words | None], _OPTIONS, OBJECT]
+_SOME = Field(json_schema_extra={"minItems": 1})  # `questions` refuses others
+_Described = Annotated[dict[Any, Words | None], _OPTIONS]
+_VALUE = "a value that is a text, a truth value or a whole number, or an object with one"
+_OptionOrValue = Annotated[str | int | bool | QuestionOption, BY_TYPE, Field(title=_VALUE)]
+_LevelOrText = Annotated[str | QuestionLevel, BY_TYPE, Field(title="a text, or an object with a label")]
 
 
-def _no_box(kind: object) -> object:
-    if kind == "box":
-        raise UnsupportedError("boxes in images are not found", "unsupported_input")
-    return kind
-
-
-class QuestionData(WireModel):
-    """A question: fields of its type, or `criteria` in their place.
-
-    `question_of_data` reads it, and says which fields a type has.
-    """
-
+class _QuestionModel(ClosedModel):
     model_config = ConfigDict(title="an object with a type")
 
-    type: Annotated[str, OneOf(TYPES), BeforeValidator(_no_box)] = Field(description="What kind of answer it has.")
-    name: str | None = Field(None, description="Its name in the answers.")
-    instructions: Words | None = Field(None, description="What is asked.")
-    choices: (
-        Annotated[
-            Annotated[
-                list[
-                    Annotated[
-                        Annotated[str, TEXT]
-                        | Annotated[int, NUMBER]
-                        | Annotated[bool, FLAG]
-                        | Annotated[QuestionOption, OBJECT],
-                        BY_TYPE,
-                        Field(title="a value that is a text, a truth value or a whole number, or an object with one"),
-                    ]
-                ],
-                Field(fail_fast=True, json_schema_extra={"minItems": 1}),
-                _OPTIONS,
-                LIST,
+    name: str | None = None
+    """Its name in the answers."""
+    instructions: Words | None = None
+    """What is asked."""
+
+
+class ChoiceQuestion(_QuestionModel):
+    """Which of some options it is."""
+
+    type: Literal["choice"]
+    """The kind of question."""
+    choices: Annotated[Annotated[Items[_OptionOrValue], _SOME, _OPTIONS] | _Described, BY_TYPE]
+    """The options, or an object of their descriptions."""
+    cue: Words | None = None
+    """What introduces the answer."""
+    examples: Items[QuestionExample] | None = None
+    """Examples, shown before the state."""
+
+
+class ScoreQuestion(_QuestionModel):
+    """How much of something it is."""
+
+    type: Literal["score"]
+    """The kind of question."""
+    levels: Annotated[Annotated[Items[_LevelOrText], _SOME, _OPTIONS] | _Described, BY_TYPE]
+    """The levels from the lowest, or an object of their descriptions."""
+    cue: Words | None = None
+    """What introduces the answer."""
+    examples: Items[QuestionExample] | None = None
+    """Examples, shown before the state."""
+
+
+class PredicateQuestion(_QuestionModel):
+    """Whether a statement is true; that is `instructions`."""
+
+    type: Literal["predicate"]
+    """The kind of question."""
+    yes: Words | None = None
+    """Text of the answer that it is true."""
+    no: Words | None = None
+    """Text of the answer that it is not."""
+    yes_when: Words | None = None
+    """When it is true."""
+    no_when: Words | None = None
+    """When it is not."""
+    examples: Items[QuestionExample] | None = None
+    """Examples, shown before the state."""
+
+
+class ChoiceByCriteria(_QuestionModel):
+    """A choice as TypeSafe's API has it."""
+
+    type: Literal["choice"]
+    """The kind of question."""
+    criteria: _Described
+    """What each option means."""
+
+
+class ScoreByCriteria(_QuestionModel):
+    """A score as TypeSafe's API has it."""
+
+    type: Literal["score"]
+    """The kind of question."""
+    criteria: Annotated[Items[Words], _SOME, _OPTIONS]
+    """What each level means, from the lowest."""
+
+
+class NoulCriteria(ClosedModel):
+    """When a statement is true or false."""
+
+    model_config = ConfigDict(title="an object with `true` or `false`")
+
+    true: Words | None = None
+    """When it is true."""
+    false: Words | None = None
+    """When it is false."""
+
+
+class PredicateByCriteria(_QuestionModel):
+    """A predicate as TypeSafe's API has it."""
+
+    type: Literal["noul", "predicate"]
+    """The kind of question."""
+    criteria: NoulCriteria | None = None
+    """When it is true or false."""
+
+
+def _of_a_type(question: object) -> object:
+    kind = question.get("type") if isinstance(question, dict) else TYPES[0]
+    if kind == "box":
+        raise UnsupportedError("boxes in images are not found", "unsupported_input", ".type")
+    if kind not in TYPES:
+        raise OptionError(".type", kind, "one of " + ", ".join(map(repr, TYPES)))
+    return question
+
+
+def _form_of(question: object) -> str | None:
+    """Return the type of a question, and whether it has `criteria`."""
+    if not isinstance(question, dict):
+        return None
+    kind = "predicate" if question["type"] == "noul" else question["type"]
+    return f"{kind} by criteria" if "criteria" in question or question["type"] == "noul" else f"{kind} question"
+
+
+_Question = Annotated[
+    Annotated[ChoiceQuestion, Tag("choice question")]
+    | Annotated[PredicateQuestion, Tag("predicate question")]
+    | Annotated[ScoreQuestion, Tag("score question")]
+    | Annotated[ChoiceByCriteria, Tag("choice by criteria")]
+    | Annotated[PredicateByCriteria, Tag("predicate by criteria")]
+    | Annotated[ScoreByCriteria, Tag("score by criteria")],
+    Discriminator(_form_of),
+    BeforeValidator(_of_a_type),
+]
+"""The models of questions; `question_of_data` reads what they let pass."""
+_Item = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "required": ["role", "content"],
+                    "properties": {"type": {"const": "message"}, "role": {"enum": [*ROLES]}},
+                },
+                {
+                    "type": "object",
+                    "required": ["type", "call_id"],
+                    "properties": {"type": {"enum": [*CALL_TYPES]}, "call_id": {"type": "string"}},
+                },
             ]
-            | _Described,
-            BY_TYPE,
-        ]
-        | None
-    ) = Field(None, description="Options of a choice, or an object of their descriptions.")
-    levels: (
-        Annotated[
-            Annotated[
-                list[
-                    Annotated[
-                        Annotated[str, TEXT] | Annotated[QuestionLevel, OBJECT],
-                        BY_TYPE,
-                        Field(title="a text, or an object with a label"),
-                    ]
-                ],
-                Field(fail_fast=True, json_schema_extra={"minItems": 1}),
-                _OPTIONS,
-                LIST,
-            ]
-            | _Described,
-            BY_TYPE,
-        ]
-        | None
-    ) = Field(None, description="Levels of a score from the lowest, or an object of their descriptions.")
-    criteria: Annotated[Annotated[list[Words], Field(fail_fast=True), _OPTIONS, LIST] | _Described, BY_TYPE] | None = (
-        Field(None, description="What options mean, levels are, or makes a `noul` true and false, as TypeSafe has it.")
-    )
-    yes: Words | None = Field(None, description="Text of a predicate's answer that it is true.")
-    no: Words | None = Field(None, description="Text of the answer that it is not.")
-    yes_when: Words | None = Field(None, description="When a predicate is true.")
-    no_when: Words | None = Field(None, description="When it is not.")
-    cue: Words | None = Field(None, description="What introduces the answer.")
-    examples: list[QuestionExample] | None = Field(None, description="Examples, shown before the state.")
+        }
+    ),
+]
+"""The type of an item of a conversation, which `text_of_state` reads."""
 
 
 class DecisionsBody(_DecisionBody):
     """Questions about an input, as OpenAI's API has them."""
 
-    input: Annotated[
-        Annotated[str, TEXT]
-        | Annotated[list[Annotated[Any, WithJsonSchema({"type": "object"})]], Field(min_length=1), LIST],
-        BY_TYPE,
-    ] = Field(description="What is asked about: a text or messages.", title="a text, or a list of messages")
-    questions: Annotated[list[QuestionData], UpTo("max_questions", "questions in a request")] = Field(
-        description="The questions.", title="a list of questions", min_length=1, fail_fast=True
+    input: Annotated[str | Annotated[list[_Item], Field(min_length=1)], BY_TYPE] = Field(
+        title="a text, or a list of messages"
     )
+    """What is asked about: a text or messages."""
+    questions: Annotated[Items[_Question], UpTo("max_questions", "questions in a request")] = Field(
+        title="a list of questions", min_length=1
+    )
+    """The questions."""
     prompt_cache_key: Ignored = None
     prompt_cache_options: Ignored = None
     safety_identifier: Ignored = None
@@ -210,11 +295,14 @@ class DecisionsBody(_DecisionBody):
 class SystemoneBody(_DecisionBody):
     """Questions about a state, as TypeSafe's API has them."""
 
-    state: Words = Field(description="What is asked about.", title="a text, an object or an array")
-    questions: Annotated[dict[Any, QuestionData], UpTo("max_questions", "questions in a request")] = Field(
-        description="The questions by name.", title="an object of questions by name", min_length=1
+    state: Words = Field(title="a text, an object or an array")
+    """What is asked about."""
+    questions: Annotated[dict[Any, _Question], UpTo("max_questions", "questions in a request")] = Field(
+        title="an object of questions by name", min_length=1
     )
-    instructions: str | None = Field(None, description="What comes before the instructions of each question.")
+    """The questions by name."""
+    instructions: str | None = None
+    """What comes before the instructions of each question."""
     assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
 
 

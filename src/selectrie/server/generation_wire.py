@@ -26,10 +26,9 @@ from selectrie.server.options import ServerOptions
 from selectrie.server.structured_outputs import StructuredOutputs, StructuredText
 from selectrie.server.wire import (
     BY_TYPE,
-    LIST,
-    TEXT,
     Body,
     Ignored,
+    Items,
     NotOffered,
     TokenId,
     UnsupportedError,
@@ -88,6 +87,15 @@ def _no_more_options(options: object) -> object:
     return options
 
 
+_BIASES = WithJsonSchema(
+    {
+        "type": "object",
+        "additionalProperties": {"type": "number"},
+        "propertyNames": {"pattern": f"^({_TOKEN_ID.pattern})$"},
+    }
+)
+
+
 class StreamOptions(WireModel):
     """Options of a stream."""
 
@@ -95,7 +103,8 @@ class StreamOptions(WireModel):
         title="an object with `include_usage`", json_schema_extra={"additionalProperties": {"enum": [None, False]}}
     )
 
-    include_usage: bool | None = Field(None, description="Whether the stream ends with the usage.")
+    include_usage: bool | None = None
+    """Whether the stream ends with the usage."""
 
 
 _Stop = Annotated[str, Field(min_length=1, title="a text that is not empty")]
@@ -153,74 +162,60 @@ class GenerationBody(Body):
     cache_salt: Ignored = None
     session_id: Ignored = None
     spaces_between_special_tokens: Ignored = None
-    temperature: float | None = bounded(SAMPLING_BOUNDS["temperature"], "Divides the logits; 1 by default.")
-    top_p: float | None = bounded(SAMPLING_BOUNDS["top_p"], "Keep the most probable tokens that together hold this.")
-    top_k: int | None = bounded(
-        SAMPLING_BOUNDS["top_k"], "Number of most probable tokens kept; 0 or -1 for all.", ge=-1
+    temperature: float | None = bounded(SAMPLING_BOUNDS["temperature"])
+    """Divides the logits; 1 by default."""
+    top_p: float | None = bounded(SAMPLING_BOUNDS["top_p"])
+    """Keep the most probable tokens that together hold this."""
+    top_k: int | None = bounded(SAMPLING_BOUNDS["top_k"], ge=-1)
+    """Number of most probable tokens kept; 0 or -1 for all."""
+    min_p: float | None = bounded(SAMPLING_BOUNDS["min_p"])
+    """Keep tokens with this share of the largest probability."""
+    typical_p: float | None = bounded(SAMPLING_BOUNDS["typical_p"])
+    """Keep the tokens nearest the entropy."""
+    repetition_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"])
+    """Divides logits of recent tokens."""
+    repeat_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"])
+    """The same under llama.cpp's name."""
+    presence_penalty: float | None = bounded(SAMPLING_BOUNDS["presence_penalty"])
+    """Subtracted from the logit of a token that occurs."""
+    frequency_penalty: float | None = bounded(SAMPLING_BOUNDS["frequency_penalty"])
+    """Subtracted from a token's logit for each time it occurs."""
+    penalty_last_n: int | None = bounded(SAMPLING_BOUNDS["penalty_last_n"])
+    """Tokens looked back for penalties; -1: all."""
+    repeat_last_n: int | None = bounded(SAMPLING_BOUNDS["penalty_last_n"])
+    """The same under llama.cpp's name."""
+    logit_bias: Annotated[dict[Any, Any], AfterValidator(_by_id), _BIASES] | None = Field(
+        None, title="a mapping from token ids to numbers"
     )
-    min_p: float | None = bounded(SAMPLING_BOUNDS["min_p"], "Keep tokens with this share of the largest probability.")
-    typical_p: float | None = bounded(SAMPLING_BOUNDS["typical_p"], "Keep the tokens nearest the entropy.")
-    repetition_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"], "Divides logits of recent tokens.")
-    repeat_penalty: float | None = bounded(SAMPLING_BOUNDS["repeat_penalty"], "The same under llama.cpp's name.")
-    presence_penalty: float | None = bounded(
-        SAMPLING_BOUNDS["presence_penalty"], "Subtracted from the logit of a token that occurs."
-    )
-    frequency_penalty: float | None = bounded(
-        SAMPLING_BOUNDS["frequency_penalty"], "Subtracted from a token's logit for each time it occurs."
-    )
-    penalty_last_n: int | None = bounded(
-        SAMPLING_BOUNDS["penalty_last_n"], "Tokens looked back for penalties; -1: all."
-    )
-    repeat_last_n: int | None = bounded(SAMPLING_BOUNDS["penalty_last_n"], "The same under llama.cpp's name.")
-    logit_bias: (
-        Annotated[
-            dict[Any, Any],
-            AfterValidator(_by_id),
-            WithJsonSchema(
-                {
-                    "type": "object",
-                    "additionalProperties": {"type": "number"},
-                    "propertyNames": {"pattern": f"^({_TOKEN_ID.pattern})$"},
-                }
-            ),
-        ]
-        | None
-    ) = Field(None, description="Added to logits, by token id.", title="a mapping from token ids to numbers")
+    """Added to logits, by token id."""
     stop: (
-        Annotated[
-            Annotated[_Stop, TEXT] | Annotated[list[_Stop], Field(fail_fast=True), UpTo("max_stops"), LIST],
-            BY_TYPE,
-            AfterValidator(_few_characters),
-        ]
-        | None
-    ) = Field(None, description="Texts that end the answer.", title="a text, or a list of texts")
-    stop_token_ids: Annotated[list[TokenId], Field(fail_fast=True), UpTo("max_stops")] | None = Field(
-        None, description="Tokens that end the answer.", title="a list of token ids"
-    )
-    ignore_eos: bool | None = Field(None, description="Whether no end-of-generation token is drawn.")
-    min_tokens: int | None = bounded(STOP_BOUNDS["min_tokens"], "Number of first tokens that do not end the answer.")
-    structured_outputs: StructuredOutputs | None = Field(None, description="What the text has to be.")
-    n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = Field(None, description="Number of choices; 1 by default.")
-    best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = Field(
-        None, description="Number of texts of which the `n` most probable are returned."
-    )
-    seed: int | None = Field(
-        None,
-        description="Seed of the first choice; a negative one counts modulo 2⁶⁴.",
-        title="a whole number of at most 64 bits",
-        gt=-_SEEDS,
-        lt=_SEEDS,
-    )
+        Annotated[_Stop | Annotated[Items[_Stop], UpTo("max_stops")], BY_TYPE, AfterValidator(_few_characters)] | None
+    ) = Field(None, title="a text, or a list of texts")
+    """Texts that end the answer."""
+    stop_token_ids: Annotated[Items[TokenId], UpTo("max_stops")] | None = Field(None, title="a list of token ids")
+    """Tokens that end the answer."""
+    ignore_eos: bool | None = None
+    """Whether no end-of-generation token is drawn."""
+    min_tokens: int | None = bounded(STOP_BOUNDS["min_tokens"])
+    """Number of first tokens that do not end the answer."""
+    structured_outputs: StructuredOutputs | None = None
+    """What the text has to be."""
+    n: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
+    """Number of choices; 1 by default."""
+    best_of: Annotated[int, Field(ge=1), UpTo("max_n")] | None = None
+    """Number of texts of which the `n` most probable are returned."""
+    seed: int | None = Field(None, title="a whole number of at most 64 bits", gt=-_SEEDS, lt=_SEEDS)
+    """Seed of the first choice; a negative one counts modulo 2⁶⁴."""
     priority: Annotated[int, AfterValidator(_permitted)] | None = Field(
-        None,
-        description="A lower number goes first, where the server takes it.",
-        title="a whole number; a lower one goes first",
+        None, title="a whole number; a lower one goes first"
     )
-    stream: bool | None = Field(None, description="Whether the answer is a stream of events.")
-    stream_options: Annotated[StreamOptions, BeforeValidator(_no_more_options)] | None = Field(
-        None, description="Options of a stream."
-    )
-    request_id: str | None = Field(None, description="Id of the answer, and name of the request in headers and log.")
+    """A lower number goes first, where the server takes it."""
+    stream: bool | None = None
+    """Whether the answer is a stream of events."""
+    stream_options: Annotated[StreamOptions, BeforeValidator(_no_more_options)] | None = None
+    """Options of a stream."""
+    request_id: str | None = None
+    """Id of the answer, and name of the request in headers and log."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

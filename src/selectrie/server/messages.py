@@ -12,7 +12,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import PromptParams
 from selectrie.server.http_errors import unsupported
-from selectrie.server.wire import BY_TYPE, LIST, TEXT, Ignored, NotOffered, Text, UnsupportedError, WireModel
+from selectrie.server.wire import BY_TYPE, Ignored, Items, NotOffered, Text, UnsupportedError, WireModel
 from selectrie.tokenization.prompts import ROLE
 
 _TEXTS = ("name", "reasoning", "reasoning_content")
@@ -33,15 +33,19 @@ _EMPTY: tuple[object, ...] = ("", [], {})
 class TextPart(WireModel):
     """A part of a content that is text."""
 
-    type: Literal["text", "input_text", "output_text"] = Field(description="What the part is.")
-    text: Text = Field(description="The text.")
+    type: Literal["text", "input_text", "output_text"]
+    """What the part is."""
+    text: Text
+    """The text."""
 
 
 class RefusalPart(WireModel):
     """A part of a content that says why there is none."""
 
-    type: Literal["refusal"] = Field(description="What the part is.")
-    refusal: Text = Field(description="The text.")
+    type: Literal["refusal"]
+    """What the part is."""
+    refusal: Text
+    """The text."""
 
 
 def _no_media(part: object) -> object:
@@ -72,21 +76,20 @@ class Message(WireModel):
     model_config = ConfigDict(title="an object with `role` and `content`")
 
     role: Annotated[str, AfterValidator(_checked_role)] = Field(
-        description="Who says it: a role that the model's chat template writes, or `developer`.",
         title="a word such as 'user', 'assistant' or 'system'",
         json_schema_extra={"pattern": f"^{ROLE.pattern}$", "not": {"enum": [*_TOOL_ROLES]}},
     )
-    content: Annotated[Annotated[Text, TEXT] | Annotated[list[Part], Field(fail_fast=True), LIST], BY_TYPE] | None = (
-        Field(
-            None,
-            description="What is said; parts are joined by line ends.",
-            title="a text, null, or a list of parts",
-        )
-    )
-    name: str | None = Field(None, description="A name that a template may write.")
-    reasoning: str | None = Field(None, description="What the assistant thought, which a template may write.")
-    reasoning_content: str | None = Field(None, description="The same, as other servers call it.")
-    refusal: Any = Field(None, description="What is said where `content` is null, if it is a text.")
+    """Who says it: a role that the model's chat template writes, or `developer`."""
+    content: Annotated[Text | Items[Part], BY_TYPE] | None = Field(None, title="a text, null, or a list of parts")
+    """What is said; parts are joined by line ends."""
+    name: str | None = None
+    """A name that a template may write."""
+    reasoning: str | None = None
+    """What the assistant thought, which a template may write."""
+    reasoning_content: str | None = None
+    """The same, as other servers call it."""
+    refusal: Any = None
+    """What is said where `content` is null, if it is a text."""
     annotations: Ignored = None
     tool_calls: Annotated[Any, NotOffered(_EMPTY)] = None
     function_call: Annotated[Any, NotOffered(_EMPTY)] = None
@@ -117,21 +120,22 @@ def _no_template(args: dict[str, Any]) -> dict[str, Any]:
 class Conversation(WireModel):
     """The fields that say what a chat's prompt is."""
 
-    messages: list[Message] = Field(
-        description="The messages.",
+    messages: Items[Message] = Field(
         title=f"a list of 1 to {MAX_MESSAGES} messages, each with `role` and `content`",
         min_length=1,
         max_length=MAX_MESSAGES,
-        fail_fast=True,
     )
+    """The messages."""
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template)] | None = Field(
         None,
-        description="Arguments of the chat template.",
         title="an object of arguments of the chat template",
         json_schema_extra={"not": {"required": ["chat_template"]}},
     )
-    add_generation_prompt: bool | None = Field(None, description="Whether a turn of the assistant begins; it does.")
-    continue_final_message: bool | None = Field(None, description="Whether the answer continues the last message.")
+    """Arguments of the chat template."""
+    add_generation_prompt: bool | None = None
+    """Whether a turn of the assistant begins; it does."""
+    continue_final_message: bool | None = None
+    """Whether the answer continues the last message."""
 
     def conversation(self) -> tuple[list[dict[str, str]], PromptParams]:
         """Return the messages as texts, and how the chat template renders them.

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from selectrie.server.chat_wire import ChatBody
 from selectrie.server.completion_wire import CompletionBody
@@ -15,7 +15,7 @@ from selectrie.server.decision_wire import DecisionsBody, SystemoneBody
 from selectrie.server.gate import OPEN, READS, WORK
 from selectrie.server.options import ServerOptions
 from selectrie.server.tokenizer_wire import DetokenizeBody, EncodeBody, TokenizeChatBody, TokenizeTextBody
-from selectrie.server.wire import REFERENCE, Body, schemas_of
+from selectrie.server.wire import REFERENCE, Body, WireModel, schemas_of
 
 BODIES: Mapping[str, tuple[type[Body], ...]] = {
     "/v1/decisions": (DecisionsBody,),
@@ -47,19 +47,24 @@ _GUARDED = _ANY | {401, 403, 500}
 _QUEUED = _GUARDED | {404, 429, 503, 504}
 
 
-class ErrorDetail(BaseModel):
+class ErrorDetail(WireModel):
     """What an error says."""
 
-    message: str = Field(description="What is wrong, and what to do.")
-    type: str = Field(description="The kind of error, as OpenAI names it.")
-    param: str | None = Field(description="The path to the field of the request that is wrong.")
-    code: str = Field(description="Stable name of the error.")
+    message: str
+    """What is wrong, and what to do."""
+    type: str
+    """The kind of error, as OpenAI names it."""
+    param: str | None
+    """The path to the field of the request that is wrong."""
+    code: str
+    """Stable name of the error."""
 
 
-class Error(BaseModel):
+class Error(WireModel):
     """An error in OpenAI's shape."""
 
-    error: ErrorDetail = Field(description="The error.")
+    error: ErrorDetail
+    """The error."""
 
 
 def statuses_of(path: str) -> set[int]:

@@ -15,11 +15,12 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
 
 from selectrie.errors import GrammarError, OptionError, TokenRangeError, clip
 from selectrie.grammar import Grammar
 from selectrie.server.http_errors import HttpError
-from selectrie.server.wire import BY_TYPE, OBJECT, TEXT, ClosedModel, NotOffered, UpTo
+from selectrie.server.wire import BY_TYPE, ClosedModel, Items, NotOffered, UpTo
 
 FIELD = "structured_outputs"
 KINDS = ("choice", "regex", "json", "grammar", "json_object")
@@ -62,25 +63,38 @@ class StructuredText:
             raise HttpError(400, error.code, f"{self.path}: {error}", self.path) from error
 
 
+def _with(kind: str) -> JsonDict:
+    """Return the schema of an object in which a kind asks for something."""
+    return {"required": [kind], "properties": {kind: {"not": {"enum": [None, False]}}}}
+
+
 class StructuredOutputs(ClosedModel):
     """What a text has to be: exactly one of these."""
 
-    model_config = ConfigDict(title=f"an object with exactly one of {_LISTED}")
+    model_config = ConfigDict(
+        title=f"an object with exactly one of {_LISTED}",
+        json_schema_extra={"allOf": [{"oneOf": [_with(kind) for kind in KINDS]}]},
+    )
 
     structural_tag: Annotated[Any, NotOffered()] = None
     whitespace_pattern: Annotated[Any, NotOffered()] = None
     disable_any_whitespace: Annotated[Any, NotOffered((False, True))] = None  # JSON has one layout here
     disable_additional_properties: Annotated[Any, NotOffered((False,))] = None
     disable_fallback: Annotated[Any, NotOffered((False,))] = None
-    choice: Annotated[list[str], Field(fail_fast=True), UpTo("max_options", "texts")] | None = Field(
-        None, description="One of these texts.", title="a list of texts that is not empty", min_length=1
+    choice: Annotated[Items[str], UpTo("max_options", "texts")] | None = Field(
+        None, title="a list of texts that is not empty", min_length=1
     )
-    regex: _Source | None = Field(None, description="A text that this regular expression matches as a whole.")
-    json_: Annotated[Annotated[dict[Any, Any], OBJECT] | Annotated[_Source, TEXT], BY_TYPE] | None = Field(
-        None, alias="json", description="JSON that this JSON Schema allows.", title="a JSON Schema, or its text"
+    """One of these texts."""
+    regex: _Source | None = None
+    """A text that this regular expression matches as a whole."""
+    json_: Annotated[dict[Any, Any] | _Source, BY_TYPE] | None = Field(
+        None, alias="json", title="a JSON Schema, or its text"
     )
-    grammar: _Source | None = Field(None, description="A text of this GBNF, with the start rule `root`.")
-    json_object: bool | None = Field(None, description="Any object of JSON.")
+    """JSON that this JSON Schema allows."""
+    grammar: _Source | None = None
+    """A text of this GBNF, with the start rule `root`."""
+    json_object: bool | None = None
+    """Any object of JSON."""
 
     def grammar_of_text(self) -> StructuredText:
         """Return the grammar that is asked for: for a large one, after seconds.

@@ -19,17 +19,17 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.options import PromptParams
 from selectrie.server.messages import Conversation
 from selectrie.server.options import ServerOptions
-from selectrie.server.wire import Body, NotOffered, OneOf, Text, check_tokenized, read, unknown_fields
+from selectrie.server.wire import Body, Items, NotOffered, Text, check_tokenized, one_of, read, unknown_fields
 
 MAX_TEXTS = 1_000
 """Maximum number of texts of a request to encode them."""
 
 
 class _TokenizeBody(Body):
-    add_special_tokens: bool | None = Field(
-        None, description="Whether BOS comes first; by default yes for a text, and as the template has it for a chat."
-    )
-    return_token_strs: bool | None = Field(None, description="Whether the spelling of each token is returned.")
+    add_special_tokens: bool | None = None
+    """Whether BOS comes first: yes by default, or as a chat's template says."""
+    return_token_strs: bool | None = None
+    """Whether the spelling of each token is returned."""
     chat_template: Annotated[Any, NotOffered()] = None
     tools: Annotated[Any, NotOffered(([],))] = None
     mm_processor_kwargs: Annotated[Any, NotOffered(({},))] = None
@@ -38,23 +38,24 @@ class _TokenizeBody(Body):
 class TokenizeTextBody(_TokenizeBody):
     """A text to tokenize."""
 
-    prompt: Text = Field(
-        description="The text, in which control tokens are read.", title="a text, or messages in the field 'messages'"
-    )
+    prompt: Text = Field(title="a text, or messages in the field 'messages'")
+    """The text, in which control tokens are read."""
 
 
 class TokenizeChatBody(Conversation, _TokenizeBody):
     """A chat to tokenize."""
 
-    prompt: None = Field(None, description="There is none beside messages.", title="a prompt or messages, not both")
+    prompt: None = Field(None, title="a prompt or messages, not both")
+    """There is none beside messages."""
 
 
 class DetokenizeBody(Body):
     """Tokens whose text is wanted."""
 
-    tokens: list[Annotated[int, Field(title="a token id", json_schema_extra={"minimum": 0})]] = Field(
-        description="The ids of the tokens.", title="a list of token ids", fail_fast=True
+    tokens: Items[Annotated[int, Field(title="a token id", json_schema_extra={"minimum": 0})]] = Field(
+        title="a list of token ids", fail_fast=True
     )
+    """The ids of the tokens."""
 
 
 def _decoded(value: object) -> object:
@@ -69,20 +70,19 @@ def _decoded(value: object) -> object:
 class EncodeBody(Body):
     """Plain texts to encode."""
 
-    texts: list[
+    texts: Items[
         Annotated[
             bytes,
             BeforeValidator(_decoded),
             WithJsonSchema({"type": "string", "format": "byte", "title": "a text as base64 of its UTF-8"}),
         ]
     ] = Field(
-        description="The texts, each as base64 of its UTF-8; no control token is read in them.",
         title=f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8",
         min_length=1,
         max_length=MAX_TEXTS,
-        fail_fast=True,
     )
-    form: Annotated[str, OneOf((BEGIN, INSIDE, NORMALIZE))] | None = Field(
+    """The texts, each as base64 of its UTF-8; no control token is read in them."""
+    form: Annotated[str, one_of((BEGIN, INSIDE, NORMALIZE))] | None = Field(
         None,
         description=f"Whether a text begins ({BEGIN!r}, the default), goes on ({INSIDE!r}), or is normalised only.",
     )

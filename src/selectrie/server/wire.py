@@ -1,12 +1,13 @@
 """The base of the models that declare bodies of requests, and errors about them.
 
 A field is declared once, with its type, its bounds and what it means: the declaration
-reads the field, refuses what is wrong and is its part of OpenAPI's document. Errors say
-what is allowed in the words of that document. Null is as if a field were
-not given. A field's `title` says what is allowed where its type does not say enough.
-Texts of pydantic are not used, because they may hold what was sent. Lists stop at the
-first wrong item (`fail_fast`), and what an option bounds is counted before (`UpTo`), so
-that a wrong body costs no more than a right one.
+reads the field, refuses what is wrong and is its part of OpenAPI's document. Null is as
+if a field were not given.
+
+Errors say what is allowed as the document does; the `title` of a field says it where
+its type does not. Texts of pydantic are not used, because they may hold what was sent.
+Lists stop at the first wrong item (`Items`), and what an option of the server bounds is
+counted before that (`UpTo`), so a wrong body costs no more than a right one.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from functools import cache, reduce
+from operator import or_
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +26,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetPydanticSchema,
     Tag,
     ValidationError,
     ValidationInfo,
@@ -63,13 +66,14 @@ _NOUNS = {
 class WireModel(BaseModel):
     """An object of a request. Types are strict, and unknown fields are left out."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class Body(WireModel):
     """The body of a request."""
 
-    model: str | None = Field(None, description="Name of the model (`GET /v1/models`).")
+    model: str | None = None
+    """Name of the model (`GET /v1/models`)."""
 
 
 class ClosedModel(WireModel):
@@ -136,14 +140,9 @@ class NotOffered:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """Marks a text that is one of some names."""
-
-    names: tuple[str, ...]
-
-    def __get_pydantic_core_schema__(self, _source: Any, handler: CoreHandler) -> Any:
-        return handler.generate_schema(Literal[self.names])
+def one_of(names: tuple[str, ...]) -> GetPydanticSchema:
+    """Return the mark of a text that is one of some names."""
+    return GetPydanticSchema(lambda _, handler: handler.generate_schema(Literal[names]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +172,25 @@ class UpTo:
         return value
 
 
-_TAGS: Mapping[type, str] = {str: "text", list: "list", dict: "object", int: "number", bool: "flag"}
-BY_TYPE = Discriminator(lambda value: _TAGS.get(type(value)))
-"""Takes the member of a union by the type of the value in JSON."""
-TEXT, LIST, OBJECT, NUMBER, FLAG = map(Tag, _TAGS.values())
-"""Marks of its members."""
+def _by_type(union: Any, handler: CoreHandler) -> Any:
+    tagged: Any = Annotated  # for mypy, which reads subscripts of it as types
+    members = [tagged[one, Tag(_tag_of(one))] for one in get_args(union)]
+    return handler.generate_schema(tagged[reduce(or_, members), Discriminator(lambda value: type(value).__name__)])
+
+
+def _tag_of(kind: Any) -> str:
+    """Return the name of the type of JSON, as Python has it, that a type reads."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    name: str = (get_origin(kind) or kind).__name__
+    return name if name in {"str", "list", "dict", "int", "bool"} else "dict"  # of models
+
+
+BY_TYPE = GetPydanticSchema(_by_type)
+"""Marks a union whose member the type of a value in JSON decides."""
+T = TypeVar("T")
+Items = Annotated[list[T], Field(fail_fast=True)]
+"""The type of a list of which errors name the first wrong item."""
 Ignored = Annotated[Any, Field(description="Taken, and without effect on the answer.")]
 """The type of a field that says nothing about the answer."""
 
@@ -189,16 +202,12 @@ def _encodable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_encodable)]
 """The type of a text that is tokenized."""
-Words = Annotated[
-    Annotated[str, TEXT] | Annotated[list[Any], LIST] | Annotated[dict[Any, Any], OBJECT],
-    BY_TYPE,
-    Field(title="a text, or an object or array of JSON"),
-]
+Words = Annotated[str | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")]
 """The type of instructions and descriptions: text, parts of text, or JSON as text."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 
 
-def bounded(bounds: Bounds, about: str, **further: Any) -> Any:
+def bounded(bounds: Bounds, **further: Any) -> Any:
     """Return an optional field with the bounds of an option of a record."""
     if bounds.min_value == math.ulp(0.0):
         further["gt"] = 0
@@ -206,7 +215,7 @@ def bounded(bounds: Bounds, about: str, **further: Any) -> Any:
         further.setdefault("ge", bounds.min_value)
     if bounds.max_value < math.inf:
         further["le"] = bounds.max_value
-    return Field(None, description=about, title=bounds.remedy or None, **further)
+    return Field(None, title=bounds.remedy or None, **further)
 
 
 class _Schemas(GenerateJsonSchema):

@@ -67,7 +67,7 @@ async def _events(state: ServerState, exchange: Exchange, request: CompletionReq
         request = noted(lease.engine, request)
         prompts = await score_prompts(lease.engine, request, state.options)
         choices, answer = _choices(lease.engine, request, prompts), CompletionWriter(request, exchange)
-        if request.echo or request.returns_ids or not request.max_tokens:
+        if request.body.echo or request.body.return_token_ids or not request.max_tokens:
             for writer in choices:
                 yield answer.chunks([await in_thread(writer.echoed) if _is_large(prompts) else writer.echoed()])
         if request.max_tokens:
@@ -90,7 +90,7 @@ def _is_large(prompts: Sequence[AnsweredPrompt]) -> bool:
 
 def _choices(engine: Engine, request: CompletionRequest, prompts: Sequence[AnsweredPrompt]) -> list[ChoiceWriter]:
     """Return a writer for each choice; choice i of prompt p is number p·n + i."""
-    label, n = labels_of(engine.vocabulary, as_ids=request.as_ids), request.generation.n
+    label, n = labels_of(engine.vocabulary, as_ids=bool(request.body.return_tokens_as_token_ids)), request.generation.n
     return [ChoiceWriter(request, prompt, p * n + i, label) for p, prompt in enumerate(prompts) for i in range(n)]
 
 
