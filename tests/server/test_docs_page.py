@@ -61,6 +61,7 @@ def test_the_page_shows_every_endpoint_and_field():
         assert all(f"{method.upper()} {path}" in page.texts for method in methods)
     assert {*TokenizeTextBody.model_fields, *TokenizeChatBody.model_fields} <= set(page.texts)
     assert "string or array of integer or array of string or array of array of integer" in page.texts
+    assert "required; The text, in which control tokens are read." in page.texts
     assert "required; The ids of the tokens." in page.texts
 
 

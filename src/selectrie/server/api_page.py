@@ -6,6 +6,7 @@ nothing, and a user's browser would call a third party. This page has no scripts
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -60,7 +61,7 @@ def _endpoints(paths: Mapping[str, Mapping[str, Any]], schemas: Mapping[str, Any
         for method, one in methods.items():
             body = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
             forms = [] if body is None else list(branches(body, schemas))
-            fields = {name: value for form in forms for name, value in form["properties"].items()}
+            fields = ChainMap(*(form["properties"] for form in forms))
             yield {
                 "method": method.upper(),
                 "path": path,

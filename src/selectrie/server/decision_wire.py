@@ -254,25 +254,12 @@ _Question = Annotated[
     BeforeValidator(_of_a_type),
 ]
 """The models of questions; `question_of_data` reads what they let pass."""
-_Item = Annotated[
-    Any,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "required": ["role", "content"],
-                    "properties": {"type": {"const": "message"}, "role": {"enum": [*ROLES]}},
-                },
-                {
-                    "type": "object",
-                    "required": ["type", "call_id"],
-                    "properties": {"type": {"enum": [*CALL_TYPES]}, "call_id": {"type": "string"}},
-                },
-            ]
-        }
-    ),
-]
+_MESSAGE = {"required": ["role", "content"], "properties": {"type": {"const": "message"}, "role": {"enum": [*ROLES]}}}
+_CALL = {
+    "required": ["type", "call_id"],
+    "properties": {"type": {"enum": [*CALL_TYPES]}, "call_id": {"type": "string"}},
+}
+_Item = Annotated[Any, WithJsonSchema({"anyOf": [{"type": "object", **one} for one in (_MESSAGE, _CALL)]})]
 """The type of an item of a conversation, which `text_of_state` reads."""
 
 
@@ -533,10 +520,7 @@ def usage_of(decision: Decision) -> DecisionUsage:
 
 def _usage(decision: Decision) -> dict[str, int]:
     usage = usage_of(decision)
-    return {
-        "input_tokens": usage.input_tokens,
-        "cached_tokens": max(0, usage.input_tokens - usage.cost.rows),
-    }
+    return {"input_tokens": usage.input_tokens, "cached_tokens": max(0, usage.input_tokens - usage.cost.rows)}
 
 
 def _warned(request: DecisionRequest, decision: Decision) -> dict[str, Any]:

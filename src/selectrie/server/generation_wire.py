@@ -46,12 +46,7 @@ _SAMPLING = {
     "logit_bias": "logit_bias",
 }
 """Fields of a request that are options of `SamplingParams`."""
-_STOPPING = {
-    "stop": "stop",
-    "stop_token_ids": "stop_tokens",
-    "ignore_eos": "ignore_eog",
-    "min_tokens": "min_tokens",
-}
+_STOPPING = {"stop": "stop", "stop_token_ids": "stop_tokens", "ignore_eos": "ignore_eog", "min_tokens": "min_tokens"}
 """Fields that are options of `StopParams`."""
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
@@ -87,13 +82,8 @@ def _no_more_options(options: object) -> object:
     return options
 
 
-_BIASES = WithJsonSchema(
-    {
-        "type": "object",
-        "additionalProperties": {"type": "number"},
-        "propertyNames": {"pattern": f"^({_TOKEN_ID.pattern})$"},
-    }
-)
+_KEYS = {"propertyNames": {"pattern": f"^({_TOKEN_ID.pattern})$"}}
+_BIASES = WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}, **_KEYS})
 
 
 class StreamOptions(WireModel):

@@ -77,9 +77,7 @@ class EncodeBody(Body):
             WithJsonSchema({"type": "string", "format": "byte", "title": "a text as base64 of its UTF-8"}),
         ]
     ] = Field(
-        title=f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8",
-        min_length=1,
-        max_length=MAX_TEXTS,
+        title=f"a list of 1 to {MAX_TEXTS} texts, each as base64 of its UTF-8", min_length=1, max_length=MAX_TEXTS
     )
     """The texts, each as base64 of its UTF-8; no control token is read in them."""
     form: Annotated[str, one_of((BEGIN, INSIDE, NORMALIZE))] | None = Field(
