@@ -119,7 +119,8 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
     def close(self) -> None:
         """Free the model; running work ends with `ClosedError`. May be called twice."""
-        self._finalizer()
+        self._model_thread.close()
+        self._finalizer.detach()
 
     @property
     def closed(self) -> bool:
