@@ -18,7 +18,18 @@ from selectrie.cli.report import formats, summaries, terminal
 from selectrie.cli.report.layout import Units
 from selectrie.core import plain_text
 from selectrie.results import Certificate, Spellings, TokenScore
-from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, ChoiceScores, answer, armour, plan, text_score
+from tests.support.answers import (
+    ARMOUR,
+    COST,
+    PROVED,
+    SIGNATURE,
+    ChoiceScores,
+    answer,
+    armour,
+    plan,
+    text_score,
+    unlikely,
+)
 from tests.support.n_examples import n_examples
 
 
@@ -80,21 +91,22 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
 def test_a_set_the_model_does_not_expect_is_said_plainly():
     """Low coverage shows what the model wanted instead, control tokens by name, and the usual causes."""
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
-    report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, top_tokens=wanted))).split())
+    report = " ".join(shown(terminal.selection_report(unlikely(top_tokens=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
     assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
     assert "leading space" in report
-    assert "--chat" in report
     assert "thinks before it answers" in report
-    assert "! coverage" not in shown(terminal.selection_report(armour(coverage=0.02)))
+    assert "--chat" not in report
+    assert "See --chat" in shown(terminal.selection_report(unlikely(skips_template=True)))
+    assert "! coverage" not in shown(terminal.selection_report(armour()))
 
 
 def test_a_missing_leading_space_is_named_as_the_cause():
     """Where the model goes on with a space and no choice begins with one, that is what is said."""
     wanted = (TokenScore(5, b" mail", math.log(0.6)), TokenScore(6, b",", math.log(0.3)))
     bare, spaced = (
-        answer(("le|ather", 0.01, 0.1), coverage=0.001, top_tokens=wanted),
-        armour(coverage=0.001, top_tokens=wanted),
+        answer(("le|ather", 0.005, 0.1), top_tokens=wanted),
+        unlikely(top_tokens=wanted),
     )
     named = "begin without the space that the model puts there"
     assert named in " ".join(shown(terminal.selection_report(bare)).split())
@@ -119,7 +131,7 @@ def test_quoted_texts_are_not_broken_over_lines():
 def test_low_coverage_of_an_open_search_is_no_warning():
     """Where a search left mass open the coverage is a lower bound and says nothing yet."""
     open_search = replace(PROVED, method="best_first", open_mass=0.5, bound_gap=0.75)
-    report = shown(terminal.selection_report(armour(coverage=0.003, certificate=open_search)))
+    report = shown(terminal.selection_report(unlikely(certificate=open_search)))
     assert "! coverage" not in report
     assert "at least 0.0030" in report
     assert "proved with 3 of 3 inner nodes, the rest at least 0.750 nats behind" in " ".join(report.split())

@@ -96,7 +96,9 @@ def read_prompt(
         spans = [(to_bytes(prompt, "prompt"), prompting.parse_special)]
         read = _read_spans(vocabulary, spans, check_length)
         spelled = () if prompting.parse_special else vocabulary.controls_spelled(spans[0][0])
-        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting), spelled=spelled)
+        skips_template = vocabulary.chat_template is not None and not prompting.parse_special
+        prefix = with_bos(vocabulary, read.prefix, prompting)
+        read = replace(read, prefix=prefix, spelled=spelled, skips_template=skips_template)
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting, check_length)
     elif len(prompt) and isinstance(prompt[0], Mapping):

@@ -60,6 +60,7 @@ class ConstrainedPrompt:
             begins with a space. What paths spell after it is then the rest of such a
             text.
         time: The time that the chat template was told, in ISO 8601, or "".
+        skips_template: As in `Selection`.
     """
 
     vocabulary: Vocabulary
@@ -75,6 +76,7 @@ class ConstrainedPrompt:
     notes: tuple[str, ...] = ()
     shares_space: bool = False
     time: str = ""
+    skips_template: bool = False
 
     @property
     def ended_by(self) -> str:
@@ -314,6 +316,7 @@ def constrain(
         notes=prompt_notes(read),
         shares_space=shares_space,
         time=read.time,
+        skips_template=read.skips_template,
     )
 
 

@@ -100,6 +100,7 @@ class PreparedSelect:
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
         time: The time that the chat template was told, or "".
+        skips_template: As in `Selection`.
         groups: int32[C], rising: the probabilities of choices with one number add up,
             and these sums are compared. None if the choices are.
     """
@@ -122,6 +123,7 @@ class PreparedSelect:
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
     time: str = ""
+    skips_template: bool = False
     groups: IntArray | None = None
 
     @property
@@ -339,6 +341,7 @@ class SelectPlan:
             notes=_notes(read, encoded, request.prompting.boundary, self._texts),
             values=self._values,
             time=read.time,
+            skips_template=read.skips_template,
             groups=self._groups,
         )
         _check_fits(prepared, self._limits)
@@ -371,7 +374,8 @@ def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits)
     encoded = one.encoded
     context = np.concatenate([read.prefix, encoded.context[n_prefix:]])
     tokens = np.concatenate([read.prefix, encoded.prompt_tokens[n_prefix:]])
-    moved = _changed(one, encoded=_changed(encoded, context=context, prompt_tokens=tokens))
+    moved_encoded = _changed(encoded, context=context, prompt_tokens=tokens)
+    moved = _changed(one, encoded=moved_encoded, skips_template=read.skips_template)
     _check_fits(moved, limits)
     return moved
 
