@@ -163,3 +163,11 @@ def test_python_is_warned_of_each_code_once(llm, monkeypatch):
         warnings.simplefilter("error")
         llm.select("It was", ["red", "blue"])
         advice.tell([armour()] * 2)
+
+
+def test_python_is_warned_of_a_note_once_whatever_its_numbers(monkeypatch):
+    """Every request has other numbers, and the same note."""
+    monkeypatch.setattr(advice, "_told", set())
+    with pytest.warns(AdviceWarning) as caught:
+        advice.tell([armour(notes=(f"known to {nats} nats only",)) for nats in (1.3, 0.82)])
+    assert [str(one.message) for one in caught] == ["known to 1.3 nats only"]

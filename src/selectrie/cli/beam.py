@@ -74,7 +74,7 @@ class BeamOutput(TraceGroup):
     The options of `selectrie beam` for its output.
     """
 
-    explain: Annotated[bool, Option("--explain", help="Show the tree of tokens.")] = False
+    explain: Annotated[bool, Option("--explain", help="Show cost, scoring and the tree of tokens.")] = False
     json: Json = False
 
 
