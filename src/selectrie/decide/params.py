@@ -9,6 +9,7 @@ from typing import Any
 
 from selectrie.decide.calibration import Calibration
 from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import ReadOnlyDict, at_least, flag, number, one_of
 from selectrie.template.analysis.template import Template
 
@@ -27,6 +28,7 @@ MAX_AUTO = 8
 MAX_LETTERS = 26
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class DecisionParams:
     """Options of a decision. They apply to every question of a call.

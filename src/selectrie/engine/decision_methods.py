@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable, in_thread
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.session import Prepared
 from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options.argument_names import named_arguments
 from selectrie.options.checks import at_least, one_of, record
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import async_stream, awaitable
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.precision_check import assumed
 from selectrie.engine.prompt_methods import PromptMethods
@@ -50,6 +49,7 @@ from selectrie.options import (
     at_least,
     one_of,
 )
+from selectrie.options.argument_names import named_arguments
 from selectrie.results.advice import tell
 from selectrie.tokenization.prompts import Prompt
 

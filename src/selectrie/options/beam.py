@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog", "unless-continued")
@@ -17,6 +18,7 @@ The largest `max_tokens`, 2^63, to this power is still a float.
 """
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class BeamSearchParams:
     """Options of a beam search.

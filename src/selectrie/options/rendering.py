@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import OptionError
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import ReadOnlyDict, at_least, flag, named, number, seed
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class RenderParams:
     """Options for rendering a template.

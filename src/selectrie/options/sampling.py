@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from selectrie.errors import OptionError
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import (
     MAX_NUMBER,
     ReadOnlyDict,
@@ -21,6 +22,7 @@ from selectrie.options.checks import (
 )
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Options for drawing a token, the steps of a sampler chain.
@@ -107,6 +109,7 @@ SamplingParams.GREEDY = SamplingParams(temperature=0.0)
 SamplingParams.UNCHANGED = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class StopParams:
     """Conditions that end a sequence.

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import ReadOnlyDict, at_least, callback, flag, named, one_of, probability, text, texts
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SearchParams:
     """Options for searching a set of choices or the texts of a grammar.
@@ -69,6 +71,7 @@ class SearchParams:
         callback("on_found", self.on_found, "a text and a number")
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class PromptParams:
     """Options for turning a prompt and choices into tokens.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from selectrie.errors import IncompatibleOptionsError
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import at_least, one_of
 
 TOKENIZATIONS = ("canonical", "all")
@@ -15,6 +16,7 @@ MAX_SPELLING_ROWS = 4096
 """Maximum number of rows that are read for the bounds of a text without a budget."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SpellingParams:
     """The spellings of a text that are counted, and how many rows that may take.

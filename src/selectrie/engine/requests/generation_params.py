@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from selectrie.options import MAX_TEXTS, at_least, flag, number, texts, token_ids
+from selectrie.options.argument_names import named_fields
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class GenerationParams:
     """Options of generation other than sampling and stopping.
