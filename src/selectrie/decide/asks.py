@@ -35,7 +35,7 @@ from selectrie.decide.calibration import Calibration
 from selectrie.decide.orders import Order, orders_of
 from selectrie.decide.params import MAX_LETTERS, DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.results import Selection
 
 KINDS: Mapping[type, str] = {Choice: "choice", Predicate: "predicate", Score: "score"}
@@ -111,7 +111,7 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     if question.examples or question.cue is not None:
         if params.layout not in ("auto", "questions first"):
             name = "examples" if question.examples else "cue"
-            raise IncompatibleOptionsError(name, f"layout={params.layout!r}", "they go with 'questions first'")
+            raise IncompatibleOptionsError(name, OptionRef("layout", params.layout), "they go with 'questions first'")
         return "questions first"
     if params.layout != "auto":
         return params.layout
@@ -154,7 +154,9 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
         to_bytes(one.description or "", f"description of option {index}")
     if params.top is not None and not isinstance(question, Choice):
         other = f"a {type(question).__name__}"
-        raise IncompatibleOptionsError("top", other, "it needs the probability of every option, so leave `top` out")
+        raise IncompatibleOptionsError(
+            "top", other, words("it needs the probability of every option, so leave `top` out")
+        )
     if params.scoring == "letters" and len(options) > MAX_LETTERS:
         raise OptionError("scoring", "letters", f"'text' for more than {MAX_LETTERS} options; there are {len(options)}")
     order = list(range(len(options)))
@@ -238,8 +240,8 @@ def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, obj
 def _check_spellings(params: DecisionParams) -> None:
     _refuse_with(
         "an option with several texts",
-        ("scoring='letters'", params.scoring == "letters", "a letter stands for all of them"),
-        (f"rule={params.rule!r}", params.rule.endswith("_mean"), "what adds up has no length to divide by"),
+        (OptionRef("scoring", "letters"), params.scoring == "letters", "a letter stands for all of them"),
+        (OptionRef("rule", params.rule), params.rule.endswith("_mean"), "what adds up has no length to divide by"),
         ("top", params.top is not None, "every text is needed for the sums"),
     )
 
@@ -247,13 +249,13 @@ def _check_spellings(params: DecisionParams) -> None:
 def _check_grammar(params: DecisionParams) -> None:
     _refuse_with(
         "a grammar",
-        ("scoring='letters'", params.scoring == "letters", "its texts cannot be listed"),
+        (OptionRef("scoring", "letters"), params.scoring == "letters", "its texts cannot be listed"),
         ("permutations", params.permutations is not None, "its texts are not listed, so they have no order"),
         ("prior", params.prior is not None, "a prior weighs options that are listed"),
     )
 
 
-def _refuse_with(other: str, *options: tuple[str, bool, str]) -> None:
+def _refuse_with(other: str, *options: tuple[str | OptionRef, bool, str]) -> None:
     """Raise for the first option that is given; each has a name and a remedy."""
     for name, is_given, remedy in options:
         if is_given:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable, in_thread
 from selectrie.engine.requests.session import Prepared
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options.argument_names import named_arguments
 from selectrie.options.checks import at_least, one_of, record
 
@@ -320,7 +320,7 @@ class DecisionMethods:
         record("params", options, DecisionParams)
         if options.rule in BASELINE_RULES:
             remedy = "both compare with a baseline; take another rule"
-            raise IncompatibleOptionsError("a calibration", f"rule={options.rule!r}", remedy)
+            raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
         named = named_questions(questions)
         options = replace(options, calibration=None, prior=None, top=None)
         maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))

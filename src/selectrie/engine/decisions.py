@@ -63,6 +63,7 @@ from selectrie.errors import (
     TooManyRowsError,
     of_request,
     of_slot,
+    words,
 )
 from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, ScoringRule, SearchParams
@@ -74,6 +75,7 @@ from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_f
 from selectrie.tokenization.prompts import Prompt, read_prompt
 from selectrie.tokenization.records import PromptText
 
+_SHORTEN = words("shorten `state`")
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """A block of thinking that a chat template opens at the end of the prompt."""
 _MARK = "m4rk"
@@ -122,7 +124,7 @@ class DecisionMaker:
                 check_shown(question, template)
         if not isinstance(template, Template):
             if template == "chat" and chat is None:
-                raise PromptError("this model has no chat template; take template='base', or 'auto'")
+                raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
         check_slots(template)
         if chat is None and params.scoring == "letters":
@@ -307,7 +309,7 @@ class PromptMaker:
             n_least = least_tokens(model.vocabulary, state.encode("utf-8", "replace"), limit=nodes)
             if n_least > nodes:
                 raise PromptTooLongError(
-                    required_tokens=n_least, available_tokens=nodes, remedy="shorten the state", is_least=True
+                    required_tokens=n_least, available_tokens=nodes, remedy=_SHORTEN, is_least=True
                 )
 
     def _is_example(self, state: str) -> bool:
@@ -532,14 +534,14 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
     try:
         return _PreparedQuestion(name, ask, tuple([one.prepared(state) for one in maker.prompts(name)]))
     except PromptTooLongError as error:
-        remedy = "shorten the state"
+        remedy = _SHORTEN
         if _fits_unlisted(maker, ask, state):
-            remedy += ", or score the options without listing them (list_options=False)"
+            remedy = words("{}, or score the options without listing them (`list_options=False`)", _SHORTEN)
         with _errors_of(None, name):
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
-                remedy=f"{remedy}, or load with a larger n_ctx",
+                remedy=words("{}, or load with a larger `n_ctx`", remedy),
                 is_least=error.is_least,
             ) from error
     except SelectrieError:

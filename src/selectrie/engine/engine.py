@@ -30,7 +30,7 @@ from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.engine.score_methods import ScoreMethods
 from selectrie.engine.tokenizer_methods import TokenizerMethods
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
@@ -272,7 +272,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         if tokenizations == "all":
-            raise IncompatibleOptionsError("tokenizations='all'", "a grammar", "give its texts as choices")
+            raise IncompatibleOptionsError(OptionRef("tokenizations", "all"), "a grammar", "give its texts as choices")
         from selectrie.engine.requests import select_grammar
 
         texts = select_grammar.listed(grammar)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, words
 from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import (
     MAX_NUMBER,
@@ -138,12 +138,12 @@ class StopParams:
         at_least("max_tokens", self.max_tokens, 1, optional=False)
         at_least("min_tokens", self.min_tokens, 0, optional=False)
         if self.min_tokens > self.max_tokens:
-            raise OptionError("min_tokens", self.min_tokens, f"at most max_tokens={self.max_tokens}")
+            raise OptionError("min_tokens", self.min_tokens, words("at most `max_tokens={}`", self.max_tokens))
         several = "a text, or a list or tuple of them; leave it out for none"
         stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop, allowed=several)
         for index, stop in enumerate(stops):
             if not stop:
-                raise OptionError(f"stop[{index}]", stop, "a text that is not empty; leave `stop` out for none")
+                raise OptionError(f"stop[{index}]", stop, words("a text that is not empty; leave `stop` out for none"))
             if any("\ud800" <= c <= "\udfff" for c in stop):
                 raise OptionError(f"stop[{index}]", stop, "a text without lone surrogates")
         object.__setattr__(self, "stop", stops)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import ReadOnlyDict, at_least, callback, flag, named, one_of, probability, text, texts
 
@@ -155,7 +155,7 @@ class ScoringRule:
                 "content_free", self.content_free, "at least one content-free prompt for rule 'calibrated'"
             )
         if self.premise is not None and self.name != "pmi":
-            raise IncompatibleOptionsError("premise", f"rule={self.name!r}", "only the rule 'pmi' has a premise")
+            raise IncompatibleOptionsError("premise", OptionRef("rule", self.name), "only the rule 'pmi' has a premise")
         if self.content_free and self.name != "calibrated":
             remedy = "only the rule 'calibrated' has content-free prompts"
-            raise IncompatibleOptionsError("content_free", f"rule={self.name!r}", remedy)
+            raise IncompatibleOptionsError("content_free", OptionRef("rule", self.name), remedy)

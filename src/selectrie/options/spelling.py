@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selectrie.errors import IncompatibleOptionsError
+from selectrie.errors import IncompatibleOptionsError, OptionRef, words
 from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import at_least, one_of
 
@@ -42,5 +42,5 @@ class SpellingParams:
         at_least("budget_nodes", self.budget_nodes, 1)
         for name, value, default in (("event", self.event, "auto"), ("budget_nodes", self.budget_nodes, None)):
             if self.tokenizations == "canonical" and value != default:
-                remedy = "only the sum over all spellings has it: set tokenizations='all'"
-                raise IncompatibleOptionsError(name, "tokenizations='canonical'", remedy)
+                remedy = words("only the sum over all spellings has it: set `tokenizations='all'`")
+                raise IncompatibleOptionsError(name, OptionRef("tokenizations", "canonical"), remedy)

@@ -29,7 +29,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import beam_ended, gap_moves, left_unread, too_close
-from selectrie.errors import NothingFoundError, WholeRowsError
+from selectrie.errors import NothingFoundError, WholeRowsError, words
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
@@ -250,7 +250,7 @@ def prepare(
     """Check and tokenize a beam search."""
     record("beam", beam, BeamSearchParams)
     if beam.expand is not None and model.identity.precision == REMOTE:
-        raise WholeRowsError("`expand`", "leave it out, or load the model here")
+        raise WholeRowsError(words("`expand`"), "leave it out, or load the model here")
     constrained = constrain(
         model, prompt, grammar, max_tokens=beam.max_tokens, terminator=beam.terminator, prompting=prompting
     )
@@ -310,7 +310,7 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
         remedy = (
             UNREAD_REMEDY
             if outcome.unread == outcome.lost
-            else "widen the beam, or allow any tokens (canonical_only=False)"
+            else words("widen the beam, or allow any tokens (`canonical_only=False`)")
         )
     elif reasons:
         remedy = "widen the beam"

@@ -32,7 +32,9 @@ from selectrie.errors import (
     DecodeInterrupted,
     ForkedError,
     OptionError,
+    PythonOnly,
     QueueFullError,
+    words,
 )
 from selectrie.options import at_least
 
@@ -260,7 +262,9 @@ class JobThread(ABC, Generic[SchedulerT]):
             keep_cached: Whether the task's nodes stay cached when it has ended.
         """
         if deadline_s is not None and not deadline_s > 0:
-            raise OptionError("deadline_s", deadline_s, "seconds above 0, or None for no deadline")
+            raise OptionError(
+                "deadline_s", deadline_s, words("seconds above 0{}", PythonOnly(", or None for no deadline"))
+            )
         deadline = None if deadline_s is None else self._clock() + deadline_s
         return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, keep_cached=keep_cached))
 
