@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +78,18 @@ def test_a_text_knows_its_options():
 def test_ways_are_joined(ways, text):
     """As a list in words, of which one is enough."""
     assert joined(ways, last=", or ") == text
+
+
+REWRITING = re.compile(r"""str\(error\)\.(?:replace|remove\w+)\(|re\.\w+\([^\n]*str\(error""")
+REWRITTEN = {"server/completion_prompts.py", "server/routes/chat.py"}
+"""Where a field of the request is still put into a finished message; nothing is added here."""
+
+
+def test_messages_are_not_rewritten():
+    """A shell words the parts of a message (`SelectrieError.worded`), and never searches its text."""
+    sources = Path(errors.__file__).parent
+    found = {one.relative_to(sources).as_posix() for one in sources.rglob("*.py") if REWRITING.search(one.read_text())}
+    assert found == REWRITTEN
 
 
 def test_the_innermost_request_counts():
