@@ -120,14 +120,22 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     return "questions first" if n_questions == 1 else "options last"
 
 
-def _is_listed(question: Question, params: DecisionParams, *, on_page: bool) -> bool:
+def _is_listed(question: Question, params: DecisionParams, *, on_page: bool, is_compared: bool) -> bool:
     if params.list_options is not None:
         return params.list_options
     described = any(one.description for one in question.options)
-    return not on_page or described or params.scoring == "letters" or not (question.examples or question.cue)
+    is_short = question.examples or question.cue or (is_compared and isinstance(question, Choice))
+    return not on_page or described or params.scoring == "letters" or not is_short
 
 
-def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on_page: bool = False) -> Ask:
+def ask_of(
+    question: object,
+    params: DecisionParams,
+    n_questions: int = 1,
+    *,
+    on_page: bool = False,
+    is_compared: bool = False,
+) -> Ask:
     """Return a question with its options in order, its layout and its rule.
 
     Args:
@@ -135,6 +143,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
         params: The options of the decision.
         n_questions: The number of questions that are asked about the same states.
         on_page: Whether it is asked on the page for models without a chat template.
+        is_compared: Whether a calibration is fitted to its answers or applied to them.
 
     Raises `TextError` for a text that cannot be tokenized, and `OptionError` or
     `ChoiceError` for options of the decision that this question cannot have.
@@ -146,7 +155,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
         return Ask(question, (), ((),), (), None, layout, listed=False, rule=params.rule)
-    listed = _is_listed(question, params, on_page=on_page)
+    listed = _is_listed(question, params, on_page=on_page, is_compared=is_compared)
     options = question.options
     for index, one in enumerate(options):
         for text in one.spellings:
@@ -229,8 +238,6 @@ def probabilities_of(question: Question, answer: Answer) -> list[float]:
 
 def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
     """Return the question with the weights of a calibration; raise if it has none."""
-    if calibration.is_default and not calibration.holds_for(bound):
-        return ask
     weights = calibration.of(bound).weights(ask.weights)
     by_index = dict(zip(ask.by_caller, weights, strict=True))
     prior = tuple(by_index[index] for index in range(len(weights)))

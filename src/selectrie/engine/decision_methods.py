@@ -323,7 +323,7 @@ class DecisionMethods:
             raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
         named = named_questions(questions)
         options = replace(options, calibration=None, prior=None, top=None)
-        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))
+        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits=True))
         with self._decision_scorer(maker) as scorer:
             decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
         answered = [one for one in decisions if one.error is None]

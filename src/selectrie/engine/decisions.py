@@ -109,8 +109,12 @@ class DecisionMaker:
     _signatures: dict[tuple[object, ...], DecisionSignature] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(cls, model: ModelDescription, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
+    def of(
+        cls, model: ModelDescription, questions: Mapping[str, Question], params: DecisionParams, *, fits: bool = False
+    ) -> DecisionMaker:
         """Return the maker for a model.
+
+        With `fits`, a calibration is fitted to the answers.
 
         Raises `RequestError` for questions that cannot be asked with these options, and
         `PromptError` if the model has no chat template but needs one.
@@ -118,9 +122,10 @@ class DecisionMaker:
         asks: dict[str, Ask] = {}
         template, chat = params.template, model.vocabulary.chat_template
         on_page = template == "base" or (template == "auto" and chat is None)
+        ask = partial(ask_of, params=params, n_questions=len(questions), on_page=on_page)
         for name, question in questions.items():
             with _errors_of(None, name):
-                asks[name] = ask_of(question, params, len(questions), on_page=on_page)
+                asks[name] = ask(question, is_compared=fits or params.calibration is not None)
                 check_shown(question, template)
         if not isinstance(template, Template):
             if template == "chat" and chat is None:
@@ -135,10 +140,14 @@ class DecisionMaker:
             raise OptionError("calibration", calibration, allowed)
         if isinstance(calibration, Calibration):
             digest = digest_of(template)
-            for name, ask in asks.items():
-                if is_calibrated(ask.question, params):
-                    with _errors_of(None, name):
-                        asks[name] = with_calibration(ask, calibration, bound_of(ask, params, digest, model.identity))
+            for name, one in asks.items():
+                bound = bound_of(one, params, digest, model.identity)
+                is_plain = calibration.is_default and not calibration.holds_for(bound)
+                with _errors_of(None, name):
+                    if is_plain:
+                        asks[name] = ask(one.question)
+                    elif is_calibrated(one.question, params):
+                        asks[name] = with_calibration(one, calibration, bound)
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, replace(prompting, template_args=args))
