@@ -65,6 +65,8 @@ WAYS: Mapping[str, Way] = {
     "questions first": Way(DecisionParams(layout="questions first")),
     "content-free": Way(DecisionParams(calibration="content_free")),
     "batch": Way(is_fitted=True),
+    "unlisted": Way(DecisionParams(list_options=False)),
+    "unlisted, batch": Way(DecisionParams(list_options=False), is_fitted=True),
     "1 order": Way(DecisionParams(permutations=1)),
     "2 orders": Way(DecisionParams(permutations=2)),
     "auto orders": Way(DecisionParams(permutations="auto")),

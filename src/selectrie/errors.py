@@ -46,18 +46,106 @@ SelectrieError
 ```
 
 Every error has a stable `code` and its values as attributes. Its message names the
-value and the remedy.
+value and the remedy. Options in it are data (`Words`): a shell writes them its own way
+(`SelectrieError.worded`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
 
 MAX_QUOTED = 80
 """Maximum number of characters of a value that a message quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRef:
+    """A mention of an option in a message. `str` writes it for Python.
+
+    Attributes:
+        name: Name of the option, as in the records of options: "list_options".
+        value: Value that it has or is to get; None if the name alone is meant.
+    """
+
+    name: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return f"`{self.name}`" if self.value is None else f"{self.name}={of_value(self.value)}"
+
+
+class RefusedOption(OptionRef):
+    """The option that a message is about, with the value that is refused, if any."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        name = clip(self.name, MAX_QUOTED)
+        return name if self.value is None else f"{name}={of_value(self.value)}"
+
+
+class PythonOnly(str):
+    """A part of a message that is left out in other shells: ", or None for none"."""
+
+    __slots__ = ()
+
+
+@final
+class Words(str):
+    """A text for people that knows which of its parts are options.
+
+    As a str, it is the text for Python. Joining and formatting give a plain str.
+
+    Attributes:
+        parts: The parts: text, `PythonOnly` text and options.
+    """
+
+    __slots__ = ("parts",)
+    parts: tuple[str | OptionRef, ...]
+
+    def __new__(cls, *parts: str | OptionRef) -> Words:
+        flat = [one for part in parts for one in (part.parts if isinstance(part, Words) else (part,))]
+        words = super().__new__(cls, "".join(map(str, flat)))
+        words.parts = tuple(flat)
+        return words
+
+    def worded(self, write: Callable[[OptionRef], str]) -> str:
+        """Return the text for another shell, which writes an option as `write` does."""
+        shown = (write(one) if isinstance(one, OptionRef) else one for one in self.parts)
+        return "".join(one for one in shown if not isinstance(one, PythonOnly))
+
+
+def words(template: str, *values: object) -> Words:
+    """Return a text with options, written in backticks: "set `exact=False`".
+
+    Each "{}" is replaced by the next value, whose text is not read: backticks in it
+    mean nothing. A value may be an `OptionRef` or `Words`. In backticks, "{}" is the
+    value of the option.
+    """
+    rest, parts = iter(values), list[str | OptionRef]()
+    for index, piece in enumerate(template.split("`")):
+        if index % 2:
+            name, _, value = piece.partition("=")
+            parts.append(OptionRef(name, next(rest) if value == "{}" else literal_eval(value) if value else None))
+            continue
+        first, *others = piece.split("{}")
+        parts.append(first)
+        for text in others:
+            shown = next(rest)
+            parts += [shown if isinstance(shown, str | OptionRef) else str(shown), text]
+    return Words(*parts)
+
+
+def joined(ways: Iterable[str | OptionRef], comma: str = ", ", *, last: str | None = None) -> Words:
+    """Return texts or options as a list, with `last` in place of the last comma."""
+    parts = [part for way in ways for part in (comma, way)][1:]
+    parts[-2:-1] = [comma if last is None else last] if len(parts) > 1 else []
+    return Words(*parts)
 
 
 class SelectrieError(Exception):
@@ -79,7 +167,21 @@ class SelectrieError(Exception):
     slot: str | None = None
 
     def __str__(self) -> str:
-        text = super().__str__() if self.slot is None else f"{self.slot}: {super().__str__()}"
+        return self._placed(super().__str__(), self.slot)
+
+    def worded(self, write: Callable[[OptionRef], str], *, max_slot: int | None = None) -> str:
+        """Return the message for another shell than Python.
+
+        Args:
+            write: Writes an option as the shell does.
+            max_slot: Maximum number of characters of `slot` in it.
+        """
+        own = self.args[0] if self.args else ""
+        text = own.worded(write) if isinstance(own, Words) else super().__str__()
+        return self._placed(text, self.slot if self.slot is None or max_slot is None else clip(self.slot, max_slot))
+
+    def _placed(self, text: str, slot: str | None) -> str:
+        text = text if slot is None else f"{slot}: {text}"
         text = text if self.request is None else f"request {self.request}: {text}"
         return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
@@ -105,9 +207,8 @@ class OptionError(RequestError, ValueError):
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         self.name, self.value, self.allowed = name, value, allowed
-        super().__init__(
-            f"{name} is not given; give {allowed}" if value is None else f"{name}={of_value(value)}: expected {allowed}"
-        )
+        verb = " is not given; give " if value is None else ": expected "
+        super().__init__(Words(RefusedOption(name, value), verb, allowed))
 
 
 class IncompatibleOptionsError(OptionError):
@@ -115,15 +216,16 @@ class IncompatibleOptionsError(OptionError):
 
     Attributes:
         name: Name of the option.
-        value: None.
+        value: Its value, if other values of it are not excluded; else None.
         allowed: Advice on what to do instead.
-        other: The option that excludes it, or "a grammar".
+        other: The option that excludes it, in words, or "a grammar".
     """
 
-    def __init__(self, name: str, other: str, remedy: str) -> None:
-        super().__init__(name, None, remedy)
-        self.other = other
-        self.args = (f"`{name}` cannot be combined with {other}; {remedy}",)
+    def __init__(self, name: str | OptionRef, other: str | OptionRef, remedy: str) -> None:
+        option = OptionRef(name) if isinstance(name, str) else name
+        super().__init__(option.name, option.value, remedy)
+        self.other = str(other)
+        self.args = (Words(option, " cannot be combined with ", other, "; ", remedy),)
 
 
 class UnknownOptionError(OptionError):
@@ -140,10 +242,10 @@ class UnknownOptionError(OptionError):
     code = "unknown_option"
 
     def __init__(self, name: str, value: object, *, backend: str, names: Sequence[str]) -> None:
-        allowed = ", ".join(f"`{one}`" for one in names)
+        allowed = joined(map(OptionRef, names))
         super().__init__(name, value, allowed)
         self.backend, self.names = backend, tuple(names)
-        self.args = (f"`{name}` is not an option of the back end {backend}, which has {allowed}",)
+        self.args = (words("{} is not an option of the back end {}, which has {}", OptionRef(name), backend, allowed),)
 
 
 class UnknownArgumentError(OptionError, TypeError):
@@ -180,7 +282,7 @@ class ServerOptionError(OptionError):
     def __init__(self, name: str, value: object, *, server: str, reason: str, remedy: str) -> None:
         super().__init__(name, value, remedy)
         self.server, self.reason = server, reason
-        self.args = (f"{name}={of_value(value)}: {server} {reason}; {remedy}",)
+        self.args = (words("{}: {} {}; {}", RefusedOption(name, value), server, reason, remedy),)
 
 
 class ChoiceError(RequestError, ValueError):
@@ -191,7 +293,7 @@ class ChoiceError(RequestError, ValueError):
     def __init__(self, reason: str, *, index: int | None = None, choice: str | None = None) -> None:
         self.reason, self.index, self.choice = reason, index, choice
         text = "" if choice is None else f" ({clip(choice, 60)!r})"
-        super().__init__(("" if index is None else f"choice {index}{text}: ") + clip(reason))
+        super().__init__(Words("" if index is None else f"choice {index}{text}: ", clip(reason)))
 
 
 class TextError(RequestError, ValueError):
@@ -201,13 +303,21 @@ class TextError(RequestError, ValueError):
 
     def __init__(self, what: str, reason: str) -> None:
         self.what, self.reason = what, reason
-        super().__init__(f"{what}: {reason}")
+        super().__init__(Words(what, ": ", reason))
 
 
 class PromptError(RequestError, ValueError):
-    """A prompt gives no context."""
+    """A prompt gives no context.
+
+    Attributes:
+        where: The path to what is wrong in it: "prompt[0]['content']"; "" for no part.
+    """
 
     code = "prompt"
+
+    def __init__(self, reason: str, *, where: str = "") -> None:
+        self.where = where
+        super().__init__(Words(where, " ", reason) if where else reason)
 
 
 class PromptTooLongError(RequestError):
@@ -238,10 +348,10 @@ class PromptTooLongError(RequestError):
     ) -> None:
         self.required_tokens, self.available_tokens, self.is_least = required_tokens, available_tokens, is_least
         self.remedy, self.larger_context, self.prefix_tokens = remedy, larger_context, prefix_tokens
-        advice = f"{remedy}, or {larger_context}" if larger_context else remedy
+        advice = words("{}, or {}", remedy, larger_context) if larger_context else remedy
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
         needs = f"needs {'at least ' if is_least else ''}{required_tokens} tokens"
-        super().__init__(f"{needs}, the context holds {available_tokens}{behind}; {advice}")
+        super().__init__(Words(f"{needs}, the context holds {available_tokens}{behind}; ", advice))
 
 
 class TooManyRowsError(RequestError):
@@ -274,7 +384,7 @@ class WholeRowsError(RequestError):
     def __init__(self, what: str, remedy: str = "use `select`, `rank` or `score`, or load the model here") -> None:
         self.what, self.remedy = what, remedy
         super().__init__(
-            f"{what} reads the probability of every token, and this model tells those of some only; {remedy}"
+            Words(what, " reads the probability of every token, and this model tells those of some only; ", remedy)
         )
 
 
@@ -347,7 +457,9 @@ class DeadEndError(RequestError):
     def __init__(self, n_allowed: int) -> None:
         self.n_allowed = n_allowed
         super().__init__(
-            f"none of the {n_allowed} tokens allowed here is possible; allow more, or forbid less by `logit_bias`"
+            words(
+                "none of the {} tokens allowed here is possible; allow more, or forbid less by `logit_bias`", n_allowed
+            )
         )
 
 
@@ -364,7 +476,7 @@ class NothingFoundError(RequestError):
 
     def __init__(self, grammar: str, reason: str, remedy: str) -> None:
         self.grammar, self.reason, self.remedy = grammar, reason, remedy
-        super().__init__(f"no text of {grammar} was found: {reason}; {remedy}")
+        super().__init__(words("no text of {} was found: {}; {}", grammar, reason, remedy))
 
 
 class InputFileError(RequestError):
@@ -374,7 +486,7 @@ class InputFileError(RequestError):
 
     def __init__(self, path: str, reason: str, *, line: int | None = None) -> None:
         self.path, self.reason, self.line = path, reason, line
-        super().__init__(f"{clip(path)}{'' if line is None else f':{line}'}: {clip(reason)}")
+        super().__init__(Words(clip(path), "" if line is None else f":{line}", ": ", clip(reason)))
 
 
 class OutputError(RequestError):
@@ -451,7 +563,7 @@ class ModelFileError(ModelError):
 
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
-        super().__init__(f"{clip(path)}: {clip(reason)}")
+        super().__init__(Words(clip(path), ": ", clip(reason)))
 
 
 class TraceFileError(ModelFileError):
@@ -505,7 +617,7 @@ class UnsupportedModelError(ModelError):
 
     def __init__(self, name: str, reason: str) -> None:
         self.name, self.reason = name, reason
-        super().__init__(f"{name}: {reason}")
+        super().__init__(Words(name, ": ", reason))
 
 
 class MissingExtraError(ModelError):
@@ -586,10 +698,10 @@ class MemoryBudgetError(CapacityError):
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
-            fast = "" if required_fast is None else f"load it with precision='fast' ({_mib(required_fast)})"
-            ways = [fast, "raise the budget", less_memory]
-            reason = f"that is more than all of it; {_listed([way for way in ways if way])}"
-        self.args = (f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: {reason}",)
+            fast = "" if required_fast is None else words("load it with `precision='fast'` ({})", _mib(required_fast))
+            ways = [way for way in (fast, "raise the budget", less_memory) if way]
+            reason = words("that is more than all of it; {}", joined(ways, last=", or "))
+        self.args = (Words(f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: ", reason),)
 
 
 class DecodeError(ModelError):
@@ -745,12 +857,6 @@ def _one_wide(character: str) -> str:
     if character in "\t\r\n\v\f":
         return " "
     return "\ufffd" if "\ud800" <= character <= "\udfff" else character
-
-
-def _listed(ways: Sequence[str]) -> str:
-    """Return alternatives as a list in words: "a, b, or c"."""
-    *before, last = ways
-    return f"{', '.join(before)}, or {last}" if before else last
 
 
 def _mib(n_bytes: int) -> str:

@@ -417,4 +417,4 @@ def resident_bytes() -> int:
 def test_the_way_to_a_larger_context_is_an_option(tiny_model):
     """It is for errors about prompts that are too long."""
     with opened(tiny_model("f32")) as model:
-        assert model.limits.larger_context == "load with a larger n_ctx"
+        assert model.limits.larger_context == "load with a larger `n_ctx`"

@@ -141,6 +141,6 @@ def test_too_few_free_cells_are_an_error_of_ours():
 def test_too_many_cells_are_refused_in_words():
     """Where there is no memory for what each row sees, the error says what to ask for instead."""
     with pytest.raises(
-        ModelError, match="no memory for the bookkeeping of 1099511627776 cells; ask for a smaller n_ctx"
+        ModelError, match="no memory for the bookkeeping of 1099511627776 cells; ask for a smaller `n_ctx`"
     ):
         NodeCells(PrefixTree(9), nodes=8, n_cells=1 << 40, read_multiple=8)

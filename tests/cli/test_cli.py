@@ -106,7 +106,7 @@ def test_select_hands_choices_and_prompt_on_as_given(engine: Engine):
     ]
     assert engine.opened[0].model == "x.gguf"
     assert engine.closed == 1
-    assert result.stdout.startswith("winner     ' leather' p 0.4706")
+    assert "\nwinner    ' leather' p 0.4706" in result.stdout
     assert result.stderr == ""
 
 

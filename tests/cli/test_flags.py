@@ -14,10 +14,14 @@ from selectrie.errors import (
     DeadEndError,
     GrammarError,
     IncompatibleOptionsError,
+    ModelFileError,
     NothingFoundError,
     OptionError,
+    OptionRef,
     PromptTooLongError,
+    PythonOnly,
     SelectrieError,
+    words,
 )
 
 FLAGS = {
@@ -48,26 +52,31 @@ def of_slot(error: SelectrieError) -> SelectrieError:
         (OptionError("max_tokens", 0, "at least 1"), "--max-tokens 0: expected at least 1"),
         (OptionError("budget_nodes", "a=b", "a number"), "--budget 'a=b': expected a number"),
         (OptionError("stop_tokens[1]", -1, "an id"), "--stop-token -1: expected an id"),
-        (OptionError("logit_bias[3]", 1e999, "less, or None for none"), "--logit-bias 3=inf: expected less"),
+        (OptionError("logit_bias[3]", 1e999, words("less{}", PythonOnly(", or None for none"))), "--logit-bias 3=inf: expected less"),
         (OptionError("json", True, "no --tsv"), "--json: expected no --tsv"),
-        (OptionError("untrusted", True, "untrusted=False"), "--untrusted: expected --trusted"),
-        (OptionError("untrusted", False, "untrusted=True"), "--trusted: expected --untrusted"),
+        (OptionError("untrusted", True, words("`untrusted=False`")), "--untrusted: expected --trusted"),
+        (OptionError("untrusted", False, words("`untrusted=True`")), "--trusted: expected --untrusted"),
         (
-            IncompatibleOptionsError("json", "`stop_tokens`", "leave out budget_nodes=2"),
+            IncompatibleOptionsError("json", OptionRef("stop_tokens"), words("leave out `budget_nodes=2`")),
             "--json cannot be combined with --stop-token; leave out --budget 2",
         ),
         (OptionError("file", None, "a file"), "FILE is not given; give a file"),
-        (OptionError("n", 1, "at least max_tokens=3, `exact` or exact=True"), "-n 1: expected at least --max-tokens 3, --exact or --exact"),
-        (OptionError("n", 1, "canonical_only=False, not 'n_ctx'"), "-n 1: expected --any-path, not 'n_ctx'"),
+        (OptionError("n", 1, words("at least `max_tokens={}`, `exact` or `exact=True`", 3)), "-n 1: expected at least --max-tokens 3, --exact or --exact"),
+        (OptionError("n", 1, words("`canonical_only=False`, not {}", "`exact` n_ctx='n_ctx'")), "-n 1: expected --any-path, not `exact` n_ctx='n_ctx'"),
+        (OptionError("n", 1, words("two, or `exact=False`")), "-n 1: expected two, or leaving out --exact"),
+        (OptionError("n", 1, words("`truncate='all of it'`")), "-n 1: expected --truncate 'all of it'"),
+        (OptionError("n", 1, words("`unknown=2` or `unknown`")), "-n 1: expected unknown=2 or `unknown`"),
+        (IncompatibleOptionsError(OptionRef("exact", value=False), "json", "take one"), "leaving out --exact cannot be combined with json; take one"),
+        (ModelFileError("max_tokens=3.gguf", words("is large; lower `n_ctx`")), "max_tokens=3.gguf: is large; lower --n-ctx"),
         (OptionError("unknown", 1, "two"), "unknown=1: expected two"),
         (of_request(OptionError("n", 0, "1")), "request 2: -n 0: expected 1"),
         (of_slot(OptionError("max_tokens", 0, "1")), "gen 'x' at page.tmpl:3:8: max_tokens=0: expected 1"),
         (
-            PromptTooLongError(required_tokens=9, available_tokens=8, remedy="set truncate='left', or load with a larger n_ctx"),
+            PromptTooLongError(required_tokens=9, available_tokens=8, remedy=words("set `truncate='left'`"), larger_context=words("load with a larger `n_ctx`")),
             "needs 9 tokens, the context holds 8; set --truncate left, or load with a larger --n-ctx",
         ),
         (
-            NothingFoundError("n_ctx.gbnf", "none is short", "raise budget_nodes (2), or lower max_tokens"),
+            NothingFoundError("n_ctx.gbnf", "none is short", words("raise `budget_nodes` ({}), or lower `max_tokens`", 2)),
             "no text of n_ctx.gbnf was found: none is short; raise --budget (2), or lower --max-tokens",
         ),
         (DeadEndError(2), "none of the 2 tokens allowed here is possible; allow more, or forbid less by --logit-bias"),
@@ -76,7 +85,7 @@ def of_slot(error: SelectrieError) -> SelectrieError:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value[:40],
 )  # fmt: skip
 def test_arguments_are_named_as_flags(error: SelectrieError, message: str):
-    """Names that are the command's, with their values; what is quoted, other names, slots and grammars stay as they are."""
+    """References to the command's options, with their values; all other text stays, whatever it looks like, as do slots."""
     assert message_of(error, FLAGS) == message
 
 

@@ -18,7 +18,18 @@ from selectrie.cli.report import formats, summaries, terminal
 from selectrie.cli.report.layout import Units
 from selectrie.core import plain_text
 from selectrie.results import Certificate, Spellings, TokenScore
-from tests.support.answers import ARMOUR, COST, PROVED, SIGNATURE, ChoiceScores, answer, armour, plan, text_score
+from tests.support.answers import (
+    ARMOUR,
+    COST,
+    PROVED,
+    SIGNATURE,
+    ChoiceScores,
+    answer,
+    armour,
+    plan,
+    text_score,
+    unlikely,
+)
 from tests.support.n_examples import n_examples
 
 
@@ -37,24 +48,32 @@ class Tty(io.StringIO):
 
 
 def test_a_selection_at_eighty_columns():
-    """Facts first, then the ranking with bars: 24 cells are one."""
-    assert (
-        shown(terminal.selection_report(armour()))
-        == """\
-winner     ' leather' p 0.4706, 1.6 times likelier than the next (0.470 nats)
-coverage   0.8500 of the model's belief is in the set
-greedy     agrees: masked greedy decoding picks the same
-proof      every choice scored, 3 inner nodes
-cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
-scored by  joint · none · exact
-
+    """The ranking with bars first: 24 cells are one. Proof and cost are explained on request."""
+    ranking = """\
 #  choice                                       p    logp  margin
 1  ' leather'    ███████████▎              0.4706  -0.916
 2  ' chain'      ███████                   0.2941  -1.386  -0.470
 3  ' chainmail'  ██▉                       0.1176  -2.303  -1.386
 4  ' plate'      ██▉                       0.1176  -2.303  -1.386
+
 """
-    )
+    winner = "' leather' p 0.4706, 1.6 times likelier than the next (0.470 nats)"
+    facts = f"""\
+winner    {winner}
+coverage  0.8500 of the model's belief is in the set
+"""
+    explained = f"""\
+winner     {winner}
+coverage   0.8500 of the model's belief is in the set
+greedy     agrees: masked greedy decoding picks the same
+proof      every choice scored, 3 inner nodes
+cost       12 rows in 2 calls, 4 padded; 5.0 times less work than one by one;
+           0.250 s
+scored by  joint · none · exact
+
+"""
+    assert shown(terminal.selection_report(armour())) == ranking + facts
+    assert shown(terminal.selection_report(armour(), explain=True)).startswith(ranking + explained)
 
 
 def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
@@ -80,21 +99,22 @@ def test_the_trie_marks_winner_greedy_and_pruned_without_colour():
 def test_a_set_the_model_does_not_expect_is_said_plainly():
     """Low coverage shows what the model wanted instead, control tokens by name, and the usual causes."""
     wanted = (TokenScore(5, b"\n", math.log(0.6)), TokenScore(6, b"", math.log(0.08), "<|im_end|>"))
-    report = " ".join(shown(terminal.selection_report(armour(coverage=0.003, top_tokens=wanted))).split())
+    report = " ".join(shown(terminal.selection_report(unlikely(top_tokens=wanted))).split())
     assert "! coverage the model expects something else than these choices." in report
     assert r"It expects '\n' 0.6000, '<|im_end|>' 0.0800." in report
     assert "leading space" in report
-    assert "--chat" in report
     assert "thinks before it answers" in report
-    assert "! coverage" not in shown(terminal.selection_report(armour(coverage=0.02)))
+    assert "--chat" not in report
+    assert "See --chat" in shown(terminal.selection_report(unlikely(skips_template=True)))
+    assert "! coverage" not in shown(terminal.selection_report(armour()))
 
 
 def test_a_missing_leading_space_is_named_as_the_cause():
     """Where the model goes on with a space and no choice begins with one, that is what is said."""
     wanted = (TokenScore(5, b" mail", math.log(0.6)), TokenScore(6, b",", math.log(0.3)))
     bare, spaced = (
-        answer(("le|ather", 0.01, 0.1), coverage=0.001, top_tokens=wanted),
-        armour(coverage=0.001, top_tokens=wanted),
+        answer(("le|ather", 0.005, 0.1), top_tokens=wanted),
+        unlikely(top_tokens=wanted),
     )
     named = "begin without the space that the model puts there"
     assert named in " ".join(shown(terminal.selection_report(bare)).split())
@@ -119,7 +139,7 @@ def test_quoted_texts_are_not_broken_over_lines():
 def test_low_coverage_of_an_open_search_is_no_warning():
     """Where a search left mass open the coverage is a lower bound and says nothing yet."""
     open_search = replace(PROVED, method="best_first", open_mass=0.5, bound_gap=0.75)
-    report = shown(terminal.selection_report(armour(coverage=0.003, certificate=open_search)))
+    report = shown(terminal.selection_report(unlikely(certificate=open_search), explain=True))
     assert "! coverage" not in report
     assert "at least 0.0030" in report
     assert "proved with 3 of 3 inner nodes, the rest at least 0.750 nats behind" in " ".join(report.split())
@@ -154,7 +174,7 @@ def test_low_coverage_of_an_open_search_is_no_warning():
 )
 def test_what_an_answer_says_about_itself(changes: dict[str, object], expected: str):
     """Each flag of a result is one sentence of the report."""
-    assert expected in " ".join(shown(terminal.selection_report(armour(**changes))).split())
+    assert expected in " ".join(shown(terminal.selection_report(armour(**changes), explain=True)).split())
 
 
 def test_duplicates_are_one_row_and_pruned_choices_show_their_bound():
@@ -162,7 +182,7 @@ def test_duplicates_are_one_row_and_pruned_choices_show_their_bound():
     selection = answer((" a", 0.5), (" z|zz", 0.01, None), (" a", 0.5), (" b", 0.25), rule="pmi")
     report = shown(terminal.selection_report(selection, top=3))
     assert (
-        report[report.index("#") :]
+        report[: report.index("\nwinner")]
         == """\
 #  choice                                        p      logp   score  margin
 1  ' a' (also 2)  ████████████████          0.6667    -0.693  -0.693
@@ -178,7 +198,7 @@ def test_open_mass_shows_an_interval():
     selection = armour()
     choices = replace(selection.choices, probability_low=selection.choices.probability - 0.1)
     report = shown(terminal.selection_report(armour(choices=choices)))
-    assert "winner     ' leather' p 0.3706–0.4706, 1.6 times likelier" in report
+    assert "winner    ' leather' p 0.3706–0.4706, 1.6 times likelier" in report
     assert "  0.0176–0.1176  -2.303" in report
 
 
@@ -218,7 +238,8 @@ def test_a_scored_text_with_its_tokens():
 text       ' blue'
 logp       -2.0794 nats over 2 tokens (-1.0397 a token)
 greedy     greedy decoding would write something else
-cost       12 rows in 2 calls, 4 padded; one by one 60 (5.0 ×); 0.250 s
+cost       12 rows in 2 calls, 4 padded; 5.0 times less work than one by one;
+           0.250 s
 precision  exact
 
 token  piece     logp
@@ -249,8 +270,11 @@ def test_the_proof_over_all_spellings():
     """The rows of all spellings together, or why nothing is proved."""
     proved = Certificate(True, 1.0, 0.0, 1, None, True, 0, "spellings")
     open_ = Certificate(False, -1.0, 0.5, 20, None, False, 0, "spellings", "the budget ended after 20 nodes")
-    assert dict(summaries.selection_facts(armour(certificate=proved)))["proof"] == "proved with 1 row of all spellings"
-    assert dict(summaries.selection_facts(armour(certificate=open_)))["proof"] == (
+    assert (
+        dict(summaries.selection_facts(armour(certificate=proved), explain=True))["proof"]
+        == "proved with 1 row of all spellings"
+    )
+    assert dict(summaries.selection_facts(armour(certificate=open_), explain=True))["proof"] == (
         "none with 20 rows of all spellings: the budget ended after 20 nodes"
     )
 

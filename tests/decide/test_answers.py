@@ -74,7 +74,7 @@ def test_an_answer_abstains_below_either_limit():
         ({"permutations": "some"}, "permutations='some': expected a number of orders, 'all' or 'auto'"),
         ({"permutations": 2.0}, "permutations=2.0"),
         ({"top": 0}, "top=0"),
-        ({"top": 2, "permutations": 2}, "`top` cannot be combined with permutations"),
+        ({"top": 2, "permutations": 2}, "`top` cannot be combined with `permutations`"),
         ({"min_confidence": 1.1}, "min_confidence=1.1: expected a number from 0 to 1"),
         ({"min_label_mass": -0.1}, "min_label_mass=-0.1"),
         ({"min_label_mass": float("nan")}, "min_label_mass=nan"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selectrie import Calibration, Choice, DecisionParams, Grammar
+from selectrie import Calibration, Choice, DecisionParams, Grammar, Option
 from selectrie.errors import IncompatibleOptionsError, OptionError
 from tests.support.deciding import QUESTIONS, STATE, fake
 
@@ -157,12 +157,36 @@ def test_examples_and_cue_belong_to_what_was_asked():
         for question, own in (
             (shown, params),
             (Choice("", options, cue="Q:"), params),
-            (Choice("", options), replace(params, list_options=False)),
+            (Choice("", options), replace(params, list_options=True)),
         ):
             with pytest.raises(OptionError, match=r"one of the same (listed|layout|examples)"):
                 llm.decide(STATE, question, params=replace(own, calibration=plain))
         fitted = llm.fit_calibration(STATES, {"q": shown}, params=params)
         assert llm.decide(STATE, shown, params=replace(params, calibration=fitted)).signature.calibration
+
+
+@pytest.mark.parametrize("template", ["base", "chat"])
+def test_a_page_lists_no_options_where_they_are_compared_with_means(template):
+    """In a chat, with descriptions, and where a server's calibration does not hold, the options are listed."""
+    plain, described = (
+        Choice("", ["apple", "plum"]),
+        Choice("", [Option("apple", description="a fruit"), Option("plum")]),
+    )
+    params = DecisionParams(template=template)
+    with fake() as llm:
+
+        def lists(question, **changes):
+            prompts = llm.decision_prompts("a", {"q": question}, params=replace(params, **changes))["q"]
+            return any("apple" in str(one.prompt) for one in prompts)
+
+        fitted = llm.fit_calibration(STATES, {"q": plain}, params=params)
+        assert lists(plain)
+        for calibration in (fitted, replace(fitted, is_default=True), "content_free"):
+            assert lists(plain, calibration=calibration) == (template == "chat")
+        assert lists(plain, calibration="content_free", list_options=True)
+        assert lists(described, calibration="content_free")
+        other = llm.fit_calibration(STATES, {"q": described}, params=params)
+        assert lists(plain, calibration=replace(other, is_default=True))
 
 
 def test_nothing_is_fitted_before_all_states_are_valid():

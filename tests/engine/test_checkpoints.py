@@ -293,7 +293,7 @@ def test_a_model_too_large_as_exact_is_refused_with_both_figures(tmp_path):
     with ModelPool({"m": folder}, budget_bytes=budget, **OPTIONS) as models:
         with pytest.raises(MemoryBudgetError, match=r"load it with precision='fast' \(\d") as caught, models.use("m"):
             pass
-        assert str(caught.value).endswith(" MiB), raise the budget, or lower n_ctx or n_batch")
+        assert str(caught.value).endswith(" MiB), raise the budget, or lower `n_ctx` or `n_batch`")
         assert (caught.value.required, caught.value.budget) == (sizes["exact"], budget)
         assert caught.value.required_fast == sizes["fast"]
     with (

@@ -178,7 +178,7 @@ def test_a_pool_holds_models_of_both(toy, tiny_model):
 def test_a_budget_that_is_too_small_is_told_by_the_back_end_of_the_model(toy, tiny_model):
     """Each says how its models take less memory."""
     sources = {"toy": toy, "gguf": tiny_model("f32")}
-    for name, remedy in (("toy", "open a smaller toy"), ("gguf", "lower n_ctx or n_batch")):
+    for name, remedy in (("toy", "open a smaller toy"), ("gguf", "lower `n_ctx` or `n_batch`")):
         with ModelPool(sources, budget_bytes=1, precision="fast") as models:
             with pytest.raises(MemoryBudgetError) as caught, models.use(name):
                 pass

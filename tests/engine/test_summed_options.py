@@ -177,7 +177,7 @@ def test_near_ties_are_those_of_options(weights, n):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"scoring": "letters"}, "scoring='letters'` cannot be combined with an option with several texts"),
+        ({"scoring": "letters"}, "scoring='letters' cannot be combined with an option with several texts"),
         ({"rule": "token_mean"}, "no length to divide by"),
         ({"top": 1}, "every text is needed"),
         ({"template": Template("<<state>> <<select 'answer' options=answers>>")}, "write text after the slot"),

@@ -18,7 +18,8 @@ from tests.support.real_data import REAL_VOCABULARIES, TEST_DATA
 from tests.support.vocabularies import vocabulary_of
 
 FOLDER = Path(TEST_DATA, "grammar", "gbnf")
-GRAMMARS = sorted(path.stem for path in FOLDER.glob("*.gbnf")) if TEST_DATA else ["json"]
+SHORT = ("json", "yes-no", "japanese", "arithmetic")
+GRAMMARS = sorted(path.stem for path in FOLDER.glob("*.gbnf")) if TEST_DATA else list(SHORT)
 N_GRAMMARS = 11
 
 EXCLUDED = {"list": ("\x85", "\u2028", "\u2029")}
@@ -110,7 +111,7 @@ def chosen(vocabulary, tokens, rng):
     return int(rng.choice(short if len(short) and rng.random() < 0.5 else tokens))
 
 
-@pytest.mark.short("json", "yes-no", "japanese", "arithmetic")
+@pytest.mark.short(*SHORT)
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_allowed_tokens_are_those_of_llama_cpp(name, real_vocabularies, record_property):
     """Two random paths through each grammar, each on another vocabulary: no difference but of the classes above."""

@@ -146,3 +146,18 @@ def test_greedy_decoding_in_any_tokens_is_the_same_at_every_width(tmp_path):
             grammar = Grammar.from_regex(f"({'|'.join(map(re.escape, texts))})")
             beams(engine, prompt, grammar, tried, canonical_only=False, terminator="eog")
     assert tried.wrong == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts"),
+    [
+        ("eight currency no he", "(ad|post|s|s middle)"),
+        ("eight get where applies", "(ad|post|s|s middle)"),
+    ],
+)
+def test_greedy_decoding_is_the_same_where_no_path_is_canonical(tmp_path, prompt, texts):
+    """Other searches find the texts there, which depend on the width; greedy decoding does not."""
+    tried = Tried()
+    with engine_on(named("whole-words", tmp_path), 3) as engine:
+        beams(engine, prompt, Grammar.from_regex(texts + CODES), tried, terminator="eog")
+    assert (tried.wrong, tried.beams) == ([], len(WIDTHS))

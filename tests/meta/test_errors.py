@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 
 from selectrie import errors
-from selectrie.errors import SelectrieError, of_request
+from selectrie.errors import OptionRef, PythonOnly, SelectrieError, joined, of_request, words
 
 VALUES = {"int": 3, "float": 1.5, "object": [1], "int | None": 4, "str | None": "b", "Mapping[str, int]": {"m": 5}}
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, SelectrieError)]
@@ -59,6 +61,35 @@ def test_long_paths_and_reasons_are_cut_in_messages(kind):
     assert (len(error.path), len(error.reason)) == (5000, 5000)
     assert str(error) == "p" * 999 + "…: " + "r" * 999 + "…"
     assert len(str(errors.ChoiceError("r" * 5000, index=1, choice="c" * 5000))) < 1100
+
+
+def test_a_text_knows_its_options():
+    """Those of its template alone, also after a copy and within other words; a value's text is never read."""
+    text = words("raise `max_tokens` ({}), or set `exact=False`, not {}", 5, "`n`, {} or n=1")
+    assert text == "raise `max_tokens` (5), or set exact=False, not `n`, {} or n=1"
+    outer = words("{}; {}{}", text, OptionRef("top", 2), PythonOnly(", or None"))
+    for one in (outer, copy.deepcopy(outer), pickle.loads(pickle.dumps(outer))):  # noqa: S301 - our own
+        assert one == f"{text}; top=2, or None"
+        written = one.worded(lambda option: f"<{option.name}:{option.value}>")
+        assert written == "raise <max_tokens:None> (5), or set <exact:False>, not `n`, {} or n=1; <top:2>"
+
+
+@pytest.mark.parametrize(("ways", "text"), [("a", "a"), ("ab", "a, or b"), ("abc", "a, b, or c")])
+def test_ways_are_joined(ways, text):
+    """As a list in words, of which one is enough."""
+    assert joined(ways, last=", or ") == text
+
+
+REWRITING = re.compile(r"""str\(error\)\.(?:replace|remove\w+)\(|re\.\w+\([^\n]*str\(error""")
+REWRITTEN = {"server/completion_prompts.py", "server/routes/chat.py"}
+"""Where a field of the request is still put into a finished message; nothing is added here."""
+
+
+def test_messages_are_not_rewritten():
+    """A shell words the parts of a message (`SelectrieError.worded`), and never searches its text."""
+    sources = Path(errors.__file__).parent
+    found = {one.relative_to(sources).as_posix() for one in sources.rglob("*.py") if REWRITING.search(one.read_text())}
+    assert found == REWRITTEN
 
 
 def test_the_innermost_request_counts():

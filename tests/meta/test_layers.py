@@ -77,7 +77,6 @@ INNER: dict[str, tuple[tuple[str, ...], ...]] = {
             "trial",
         ),
         (
-            "argument_names",
             "rendering",
             "trial_child",
         ),

@@ -8,18 +8,17 @@ import warnings
 from contextlib import closing
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicate, Template
 from selectrie.cli.report.beam import beam_facts
 from selectrie.cli.report.summaries import selection_facts, slot_facts, text_score_facts
 from selectrie.results import Page, Remedy, TokenScore, advice
-from tests.support.answers import PROVED, answer, armour, text_score
+from tests.support.answers import PROVED, answer, armour, text_score, unlikely
 from tests.support.deciding import fake
 
 SPACE = (TokenScore(5, b" the", math.log(0.9)),)
-OTHER = (TokenScore(5, b"\n", math.log(0.9)),)
-UNLIKELY = {"coverage": 0.001, "top_tokens": OTHER}
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def llm():
 
 def test_a_missing_space_is_said_with_its_remedy():
     """`delimiter` is named as data: Python words it as an argument, the command as a flag."""
-    one = answer(("lea|ther", 0.5, 0.8), ("chain", 0.1), **UNLIKELY | {"top_tokens": SPACE})
+    one = answer(("lea|ther", 0.005, 0.8), ("chain", 0.001), top_tokens=SPACE)
     (found,) = one.warnings
     assert (found.code, found.remedy) == ("coverage", Remedy("delimiter", " "))
     assert str(found).endswith("Try delimiter=' '.")
@@ -45,21 +44,51 @@ def test_a_missing_space_is_said_with_its_remedy():
     ("changes", "codes"),
     [
         ({}, []),
-        (UNLIKELY, ["coverage"]),
         ({"is_tie": True}, ["tie"]),
         ({"notes": ("a note",)}, ["note"]),
         ({"certificate": replace(PROVED, proved=False, bound_gap=-0.5, reason="the budget ended")}, ["not_proved"]),
-        ({**UNLIKELY, "coverage_high": 0.5}, []),
     ],
 )
 def test_the_report_of_a_selection_knows_what_the_selection_says(changes, codes):
     """The warnings of the report are those of the result, on a page too."""
     one = armour(**changes)
     assert [found.code for found in one.warnings] == codes
+    assert [found.code for found in unlikely(**changes).warnings] == [*codes, "coverage"]
     for facts in (selection_facts(one), slot_facts(one)):
         assert [name for name, _ in facts if name.startswith("!")] == [f"! {code.replace('_', ' ')}" for code in codes]
     assert ("warnings" in one.to_dict()) == bool(codes)
     assert ("proved=False" in repr(one)) == ("not_proved" in codes)
+
+
+SENTENCES = (("It| is| red", 0.4, 0.1, 0.01), ("He| is| blue", 0.2, 0.05, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("one", "is_told"),
+    [
+        (answer(*SENTENCES), False),
+        (answer(SENTENCES[0]), False),
+        (answer(*SENTENCES, log_heal=math.log(100.0)), True),
+        (answer(("it| is", 0.9, 0.004), ("it| was", 0.9, 0.003)), False),
+        (answer(("it| is", 0.9, 0.004), ("it| was", 0.9, 0.003), healed=b"it"), True),
+        (answer(("it| is", 0.9, 0.004), ("it| was", 0.9, 0.003), healed=b"i"), False),
+        (answer(("it| is", 0.002, 0.9), ("it| was", 0.002, 0.1)), True),
+        (answer(("it| is", 0.002, 0.9), ("it| was", 0.002, 0.1), log_heal=math.log(0.01)), False),
+        (unlikely(coverage_high=0.5), False),
+        (unlikely(certificate=replace(PROVED, open_mass=0.5)), False),
+    ],
+)
+def test_a_low_coverage_alone_says_nothing(one, is_told):
+    """Long texts have one; the model must expect another first token, after the healed bytes."""
+    assert one.coverage < 0.01
+    assert [found.code for found in one.warnings] == ["coverage"] * is_told
+
+
+def test_an_end_that_the_model_does_not_expect_is_said():
+    """Where the winner goes on: its beginning is what the model expects, its terminator is not."""
+    one = answer(*SENTENCES)
+    late = replace(one, choices=replace(one.choices, logp_terminator=np.full(2, math.log(0.001))))
+    assert [found.code for found in late.warnings] == ["coverage"]
 
 
 def test_bounds_are_not_printed_as_values():
@@ -134,3 +163,11 @@ def test_python_is_warned_of_each_code_once(llm, monkeypatch):
         warnings.simplefilter("error")
         llm.select("It was", ["red", "blue"])
         advice.tell([armour()] * 2)
+
+
+def test_python_is_warned_of_a_note_once_whatever_its_numbers(monkeypatch):
+    """Every request has other numbers, and the same note."""
+    monkeypatch.setattr(advice, "_told", set())
+    with pytest.warns(AdviceWarning) as caught:
+        advice.tell([armour(notes=(f"known to {nats} nats only",)) for nats in (1.3, 0.82)])
+    assert [str(one.message) for one in caught] == ["known to 1.3 nats only"]

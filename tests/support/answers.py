@@ -124,6 +124,11 @@ def armour(**changes: Any) -> Selection:
     return answer(*ARMOUR, **changes)
 
 
+def unlikely(**changes: Any) -> Selection:
+    """A selection among two choices of coverage 0.003 that begin as the model does not expect."""
+    return answer((" le|ather", 0.003, 0.9), (" plate", 0.0003), **changes)
+
+
 def text_score(**changes: Any) -> TextScore:
     """The score of " blue" in two tokens, 0.5 and 0.25."""
     tokens = (TokenScore(3, b" bl", float(np.log(0.5))), TokenScore(4, b"ue", float(np.log(0.25))))

@@ -186,3 +186,12 @@ def test_what_the_test_data_would_add_is_one_line(project, monkeypatch):
     said = outcome(project)[1]
     assert said.count("    1 skipped: ") == 3
     assert "b is not in the folder of SELECTRIE_TEST_DATA" in said
+
+
+def test_every_test_is_collected_without_test_data():
+    """What a mark names must be there on a machine that has neither labels nor weights."""
+    root = Path(__file__).resolve().parents[2]
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("SELECTRIE_")}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=root, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]

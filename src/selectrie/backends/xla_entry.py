@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from selectrie.backends.entry import Backend, self_check_key
 from selectrie.core.model import Model
+from selectrie.errors import words
 
 if TYPE_CHECKING:
     from selectrie.backends.xla.options import XlaOptions
@@ -60,5 +61,5 @@ XLA = Backend(
     parts=lambda name: [name],
     folder_files=lambda _name, _names: (),
     trial=None,
-    less_memory="lower n_ctx, or name smaller buckets",
+    less_memory=words("lower `n_ctx`, or name smaller buckets"),
 )

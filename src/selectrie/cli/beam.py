@@ -12,7 +12,7 @@ from selectrie.cli.constraint import ConstraintGroup, read_constraint
 from selectrie.cli.groups import WITH_ESCAPES, Json, ModelGroup, PromptGroup, TraceGroup
 from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_report
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import DEFAULT_BEAM, BeamSearchParams
 from selectrie.options.beam import BEAM_TERMINATORS
 
@@ -74,7 +74,7 @@ class BeamOutput(TraceGroup):
     The options of `selectrie beam` for its output.
     """
 
-    explain: Annotated[bool, Option("--explain", help="Show the tree of tokens.")] = False
+    explain: Annotated[bool, Option("--explain", help="Show cost, scoring and the tree of tokens.")] = False
     json: Json = False
 
 
@@ -89,7 +89,7 @@ def beam(model: ModelGroup, prompt: PromptGroup, grammar: GrammarsGroup, search:
     selectrie beam -m model.gguf -p "As JSON: " --grammar json --max-tokens 24 --explain
     """
     if output.json and output.explain:
-        raise IncompatibleOptionsError("json", "`explain`", "leave one of them out")
+        raise IncompatibleOptionsError("json", OptionRef("explain"), "leave one of them out")
     params = _search_params(search)
     how = requests.prompting(prompt, grammar.delimiter)
     prompt_input = requests.read_prompt(prompt)

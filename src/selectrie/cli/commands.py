@@ -45,7 +45,7 @@ from selectrie.cli.serve import serve
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.traces import ReplayGroup, ReplayOutput
 from selectrie.core.output import write
-from selectrie.errors import IncompatibleOptionsError, MissingExtraError
+from selectrie.errors import IncompatibleOptionsError, MissingExtraError, OptionRef
 from selectrie.options import TERMINATORS, one_of
 from selectrie.version import __version__
 
@@ -303,7 +303,7 @@ def lm_eval(context: typer.Context) -> None:
 def _check_output(output: SelectOutput) -> None:
     formats = [name for name in ("json", "tsv", "explain") if getattr(output, name)]
     if len(formats) > 1:
-        raise IncompatibleOptionsError(formats[0], f"`{formats[1]}`", "leave one of them out")
+        raise IncompatibleOptionsError(formats[0], OptionRef(formats[1]), "leave one of them out")
 
 
 def _decide(

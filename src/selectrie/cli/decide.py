@@ -16,7 +16,7 @@ from selectrie.cli.groups import Json, ModelGroup, TraceGroup
 from selectrie.cli.show import show_json, show_report
 from selectrie.cli.table_runs import ColumnsGroup, TableRunGroup
 from selectrie.core.output import is_terminal, visible, write
-from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, PromptError
+from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, OptionRef, PromptError, words
 
 if TYPE_CHECKING:
     from selectrie.decide.params import DecisionParams
@@ -164,7 +164,7 @@ def decide(
     selectrie decide --resume decided.jsonl.run
     """
     if output.trace is not None and (table.table is not None or running.resume is not None):
-        raise IncompatibleOptionsError("trace", "`table`", "record the decision about one state")
+        raise IncompatibleOptionsError("trace", OptionRef("table"), "record the decision about one state")
     if running.resume is not None:
         if (state, questions, decision, table) != (StateGroup(), QuestionsGroup(), DecisionGroup(), TableGroup()):
             allowed = "no question, --state, --table or option of the decision: the run's folder has them"
@@ -206,11 +206,12 @@ def _table(
     from selectrie.tables.asked import TableQuestions
 
     if state.state_file is not None:
-        raise IncompatibleOptionsError("state_file", "`table`", "name a column with `state`")
+        raise IncompatibleOptionsError("state_file", OptionRef("table"), words("name a column with `state`"))
     if state.state is None:
         raise OptionError("state", None, "the name of a column, or a pattern of columns in braces, for --table")
     if output.show_prompt:
-        raise IncompatibleOptionsError("show_prompt", "`table`", "give the text of one row as `state`, without a table")
+        remedy = words("give the text of one row as `state`, without a table")
+        raise IncompatibleOptionsError("show_prompt", OptionRef("table"), remedy)
     named, params = _asked(questions, decision)
     asked = TableQuestions(
         state=state.state,
@@ -226,7 +227,7 @@ def _table(
 def _state(group: StateGroup) -> State:
     """Return the state from the one option that gives it, else from piped stdin."""
     if group.state is not None and group.state_file is not None:
-        raise IncompatibleOptionsError("state", "`state_file`", "give the state once")
+        raise IncompatibleOptionsError("state", OptionRef("state_file"), "give the state once")
     if group.state is not None:
         return group.state
     path = group.state_file
@@ -350,7 +351,7 @@ def params_of(group: DecisionGroup, prior: Mapping[str, float] | Sequence[float]
     calibration: Any = group.calibrate
     if group.calibration is not None:
         if calibration is not None:
-            raise IncompatibleOptionsError("calibration", "`calibrate`", "give one of the two")
+            raise IncompatibleOptionsError("calibration", OptionRef("calibrate"), "give one of the two")
         calibration = Calibration.load(group.calibration)
     orders: Any = group.permutations
     if orders is not None and orders.isdecimal():

@@ -13,7 +13,7 @@ from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_stream
 from selectrie.cli.text import tagged
 from selectrie.core.output import flush, is_terminal, write
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -39,11 +39,11 @@ def check(
     """
     formats = [name for name in ("stream", "json", "openai") if getattr(output, name)]
     if len(formats) > 1:
-        raise IncompatibleOptionsError(formats[1], f"`{formats[0]}`", "leave one of them out")
+        raise IncompatibleOptionsError(formats[1], OptionRef(formats[0]), "leave one of them out")
     if output.logprobs is not None and not (output.json or output.openai):
         raise OptionError("logprobs", output.logprobs, "--json or --openai too, which show them")
     if output.stream and sequences.best_of is not None:
-        raise IncompatibleOptionsError("best_of", "`stream`", "which are the best is known only at the end")
+        raise IncompatibleOptionsError("best_of", OptionRef("stream"), "which are the best is known only at the end")
     # numpy: not needed for --help
     from selectrie.engine.requests.generate import GenerateRequest
     from selectrie.engine.requests.generation_params import GenerationParams

@@ -270,7 +270,7 @@ class SelectOutput(TraceGroup):
     """
 
     top: Annotated[int, Option(metavar="N", min=1, help="Choices to show.")] = 10
-    explain: Annotated[bool, Option("--explain", help="Show the trie of tokens.")] = False
+    explain: Annotated[bool, Option("--explain", help="Show proof, cost and the trie of tokens.")] = False
     json: Annotated[bool, Option("--json", help="One JSON object with every choice, in the given order.")] = False
     tsv: Annotated[bool, Option("--tsv", help="Tab-separated rows, best first.")] = False
     strict: Annotated[bool, Option("--strict", help="Exit 2 when the first place is a tie or not proved.")] = False

@@ -16,7 +16,7 @@ from selectrie.cli.groups import ModelGroup, TemplateArgs, TraceGroup
 from selectrie.cli.progress import announced
 from selectrie.cli.show import show_json, show_report, show_stream
 from selectrie.core.output import visible, write
-from selectrie.errors import IncompatibleOptionsError, OptionError, of_request
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, of_request
 from selectrie.options import DEFAULT_RENDERING, RenderParams
 
 if TYPE_CHECKING:
@@ -149,9 +149,11 @@ def _check_output(template: TemplateGroup, values: ValuesGroup, output: RenderOu
     """Raise `OptionError` for options that exclude each other."""
     for name, other in (("stream", "json"), ("stream", "check"), ("check", "explain")):
         if getattr(output, name) and getattr(output, other):
-            raise IncompatibleOptionsError(name, f"`{other}`", "leave one of them out")
+            raise IncompatibleOptionsError(name, OptionRef(other), "leave one of them out")
     if output.stream and values.rows is not None:
-        raise IncompatibleOptionsError("stream", "`rows`", "the pages are made side by side; leave one of them out")
+        raise IncompatibleOptionsError(
+            "stream", OptionRef("rows"), "the pages are made side by side; leave one of them out"
+        )
     sources = [template.file, *(values.var_file or ()), *([] if values.rows is None else [values.rows])]
     if sources.count(inputs.STDIN) > 1:
         raise OptionError("file", inputs.STDIN, "standard input for only one of template, --var-file and --rows")

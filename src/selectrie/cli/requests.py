@@ -26,7 +26,7 @@ from selectrie.cli.groups import (
 )
 from selectrie.cli.progress import announced
 from selectrie.cli.traces import recorded
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptError, of_value, words
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SamplingParams, ScoringRule, SearchParams, StopParams
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def recorded_engine(group: ModelGroup, trace: TraceGroup) -> Iterator[Engine]:
     from selectrie.traces.blocks import is_trace  # as in `open_engine`
 
     if trace.trace is not None and group.model is not None and is_trace(Path(group.model)):
-        remedy = "what a trace answers is in it already; give the model itself with `model`"
+        remedy = words("what a trace answers is in it already; give the model itself with `model`")
         raise IncompatibleOptionsError("trace", f"the trace {of_value(group.model)} in place of a model", remedy)
     with open_engine(group) as engine, recorded(engine, trace):
         yield engine

@@ -20,7 +20,7 @@ from selectrie.cli.groups import Json, ModelGroup, TraceGroup
 from selectrie.cli.guard import report
 from selectrie.cli.option_values import collect, hints_of
 from selectrie.core.output import visible, write
-from selectrie.errors import OptionError, SelectrieError, TraceFileError
+from selectrie.errors import OptionError, SelectrieError, TraceFileError, words
 
 if TYPE_CHECKING:
     from selectrie.engine.engine import Engine
@@ -52,7 +52,7 @@ def noting(name: str, groups: Groups, values: Mapping[str, Any]) -> Iterator[Non
     """
     if not values.get("trace"):
         if values.get("full_rows"):
-            raise OptionError("trace", None, "a file that `full_rows` is for, or leave `full_rows` out")
+            raise OptionError("trace", None, words("a file that `full_rows` is for, or leave `full_rows` out"))
         yield
         return
     defaults = {field.name: field.default for group in groups.values() for field in fields(group)}

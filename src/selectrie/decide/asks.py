@@ -35,7 +35,7 @@ from selectrie.decide.calibration import Calibration
 from selectrie.decide.orders import Order, orders_of
 from selectrie.decide.params import MAX_LETTERS, DecisionParams
 from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, words
 from selectrie.results import Selection
 
 KINDS: Mapping[type, str] = {Choice: "choice", Predicate: "predicate", Score: "score"}
@@ -111,7 +111,7 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     if question.examples or question.cue is not None:
         if params.layout not in ("auto", "questions first"):
             name = "examples" if question.examples else "cue"
-            raise IncompatibleOptionsError(name, f"layout={params.layout!r}", "they go with 'questions first'")
+            raise IncompatibleOptionsError(name, OptionRef("layout", params.layout), "they go with 'questions first'")
         return "questions first"
     if params.layout != "auto":
         return params.layout
@@ -120,14 +120,22 @@ def layout_of(question: Question, params: DecisionParams, n_questions: int = 1) 
     return "questions first" if n_questions == 1 else "options last"
 
 
-def _is_listed(question: Question, params: DecisionParams, *, on_page: bool) -> bool:
+def _is_listed(question: Question, params: DecisionParams, *, on_page: bool, is_compared: bool) -> bool:
     if params.list_options is not None:
         return params.list_options
     described = any(one.description for one in question.options)
-    return not on_page or described or params.scoring == "letters" or not (question.examples or question.cue)
+    is_short = question.examples or question.cue or (is_compared and isinstance(question, Choice))
+    return not on_page or described or params.scoring == "letters" or not is_short
 
 
-def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on_page: bool = False) -> Ask:
+def ask_of(
+    question: object,
+    params: DecisionParams,
+    n_questions: int = 1,
+    *,
+    on_page: bool = False,
+    is_compared: bool = False,
+) -> Ask:
     """Return a question with its options in order, its layout and its rule.
 
     Args:
@@ -135,6 +143,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
         params: The options of the decision.
         n_questions: The number of questions that are asked about the same states.
         on_page: Whether it is asked on the page for models without a chat template.
+        is_compared: Whether a calibration is fitted to its answers or applied to them.
 
     Raises `TextError` for a text that cannot be tokenized, and `OptionError` or
     `ChoiceError` for options of the decision that this question cannot have.
@@ -146,7 +155,7 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
     if isinstance(question, Choice) and question.grammar is not None:
         _check_grammar(params)
         return Ask(question, (), ((),), (), None, layout, listed=False, rule=params.rule)
-    listed = _is_listed(question, params, on_page=on_page)
+    listed = _is_listed(question, params, on_page=on_page, is_compared=is_compared)
     options = question.options
     for index, one in enumerate(options):
         for text in one.spellings:
@@ -154,7 +163,9 @@ def ask_of(question: object, params: DecisionParams, n_questions: int = 1, *, on
         to_bytes(one.description or "", f"description of option {index}")
     if params.top is not None and not isinstance(question, Choice):
         other = f"a {type(question).__name__}"
-        raise IncompatibleOptionsError("top", other, "it needs the probability of every option, so leave `top` out")
+        raise IncompatibleOptionsError(
+            "top", other, words("it needs the probability of every option, so leave `top` out")
+        )
     if params.scoring == "letters" and len(options) > MAX_LETTERS:
         raise OptionError("scoring", "letters", f"'text' for more than {MAX_LETTERS} options; there are {len(options)}")
     order = list(range(len(options)))
@@ -227,8 +238,6 @@ def probabilities_of(question: Question, answer: Answer) -> list[float]:
 
 def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, object]) -> Ask:
     """Return the question with the weights of a calibration; raise if it has none."""
-    if calibration.is_default and not calibration.holds_for(bound):
-        return ask
     weights = calibration.of(bound).weights(ask.weights)
     by_index = dict(zip(ask.by_caller, weights, strict=True))
     prior = tuple(by_index[index] for index in range(len(weights)))
@@ -238,8 +247,8 @@ def with_calibration(ask: Ask, calibration: Calibration, bound: Mapping[str, obj
 def _check_spellings(params: DecisionParams) -> None:
     _refuse_with(
         "an option with several texts",
-        ("scoring='letters'", params.scoring == "letters", "a letter stands for all of them"),
-        (f"rule={params.rule!r}", params.rule.endswith("_mean"), "what adds up has no length to divide by"),
+        (OptionRef("scoring", "letters"), params.scoring == "letters", "a letter stands for all of them"),
+        (OptionRef("rule", params.rule), params.rule.endswith("_mean"), "what adds up has no length to divide by"),
         ("top", params.top is not None, "every text is needed for the sums"),
     )
 
@@ -247,13 +256,13 @@ def _check_spellings(params: DecisionParams) -> None:
 def _check_grammar(params: DecisionParams) -> None:
     _refuse_with(
         "a grammar",
-        ("scoring='letters'", params.scoring == "letters", "its texts cannot be listed"),
+        (OptionRef("scoring", "letters"), params.scoring == "letters", "its texts cannot be listed"),
         ("permutations", params.permutations is not None, "its texts are not listed, so they have no order"),
         ("prior", params.prior is not None, "a prior weighs options that are listed"),
     )
 
 
-def _refuse_with(other: str, *options: tuple[str, bool, str]) -> None:
+def _refuse_with(other: str, *options: tuple[str | OptionRef, bool, str]) -> None:
     """Raise for the first option that is given; each has a name and a remedy."""
     for name, is_given, remedy in options:
         if is_given:

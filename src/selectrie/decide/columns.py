@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, cast
@@ -142,8 +143,9 @@ class AnswerColumns:
         The text is `code: message`, without the index of the state among those that
         were asked with it.
         """
-        message = str(error) if error.request is None else str(error).removeprefix(f"request {error.request}: ")
-        return (*(None for _ in self.columns[1:]), f"{error.code}: {message}")
+        alone = copy(error)
+        alone.request = None
+        return (*(None for _ in self.columns[1:]), f"{error.code}: {alone}")
 
 
 def columns_of(

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from selectrie.decide.calibration import Calibration
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import Bounds, ReadOnlyDict, at_least, flag, one_of
 from selectrie.template.analysis.template import Template
 
@@ -29,6 +30,7 @@ SHARE = Bounds(0, 1, "a number from 0 to 1")
 """Bounds of confidences, masses and thresholds."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class DecisionParams:
     """Options of a decision. They apply to every question of a call.
@@ -110,10 +112,11 @@ class DecisionParams:
         _check_time(self.time)
         if self.top is not None and self.permutations is not None:
             remedy = "orders are averaged over all options, so ask for one of the two"
-            raise IncompatibleOptionsError("top", "permutations", remedy)
+            raise IncompatibleOptionsError("top", OptionRef("permutations"), remedy)
         if self.scoring == "letters" and self.list_options is False:
             remedy = "letters stand for options that the prompt lists"
-            raise IncompatibleOptionsError("scoring='letters'", "list_options=False", remedy)
+            other = OptionRef("list_options", value=False)
+            raise IncompatibleOptionsError(OptionRef("scoring", "letters"), other, remedy)
 
 
 def _check_calibration(calibration: object, rule: str) -> None:
@@ -122,10 +125,11 @@ def _check_calibration(calibration: object, rule: str) -> None:
     if not isinstance(calibration, Calibration) and calibration not in ("batch", "content_free"):
         raise OptionError("calibration", calibration, "None, 'batch', 'content_free' or a Calibration")
     if rule in BASELINE_RULES:
-        raise IncompatibleOptionsError("calibration", f"rule={rule!r}", "both compare with a baseline; take one")
+        raise IncompatibleOptionsError("calibration", OptionRef("rule", rule), "both compare with a baseline; take one")
     if calibration == "content_free" and rule != "joint":
-        remedy = "it is computed from joints; take rule='joint', or another calibration"
-        raise IncompatibleOptionsError("calibration='content_free'", f"rule={rule!r}", remedy)
+        remedy = words("it is computed from joints; take `rule='joint'`, or another calibration")
+        given = OptionRef("calibration", "content_free")
+        raise IncompatibleOptionsError(given, OptionRef("rule", rule), remedy)
 
 
 def _check_time(time: object) -> None:

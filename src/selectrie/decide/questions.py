@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.states import State, text_of_state
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, of_value
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, PythonOnly, Words, of_value
 from selectrie.grammar import Grammar
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as require_text
@@ -100,7 +100,7 @@ class Option(Generic[T]):
 def _texts_of(texts: object, text: str | None) -> tuple[str, ...]:
     """Return the texts of an option, each once; raise unless there are some."""
     if text is not None:
-        raise IncompatibleOptionsError("text", "`texts`", "the first of the texts is the one that is listed")
+        raise IncompatibleOptionsError("text", OptionRef("texts"), "the first of the texts is the one that is listed")
     if not isinstance(texts, Sequence) or isinstance(texts, str | bytes) or not texts:
         raise OptionError("texts", texts, "a sequence of at least one text")
     for index, one in enumerate(texts):
@@ -290,7 +290,7 @@ Question: TypeAlias = Choice[Any] | Predicate | Score
 def _cue(cue: str | None, instructions: str) -> str | None:
     require_text("cue", cue, optional=True)
     if cue is not None and instructions:
-        raise IncompatibleOptionsError("cue", "instructions", "it stands in place of a question")
+        raise IncompatibleOptionsError("cue", OptionRef("instructions"), "it stands in place of a question")
     if cue is not None and not cue.strip():
         raise OptionError("cue", cue, "a text such as 'Label:'")
     return cue
@@ -372,7 +372,8 @@ def described(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
     """Return an option for each text of a mapping from texts to descriptions."""
     for text, description in given.items():
         if not isinstance(text, str) or isinstance(text, Enum):
-            raise OptionError(name, text, "texts as the keys of the mapping; for other values, Option(value, text=…)")
+            others = PythonOnly("; for other values, Option(value, text=…)")
+            raise OptionError(name, text, Words("texts as the keys of the mapping", others))
         if not isinstance(description, str | None):
             raise OptionError(f"{name}[{of_value(text)}]", description, "the description of this option, a str")
     return tuple(Option(text, None, description) for text, description in given.items())

@@ -155,7 +155,7 @@ def _message(item: Mapping[str, Any], where: str, names: dict[tuple[str, str], s
     role = item.get("role")
     if role not in ROLES:
         allowed = f"one of {', '.join(ROLES)}; a list that is no conversation can be given as a text of JSON"
-        raise PromptError(f"{where} has role {of_value(role)}: expected {allowed}")
+        raise PromptError(f"has role {of_value(role)}: expected {allowed}", where=where)
     if role == "tool":
         name = _name_of_call("function_call", _text(item, "tool_call_id", where), where, names)
         yield f"{name} returns", text_of_content(item, "content", where)
@@ -164,12 +164,12 @@ def _message(item: Mapping[str, Any], where: str, names: dict[tuple[str, str], s
     if item.get("content") is not None or not calls:
         yield str(role), text_of_content(item, "content", where)
     if not isinstance(calls, Sequence) or isinstance(calls, str | bytes | bytearray):
-        raise PromptError(f"{where}[{_CHAT_CALLS!r}] is {of_value(calls)}: expected a list of calls")
+        raise PromptError(f"is {of_value(calls)}: expected a list of calls", where=f"{where}[{_CHAT_CALLS!r}]")
     for number, call in enumerate(calls):
         at = f"{where}[{_CHAT_CALLS!r}][{number}]"
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            raise PromptError(f"{at} is {of_value(call)}: expected an object with the field 'function'")
+            raise PromptError(f"is {of_value(call)}: expected an object with the field 'function'", where=at)
         yield _called({**function, "call_id": call.get("id")}, "function_call", at, names)
 
 
@@ -182,13 +182,13 @@ def _called(item: Mapping[str, Any], kind: str, where: str, names: dict[tuple[st
 
 def _name_of_call(kind: str, call_id: str, where: str, names: Mapping[tuple[str, str], str]) -> str:
     if (kind, call_id) not in names:
-        raise PromptError(f"{where} is the output of a call {of_value(call_id)}, which no item before it makes")
+        raise PromptError(f"is the output of a call {of_value(call_id)}, which no item before it makes", where=where)
     return names[kind, call_id]
 
 
 def _text(item: Mapping[str, Any], key: str, where: str) -> str:
     if not isinstance(item.get(key), str):
-        raise PromptError(f"{where}[{key!r}] is {of_value(item.get(key))}: expected text")
+        raise PromptError(f"is {of_value(item.get(key))}: expected text", where=f"{where}[{key!r}]")
     return str(item[key])
 
 
@@ -198,7 +198,7 @@ def text_of_content(item: Mapping[str, Any], key: str, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
-        raise PromptError(f"{where}[{key!r}] is {of_value(content)}: expected text, or a list of parts")
+        raise PromptError(f"is {of_value(content)}: expected text, or a list of parts", where=f"{where}[{key!r}]")
     return "\n".join(_part(part, f"{where}[{key!r}][{index}]") for index, part in enumerate(content))
 
 
@@ -210,4 +210,4 @@ def _part(part: object, where: str) -> str:
         if kind == "input_json" and "data" in part:
             return _json(part["data"], f"{where}['data']")
     allowed = ", ".join([*_PARTS, "input_json"])
-    raise PromptError(f"{where} is {of_value(part)}: expected a part of a type that is text: {allowed}")
+    raise PromptError(f"is {of_value(part)}: expected a part of a type that is text: {allowed}", where=where)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable, in_thread
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.session import Prepared
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
+from selectrie.options.argument_names import named_arguments
 from selectrie.options.checks import at_least, one_of, record
 
 if TYPE_CHECKING:
@@ -320,10 +320,10 @@ class DecisionMethods:
         record("params", options, DecisionParams)
         if options.rule in BASELINE_RULES:
             remedy = "both compare with a baseline; take another rule"
-            raise IncompatibleOptionsError("a calibration", f"rule={options.rule!r}", remedy)
+            raise IncompatibleOptionsError("calibration", OptionRef("rule", options.rule), remedy)
         named = named_questions(questions)
         options = replace(options, calibration=None, prior=None, top=None)
-        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options))
+        maker = self._prepare_only(lambda model: DecisionMaker.of(model, named, options, fits=True))
         with self._decision_scorer(maker) as scorer:
             decisions = scorer.decisions(sample_of(text_of_state(one) for one in _iterator(states)))
         answered = [one for one in decisions if one.error is None]

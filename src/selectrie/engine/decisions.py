@@ -63,6 +63,7 @@ from selectrie.errors import (
     TooManyRowsError,
     of_request,
     of_slot,
+    words,
 )
 from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, ScoringRule, SearchParams
@@ -74,6 +75,7 @@ from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_f
 from selectrie.tokenization.prompts import Prompt, read_prompt
 from selectrie.tokenization.records import PromptText
 
+_SHORTEN = words("shorten `state`")
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """A block of thinking that a chat template opens at the end of the prompt."""
 _MARK = "m4rk"
@@ -107,8 +109,12 @@ class DecisionMaker:
     _signatures: dict[tuple[object, ...], DecisionSignature] = field(default_factory=dict, init=False)
 
     @classmethod
-    def of(cls, model: ModelDescription, questions: Mapping[str, Question], params: DecisionParams) -> DecisionMaker:
+    def of(
+        cls, model: ModelDescription, questions: Mapping[str, Question], params: DecisionParams, *, fits: bool = False
+    ) -> DecisionMaker:
         """Return the maker for a model.
+
+        With `fits`, a calibration is fitted to the answers.
 
         Raises `RequestError` for questions that cannot be asked with these options, and
         `PromptError` if the model has no chat template but needs one.
@@ -116,13 +122,14 @@ class DecisionMaker:
         asks: dict[str, Ask] = {}
         template, chat = params.template, model.vocabulary.chat_template
         on_page = template == "base" or (template == "auto" and chat is None)
+        ask = partial(ask_of, params=params, n_questions=len(questions), on_page=on_page)
         for name, question in questions.items():
             with _errors_of(None, name):
-                asks[name] = ask_of(question, params, len(questions), on_page=on_page)
+                asks[name] = ask(question, is_compared=fits or params.calibration is not None)
                 check_shown(question, template)
         if not isinstance(template, Template):
             if template == "chat" and chat is None:
-                raise PromptError("this model has no chat template; take template='base', or 'auto'")
+                raise PromptError(words("this model has no chat template; take `template='base'`, or 'auto'"))
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
         check_slots(template)
         if chat is None and params.scoring == "letters":
@@ -133,10 +140,14 @@ class DecisionMaker:
             raise OptionError("calibration", calibration, allowed)
         if isinstance(calibration, Calibration):
             digest = digest_of(template)
-            for name, ask in asks.items():
-                if is_calibrated(ask.question, params):
-                    with _errors_of(None, name):
-                        asks[name] = with_calibration(ask, calibration, bound_of(ask, params, digest, model.identity))
+            for name, one in asks.items():
+                bound = bound_of(one, params, digest, model.identity)
+                is_plain = calibration.is_default and not calibration.holds_for(bound)
+                with _errors_of(None, name):
+                    if is_plain:
+                        asks[name] = ask(one.question)
+                    elif is_calibrated(one.question, params):
+                        asks[name] = with_calibration(one, calibration, bound)
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, replace(prompting, template_args=args))
@@ -307,7 +318,7 @@ class PromptMaker:
             n_least = least_tokens(model.vocabulary, state.encode("utf-8", "replace"), limit=nodes)
             if n_least > nodes:
                 raise PromptTooLongError(
-                    required_tokens=n_least, available_tokens=nodes, remedy="shorten the state", is_least=True
+                    required_tokens=n_least, available_tokens=nodes, remedy=_SHORTEN, is_least=True
                 )
 
     def _is_example(self, state: str) -> bool:
@@ -532,14 +543,14 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
     try:
         return _PreparedQuestion(name, ask, tuple([one.prepared(state) for one in maker.prompts(name)]))
     except PromptTooLongError as error:
-        remedy = "shorten the state"
+        remedy = _SHORTEN
         if _fits_unlisted(maker, ask, state):
-            remedy += ", or score the options without listing them (list_options=False)"
+            remedy = words("{}, or score the options without listing them (`list_options=False`)", _SHORTEN)
         with _errors_of(None, name):
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,
-                remedy=f"{remedy}, or load with a larger n_ctx",
+                remedy=words("{}, or load with a larger `n_ctx`", remedy),
                 is_least=error.is_least,
             ) from error
     except SelectrieError:

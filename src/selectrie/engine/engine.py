@@ -16,7 +16,6 @@ from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import Limits, ModelIdentity, SelfCheck
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import async_stream, awaitable
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.decision_methods import DecisionMethods
 from selectrie.engine.precision_check import assumed
 from selectrie.engine.prompt_methods import PromptMethods
@@ -31,7 +30,7 @@ from selectrie.engine.scheduler.scheduler import Load
 from selectrie.engine.scheduler.task_group import TaskGroup, task_group
 from selectrie.engine.score_methods import ScoreMethods
 from selectrie.engine.tokenizer_methods import TokenizerMethods
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
     DEFAULT_BEAM,
     DEFAULT_PROMPTING,
@@ -50,6 +49,7 @@ from selectrie.options import (
     at_least,
     one_of,
 )
+from selectrie.options.argument_names import named_arguments
 from selectrie.results.advice import tell
 from selectrie.tokenization.prompts import Prompt
 
@@ -119,7 +119,8 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
 
     def close(self) -> None:
         """Free the model; running work ends with `ClosedError`. May be called twice."""
-        self._finalizer()
+        self._model_thread.close()
+        self._finalizer.detach()
 
     @property
     def closed(self) -> bool:
@@ -271,7 +272,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         if choices is not None:
             raise IncompatibleOptionsError("choices", "a grammar", "give one of the two")
         if tokenizations == "all":
-            raise IncompatibleOptionsError("tokenizations='all'", "a grammar", "give its texts as choices")
+            raise IncompatibleOptionsError(OptionRef("tokenizations", "all"), "a grammar", "give its texts as choices")
         from selectrie.engine.requests import select_grammar
 
         texts = select_grammar.listed(grammar)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.session import Prepared
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
+from selectrie.options.argument_names import named_arguments
 from selectrie.tokenization.prompts import Prompt
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from selectrie.core.model import ModelDescription
 from selectrie.engine.aio import awaitable
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests import select as select_requests
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Prepared
 from selectrie.errors import OptionError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, SpellingParams
+from selectrie.options.argument_names import named_arguments
 from selectrie.tokenization.prompts import Prompt
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import awaitable
-from selectrie.engine.argument_names import named_arguments
 from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
+from selectrie.options.argument_names import named_arguments
 from selectrie.options.checks import record
 from selectrie.tokenization.encoding import encode_prompt
 from selectrie.tokenization.prompts import Prompt, read_prompt

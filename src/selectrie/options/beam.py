@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, words
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import at_least, callback, flag, number, one_of
 
 BEAM_TERMINATORS = ("auto", "none", "eog", "unless-continued")
@@ -17,6 +18,7 @@ The largest `max_tokens`, 2^63, to this power is still a float.
 """
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class BeamSearchParams:
     """Options of a beam search.
@@ -78,10 +80,12 @@ class BeamSearchParams:
         for name in ("canonical_only", "merge_equal_text", "exact", "incomplete"):
             flag(name, getattr(self, name))
         if self.width % self.groups:
-            raise OptionError("groups", self.groups, f"a divisor of width={self.width}: groups are of equal width")
+            raise OptionError(
+                "groups", self.groups, words("a divisor of `width={}`: groups are of equal width", self.width)
+            )
         if self.diversity and self.groups == 1:
-            remedy = "only groups can differ; increase `groups`, or leave out `diversity`"
-            raise IncompatibleOptionsError("diversity", "groups=1", remedy)
+            remedy = words("only groups can differ; increase `groups`, or leave out `diversity`")
+            raise IncompatibleOptionsError("diversity", OptionRef("groups", 1), remedy)
         callback("expand", self.expand, "a path and its tokens")
         if self.exact:
             self._check_exact()
@@ -90,7 +94,7 @@ class BeamSearchParams:
         for name, neutral in (("length_penalty", 0.0), ("groups", 1), ("expand", None)):
             if getattr(self, name) != neutral:
                 remedy = "an exact search ranks by the joint; leave out one of them"
-                raise IncompatibleOptionsError(name, "exact=True", remedy)
+                raise IncompatibleOptionsError(name, OptionRef("exact", value=True), remedy)
 
 
 DEFAULT_BEAM = BeamSearchParams()

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, PythonOnly, words
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import ReadOnlyDict, at_least, flag, named, number, seed
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class RenderParams:
     """Options for rendering a template.
@@ -47,7 +49,7 @@ class RenderParams:
                 "deadline_s",
                 self.deadline_s,
                 min_value=math.ulp(0.0),
-                remedy="seconds above 0, or None for no deadline",
+                remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")),
             )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, words
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import (
     MAX_NUMBER,
     Bounds,
@@ -35,6 +36,7 @@ STOP_BOUNDS: Mapping[str, Bounds] = {"max_tokens": Bounds(1), "min_tokens": Boun
 """Bounds of those of `StopParams`."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Options for drawing a token, the steps of a sampler chain.
@@ -111,6 +113,7 @@ SamplingParams.GREEDY = SamplingParams(temperature=0.0)
 SamplingParams.UNCHANGED = SamplingParams(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class StopParams:
     """Conditions that end a sequence.
@@ -139,12 +142,12 @@ class StopParams:
         for name, bounds in STOP_BOUNDS.items():
             bounds.check(name, getattr(self, name))
         if self.min_tokens > self.max_tokens:
-            raise OptionError("min_tokens", self.min_tokens, f"at most max_tokens={self.max_tokens}")
+            raise OptionError("min_tokens", self.min_tokens, words("at most `max_tokens={}`", self.max_tokens))
         several = "a text, or a list or tuple of them; leave it out for none"
         stops = (self.stop,) if isinstance(self.stop, str) else texts("stop", self.stop, allowed=several)
         for index, stop in enumerate(stops):
             if not stop:
-                raise OptionError(f"stop[{index}]", stop, "a text that is not empty; leave `stop` out for none")
+                raise OptionError(f"stop[{index}]", stop, words("a text that is not empty; leave `stop` out for none"))
             if any("\ud800" <= c <= "\udfff" for c in stop):
                 raise OptionError(f"stop[{index}]", stop, "a text without lone surrogates")
         object.__setattr__(self, "stop", stops)

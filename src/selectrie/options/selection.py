@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import ReadOnlyDict, at_least, callback, flag, named, one_of, probability, text, texts
 
 GRAMMAR_NODES = 2_000
 """Nodes that a search of a grammar evaluates if no budget is given."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SearchParams:
     """Options for searching a set of choices or the texts of a grammar.
@@ -69,6 +71,7 @@ class SearchParams:
         callback("on_found", self.on_found, "a text and a number")
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class PromptParams:
     """Options for turning a prompt and choices into tokens.
@@ -152,7 +155,7 @@ class ScoringRule:
                 "content_free", self.content_free, "at least one content-free prompt for rule 'calibrated'"
             )
         if self.premise is not None and self.name != "pmi":
-            raise IncompatibleOptionsError("premise", f"rule={self.name!r}", "only the rule 'pmi' has a premise")
+            raise IncompatibleOptionsError("premise", OptionRef("rule", self.name), "only the rule 'pmi' has a premise")
         if self.content_free and self.name != "calibrated":
             remedy = "only the rule 'calibrated' has content-free prompts"
-            raise IncompatibleOptionsError("content_free", f"rule={self.name!r}", remedy)
+            raise IncompatibleOptionsError("content_free", OptionRef("rule", self.name), remedy)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from selectrie.errors import IncompatibleOptionsError
+from selectrie.errors import IncompatibleOptionsError, OptionRef, words
+from selectrie.options.argument_names import named_fields
 from selectrie.options.checks import at_least, one_of
 
 TOKENIZATIONS = ("canonical", "all")
@@ -15,6 +16,7 @@ MAX_SPELLING_ROWS = 4096
 """Maximum number of rows that are read for the bounds of a text without a budget."""
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class SpellingParams:
     """The spellings of a text that are counted, and how many rows that may take.
@@ -40,5 +42,5 @@ class SpellingParams:
         at_least("budget_nodes", self.budget_nodes, 1)
         for name, value, default in (("event", self.event, "auto"), ("budget_nodes", self.budget_nodes, None)):
             if self.tokenizations == "canonical" and value != default:
-                remedy = "only the sum over all spellings has it: set tokenizations='all'"
-                raise IncompatibleOptionsError(name, "tokenizations='canonical'", remedy)
+                remedy = words("only the sum over all spellings has it: set `tokenizations='all'`")
+                raise IncompatibleOptionsError(name, OptionRef("tokenizations", "canonical"), remedy)

@@ -7,6 +7,7 @@ code in a process, a Python warning.
 from __future__ import annotations
 
 import math
+import string
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,15 +103,17 @@ def expected_tokens(likeliest: Sequence[_Token]) -> str:
 
 
 _told: set[str] = set()
+_NO_DIGITS = dict.fromkeys(map(ord, string.digits))
 
 
 def tell(result: Any) -> None:
     """Warn of the advice on a result, or on the first results of a list.
 
-    Each code, and each note, is said once in a process, as an `AdviceWarning`.
+    Each code, and each note whatever its numbers, is said once in a process, as an
+    `AdviceWarning`.
     """
     for advice in _advice_on(result):
-        said = advice.text if advice.code == "note" else advice.code
+        said = advice.text.translate(_NO_DIGITS) if advice.code == "note" else advice.code
         if said not in _told:
             _told.add(said)
             warnings.warn(str(advice), AdviceWarning, stacklevel=caller_level())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from selectrie.core.types import ROOT, Cost
 from selectrie.results.advice import LOW_COVERAGE, Advice, Remedy, advice_fields, expected_tokens, notes_advice
 from selectrie.results.cells import captioned, cell, label, row, table
@@ -22,9 +24,9 @@ _REPR_TOKENS = 12
 _LARGE_SHARE = 0.5
 """Share of belief in leading spaces above which one seems to be missing."""
 _SPACE = "The choices begin without the space that the model puts there."
+_NO_TEMPLATE = "The prompt is a plain text, and this model was trained on chats."
 _CAUSES = (
-    "Usual causes: choices without the leading space that the prompt calls for; a chat model asked without its "
-    "template; a model that thinks before it answers."
+    "Usual causes: choices without the leading space that the prompt calls for; a model that thinks before it answers."
 )
 _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what the model has seen there."
 
@@ -78,6 +80,8 @@ class Selection:
             of the choice, prior included, and each logp that of the canonical encoding.
         coverage_high: Upper bound on coverage if rows that it depends on were not read
             in full, or if heal_gap is not 0, else None.
+        skips_template: Whether the prompt is a plain text although the model has a chat
+            template.
     """
 
     index: int
@@ -100,6 +104,7 @@ class Selection:
     values: tuple[object, ...] | None = None
     spellings: ChoiceSpellings | None = None
     coverage_high: float | None = None
+    skips_template: bool = False
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: a selection is neither true nor false."""
@@ -144,17 +149,40 @@ class Selection:
                 ahead = f"; a choice not scored to its end may be ahead{gap}"
             found.append(Advice("not_proved", certificate.reason + ahead))
         found += notes_advice(self.notes)
-        highest = self.coverage if self.coverage_high is None else self.coverage_high
-        if highest < LOW_COVERAGE and certificate.open_mass < LOW_COVERAGE:
+        if self._expects_others():
             behind = " with the text after them" if on_page and self.terminator == "text" else ""
             text = f"the model expects something else than these choices{behind}.{expected_tokens(self.top_tokens)}"
             if on_page:
                 found.append(Advice("coverage", f"{text} {_PAGE_CAUSE}"))
             elif self._lacks_space():
                 found.append(Advice("coverage", f"{text} {_SPACE}", Remedy("delimiter", " ")))
+            elif self.skips_template:
+                found.append(Advice("coverage", f"{text} {_NO_TEMPLATE}", Remedy("messages")))
             else:
-                found.append(Advice("coverage", f"{text} {_CAUSES}", Remedy("messages")))
+                found.append(Advice("coverage", f"{text} {_CAUSES}"))
         return tuple(found)
+
+    def _expects_others(self) -> bool:
+        """Return whether the model expects other texts than the choices.
+
+        A low coverage alone does not say so, because the probability of every long text
+        is low. The model must expect another first token, or another text after the
+        winner.
+        """
+        highest = self.coverage if self.coverage_high is None else self.coverage_high
+        if highest >= LOW_COVERAGE or self.certificate.open_mass >= LOW_COVERAGE:
+            return False
+        trie, edge_logp, pieces = self.choices.trie, self.choices.edge_logp, self.choices.pieces
+        node, logp, n_healed = ROOT, -self.log_heal, len(self.healed)
+        children = trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]
+        while len(children) == 1 and (n_healed := n_healed - len(pieces[trie.token[children[0]]])) >= 0:
+            node = children[0]
+            logp += edge_logp[node]
+            children = trie.child[trie.child_start[node] : trie.child_start[node + 1]]
+        begins = math.exp(logp) * float(np.nansum(np.exp(edge_logp[children])))
+        end = trie.path_node[trie.path_of[self.index]]
+        ends = self.choices.logp_terminator[self.index] + (edge_logp[end] if self.terminator == "text" else 0.0)
+        return min(begins, math.exp(ends)) < LOW_COVERAGE
 
     def _lacks_space(self) -> bool:
         """Return whether the model expects a space and no choice begins with one."""

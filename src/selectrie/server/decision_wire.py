@@ -7,7 +7,6 @@ and `confidence` in requests, and `diagnostics` and `warnings` in responses.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,9 +29,9 @@ from selectrie.decide.params import (
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
-from selectrie.errors import MAX_QUOTED, OptionError, PromptTooLongError, RequestError, clip
+from selectrie.errors import MAX_QUOTED, OptionError, OptionRef, PromptError, PromptTooLongError, TextError, clip
 from selectrie.results.openai import json_logprob
-from selectrie.server.http_errors import HttpError
+from selectrie.server.http_errors import HttpError, message_of
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 from selectrie.server.wire import (
@@ -380,16 +379,14 @@ def errors_about(field: str) -> Iterator[None]:
     try:
         yield
     except PromptTooLongError as error:
-        message = str(error).replace("shorten the state", f"shorten the {field}")
+        message = message_of(error, {"state": OptionRef(field)})
         raise HttpError(400, error.code, message, field) from error
-    except OptionError:
-        raise
-    except RequestError as error:
-        place = re.match(re.escape(field) + r"(?:\[(?:\d+|'\w+')\])*", str(error))
-        if place is None:
+    except (PromptError, TextError) as error:
+        place = error.where if isinstance(error, PromptError) else error.what
+        if place.partition("[")[0] != field:
             raise
-        path = re.sub(r"\['(\w+)'\]", r".\1", place[0])
-        raise HttpError(400, error.code, str(error), clip(path, MAX_QUOTED)) from error
+        path = place.replace("['", ".").replace("']", "")
+        raise HttpError(400, error.code, message_of(error), clip(path, MAX_QUOTED)) from error
 
 
 def _path(name: str, index: int) -> str:

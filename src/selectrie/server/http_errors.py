@@ -14,12 +14,13 @@ from selectrie.errors import (
     ClosedError,
     DeadlineError,
     ForkedError,
-    IncompatibleOptionsError,
     MemoryBudgetError,
     MissingExtraError,
     ModelFileError,
     OptionError,
+    OptionRef,
     QueueFullError,
+    RefusedOption,
     RequestError,
     SelectrieError,
     clip,
@@ -41,6 +42,7 @@ _TYPES = {
 }
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MAX_MESSAGE = 2_000
+_NO_FIELDS: Mapping[str, OptionRef] = {}
 _NOT_AGAIN: Mapping[str, str] = {"x-should-retry": "false"}
 
 
@@ -121,28 +123,30 @@ def error_of(error: Exception) -> HttpError:
     if status in (429, 503):
         return busy(str(error), status=status, code=error.code)
     param = _param_of(error) if isinstance(error, RequestError) else None
-    return HttpError(status, error.code, _message_of(error), param, {} if status == 400 else _NOT_AGAIN)
+    return HttpError(status, error.code, message_of(error), param, {} if status == 400 else _NOT_AGAIN)
 
 
-def _message_of(error: SelectrieError) -> str:
-    """Return the message of an error, which quotes a path in at most `MAX_QUOTED`.
+def message_of(error: SelectrieError, fields: Mapping[str, OptionRef] = _NO_FIELDS) -> str:
+    """Return the message of an error, in which fields are written as in JSON.
 
-    Values are cut where the message is made; fields and questions have names of the
-    client's.
+    A slot is cut to `MAX_QUOTED`: questions and fields have names of the client's.
+
+    Args:
+        fields: What a request has in place of some options, by their names.
     """
-    message = str(error)
-    for path in (error.slot, error.name if isinstance(error, OptionError) else None):
-        if path is not None and len(path) > MAX_QUOTED:
-            shown = path.encode("utf-8", "backslashreplace").decode()
-            message = message.replace(shown, clip(shown, MAX_QUOTED))
-    return message
+
+    def written(option: OptionRef) -> str:
+        option = fields.get(option.name, option)
+        if option.value is None or isinstance(option, RefusedOption):
+            return str(option)
+        return f"{option.name}={json.dumps(option.value, default=str)}"
+
+    return error.worded(written, max_slot=MAX_QUOTED)
 
 
 def _param_of(error: RequestError) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
     path = error.name if isinstance(error, OptionError) else None
-    if path is not None and isinstance(error, IncompatibleOptionsError):
-        path = path.partition("=")[0]  # it may be an option with its value
     if error.slot is not None:
         question = _PARAM.match(error.slot)
         path = question[2] if question else error.slot

@@ -11,7 +11,7 @@ from typing import Any
 
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, trimmed_to
 from selectrie.core.vocabulary import ChatTemplate
-from selectrie.errors import IncompatibleOptionsError, PromptError
+from selectrie.errors import IncompatibleOptionsError, PromptError, words
 from selectrie.tokenization.prompts import ROLE, tracked_args
 
 _KEY = blake2b(b"selectrie turns", digest_size=8).hexdigest()
@@ -126,8 +126,10 @@ class Turns:
             raise PromptError(f"a turn of {role!r} is not possible{before}: {error}") from error
         if rendered != plain:
             raise PromptError(
-                "the model's chat template changes what template_args say, so their text cannot be distinguished from "
-                "its own"
+                words(
+                    "the model's chat template changes what `template_args` say, so their text cannot be distinguished "
+                    "from its own"
+                )
             )
         return rendered if isinstance(rendered, TrackedText) else TrackedText(rendered, TEMPLATE)
 
@@ -216,10 +218,14 @@ class Turns:
 
     def _rewritten(self, role: str) -> PromptError:
         return PromptError(
-            f"with a turn of {role!r} the model's chat template rewrites the turns before it ({self._roles}), "
-            "which are on the page already (templates do that if they move the system message, "
-            "or strip reasoning from earlier answers); "
-            "render such a chat in pages of one answer each, or write the turns as text with parse_special"
+            words(
+                "with a turn of {} the model's chat template rewrites the turns before it ({}), "
+                "which are on the page already (templates do that if they move the system message, "
+                "or strip reasoning from earlier answers); "
+                "render such a chat in pages of one answer each, or write the turns as text with `parse_special`",
+                repr(role),
+                self._roles,
+            )
         )
 
 

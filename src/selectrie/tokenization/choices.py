@@ -9,7 +9,7 @@ import numpy as np
 
 from selectrie.core.types import OffsetArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import OptionError, PromptError
+from selectrie.errors import OptionError, PromptError, words
 from selectrie.tokenization.encoding import encode_prompt, encode_rests, find_tail, is_aligned, shortened
 from selectrie.tokenization.flat_paths import cut_following, shared_prefix, without_first
 from selectrie.tokenization.records import EncodedChoices, PromptText
@@ -82,8 +82,10 @@ def _encode(
         return _encode(vocabulary, prompt, distinct, following, "split")
     if not len(context):
         raise PromptError(
-            "no token of the prompt stays the same before every choice, so there is nothing to predict the first one "
-            "from; begin the prompt with more text or a control token, or use boundary='split'"
+            words(
+                "no token of the prompt stays the same before every choice, so there is nothing to predict the first "
+                "one from; begin the prompt with more text or a control token, or use `boundary='split'`"
+            )
         )
     n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)
     tokens, offsets = without_first(tokens, offsets, n_kept)

@@ -29,11 +29,15 @@ from selectrie.errors import (
     clip,
     clipped,
     of_value,
+    words,
 )
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
 
+SHORTEN_PROMPT = words("shorten the prompt, set `truncate='left'`")
+"""Advice for a prompt that does not fit."""
+_RENDERED = words("render the chat yourself and give it as text with `parse_special`, or as token ids")
 ROLE = re.compile(r"\w[\w .-]*")
 """Pattern of a role.
 
@@ -96,7 +100,9 @@ def read_prompt(
         spans = [(to_bytes(prompt, "prompt"), prompting.parse_special)]
         read = _read_spans(vocabulary, spans, check_length)
         spelled = () if prompting.parse_special else vocabulary.controls_spelled(spans[0][0])
-        read = replace(read, prefix=with_bos(vocabulary, read.prefix, prompting), spelled=spelled)
+        skips_template = vocabulary.chat_template is not None and not prompting.parse_special
+        prefix = with_bos(vocabulary, read.prefix, prompting)
+        read = replace(read, prefix=prefix, spelled=spelled, skips_template=skips_template)
     elif isinstance(prompt, str):
         read = _read_chat(vocabulary, [{"role": "user", "content": prompt}], prompting, check_length)
     elif len(prompt) and isinstance(prompt[0], Mapping):
@@ -252,7 +258,7 @@ def _refuse_chat_options(prompting: PromptParams) -> None:
     ):
         if value:
             raise IncompatibleOptionsError(
-                name, "a prompt that is not a chat", "give chat messages, or text with `system`"
+                name, "a prompt that is not a chat", words("give chat messages, or text with `system`")
             )
 
 
@@ -410,9 +416,12 @@ def template_spans(vocabulary: Vocabulary, rendered: TrackedText) -> list[tuple[
             if not np.array_equal(as_read, as_one):
                 mixed = b"".join([data for data, is_template in run if not is_template]).decode()
                 raise PromptError(
-                    f"the model's chat template computes {shortened(mixed)} from its own text and that of messages "
-                    "together, so its control tokens cannot be distinguished from theirs; render the chat yourself and "
-                    "give it as text with parse_special, or as token ids"
+                    words(
+                        "the model's chat template computes {} from its own text and that of messages together, so its "
+                        "control tokens cannot be distinguished from theirs; {}",
+                        shortened(mixed),
+                        _RENDERED,
+                    )
                 )
         spans += run
     return spans
@@ -426,17 +435,18 @@ def shortened(text: str) -> str:
 def _check_message(index: int, message: object) -> dict[str, str]:
     where = f"messages[{index}]"
     if not isinstance(message, Mapping):
-        raise PromptError(f"{where} is {of_value(message)}: expected an object with 'role' and 'content'")
+        raise PromptError(f"is {of_value(message)}: expected an object with 'role' and 'content'", where=where)
     for key in ("role", "content"):
         if key not in message:
-            raise PromptError(f"{where} has no {key!r}: expected an object with 'role' and 'content'")
+            raise PromptError(f"has no {key!r}: expected an object with 'role' and 'content'", where=where)
     for key, value in message.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise PromptError(f"{where}[{key!r}] is {of_value(value)}: expected text")
+            raise PromptError(f"is {of_value(value)}: expected text", where=f"{where}[{key!r}]")
         to_bytes(value, f"{where}[{key!r}]")
     if not ROLE.fullmatch(str(message["role"])):
         raise PromptError(
-            f"{where} has role {of_value(message['role'])}: expected a word such as 'user', 'assistant' or 'system'"
+            f"has role {of_value(message['role'])}: expected a word such as 'user', 'assistant' or 'system'",
+            where=where,
         )
     return dict(message)
 
@@ -467,8 +477,11 @@ def rendered_chat(
         if isinstance(rendered, TrackedText) and rendered == plain:
             return rendered
     raise PromptError(
-        "the model's chat template changes what messages say, so its own control tokens cannot be distinguished from "
-        "theirs; render the chat yourself and give it as text with parse_special, or as token ids"
+        words(
+            "the model's chat template changes what messages say, so its own control tokens cannot be distinguished "
+            "from theirs; {}",
+            _RENDERED,
+        )
     ) from cause
 
 

@@ -22,6 +22,7 @@ class PromptText:
         is_normalized: Whether the text was changed as the tokenizer normalises it.
         time: The time that the chat template was told, in ISO 8601, or "".
         spelled: Control tokens that a plain text spells, which are read as text.
+        skips_template: Whether this is a plain text for a model with a chat template.
     """
 
     prefix: IntArray
@@ -30,6 +31,7 @@ class PromptText:
     is_normalized: bool = False
     time: str = ""
     spelled: tuple[str, ...] = ()
+    skips_template: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -384,6 +384,6 @@ def test_streams_are_refused_with_what_to_do_instead(serving):
 def test_a_prompt_that_does_not_fit(serving):
     """With as many tokens as may be drawn, as here."""
     with serving("llama-server") as (llm, server):
-        with pytest.raises(PromptTooLongError, match="lower max_tokens"):
+        with pytest.raises(PromptTooLongError, match="lower `max_tokens`"):
             llm.generate("a" * 250, stopping=StopParams(max_tokens=20))
         assert server.asked == []

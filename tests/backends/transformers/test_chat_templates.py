@@ -144,7 +144,7 @@ def test_named_templates():
     template, chat = read(tokenizer).chat_template, CHATS[0]
     for args in ({}, {"tools": TOOLS}, {"chat_template": "rag"}):
         assert template(chat, add_generation_prompt=False, **args) == applied(tokenizer, chat, **args)
-    with pytest.raises(PromptError, match=r"no chat template named 'x'.* with one of 'default', 'rag', 'tool_use'"):
+    with pytest.raises(PromptError, match=r"no chat template named 'x'.* as one of 'default', 'rag', 'tool_use'"):
         template(chat, chat_template="x")
     del named["default"]
     with pytest.raises(PromptError, match="no chat template named 'default'"):

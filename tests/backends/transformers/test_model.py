@@ -490,9 +490,9 @@ def test_the_way_to_a_larger_context_is_what_this_model_can_do():
     """A larger `n_ctx`, unless all positions of the model are held already; rotary positions have no end."""
     learned, rotary = make_module("gpt2"), make_module("llama")
     for module_, n_ctx, expected in (
-        (learned, 96, "load with a larger n_ctx"),
+        (learned, 96, "load with a larger `n_ctx`"),
         (learned, 512, "use a model of more than 512 positions"),
-        (rotary, 512, "load with a larger n_ctx"),
+        (rotary, 512, "load with a larger `n_ctx`"),
     ):
         with opened(module_, n_ctx=n_ctx) as model:
             assert model.limits.larger_context == expected

@@ -480,7 +480,7 @@ def with_number(pairs, layer, part, number):
         (lambda _: "a prefix", r"prefix='a prefix': expected a DynamicCache of Transformers"),
         (lambda pairs: pairs[0][0], r"prefix='Tensor': expected a DynamicCache of Transformers"),
         (lambda _: make_module("llama").model, r"prefix='LlamaModel': expected a DynamicCache of Transformers"),
-        (lambda pairs: [[one.expand(1, 2, 5, 8).repeat(1, 1, 18, 1) for one in pair] for pair in pairs], "prefix='90 tokens': expected at most 88, so that 8 fit behind, or load with a larger n_ctx"),
+        (lambda pairs: [[one.expand(1, 2, 5, 8).repeat(1, 1, 18, 1) for one in pair] for pair in pairs], "prefix='90 tokens': expected at most 88, so that 8 fit behind, or load with a larger `n_ctx`"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(change, message):

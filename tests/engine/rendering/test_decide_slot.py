@@ -432,7 +432,7 @@ def test_a_beam_that_finishes_no_option_is_refused():
     """The beginning of an option is none."""
     options = (Option("cabu", 1), Option("cabs", 2))
     slot = BeamSlot("x", Grammar.from_choices(["cabu", "cabs"]), BeamSearchParams(max_tokens=1), options)
-    with pytest.raises(NothingFoundError, match="none was finished within 1 tokens; give max_tokens= more"):
+    with pytest.raises(NothingFoundError, match="none was finished within 1 tokens; give more `max_tokens`"):
         filled(HashModel(7), slot, place_of("a"))
 
 

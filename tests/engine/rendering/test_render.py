@@ -426,7 +426,7 @@ def test_a_page_that_outgrows_the_context_names_the_slot():
             render(engine, text, {"items": list(range(30))})
         assert caught.value.available_tokens == 40
         assert str(caught.value).endswith("; shorten the page before the slot, or open a larger fake")
-        with pytest.raises(PromptTooLongError, match=r"slot, lower its max_tokens, or open a larger fake$"):
+        with pytest.raises(PromptTooLongError, match=r"slot, lower its `max_tokens`, or open a larger fake$"):
             render(engine, "a<<gen 'x' max_tokens=50>>")
         assert render(engine, text, {"items": [1]}).text.startswith("a b c.\ncat")
 

@@ -255,7 +255,8 @@ def test_cancelling_takes_pages_back(engine, model, name):
     assert is_idle(engine)
 
 
-def test_ctrl_c_takes_many_pages_back(engine, model):
+@pytest.mark.parametrize("n_pages", [1, 5])
+def test_ctrl_c_takes_many_pages_back(engine, model, n_pages):
     """All of them, and every thread ends."""
     begun = threading.Event()
 
@@ -266,7 +267,7 @@ def test_ctrl_c_takes_many_pages_back(engine, model):
 
     model.on_decode = interrupt
     with pytest.raises(KeyboardInterrupt):
-        engine.render_many(ENDLESS, [LONG] * 5, rendering=SEED)
+        engine.render_many(ENDLESS, [LONG] * n_pages, rendering=SEED)
     model.on_decode = None
     assert not threads_of_pages()
     assert is_idle(engine)

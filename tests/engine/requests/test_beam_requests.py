@@ -190,7 +190,7 @@ def test_the_delimiter_stands_before_the_text():
         ({"beam": {"width": 2}}, "beam="),
         ({"prompting": None}, "prompting is not given"),
         ({"prompting": PromptParams(boundary="harness")}, "boundary='harness'"),
-        ({"beam": BeamSearchParams(max_tokens=4096)}, "lower max_tokens"),
+        ({"beam": BeamSearchParams(max_tokens=4096)}, "lower `max_tokens`"),
     ],
 )
 def test_wrong_requests_are_refused_before_any_call(change, told):
@@ -238,7 +238,7 @@ def test_an_exact_search_ends_without_a_budget():
 def test_a_budget_that_finds_nothing_is_named():
     """Nothing was finished within it: the error says so, and what to raise."""
     with pytest.raises(
-        NothingFoundError, match="the budget ended after 3 rows; raise budget_nodes or search with a beam"
+        NothingFoundError, match="the budget ended after 3 rows; raise `budget_nodes` or search with a beam"
     ):
         found("a", Grammar.from_regex("([abcrtu ]{9})s"), exact=True, budget_nodes=3, max_tokens=12, prompting=SPLIT)
 

@@ -546,7 +546,7 @@ def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
             engine.generate(
                 "a", stopping=StopParams(max_tokens=SMALL.nodes + 1), prompting=PromptParams(truncate=truncate)
             )
-        assert caught.value.remedy.startswith("lower max_tokens")
+        assert caught.value.remedy.startswith("lower `max_tokens`")
         with pytest.raises(PromptTooLongError) as caught:
             engine.generate("a" * SMALL.nodes, stopping=StopParams(max_tokens=2))
         assert caught.value.remedy.startswith("shorten the prompt")

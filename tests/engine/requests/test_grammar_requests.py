@@ -416,12 +416,12 @@ def test_nothing_found_says_why_and_what_helps(engine):
     for ask, told in (
         (
             lambda: engine.select("a", grammar=long, search=SearchParams(max_tokens=2)),
-            "none has at most 2 tokens; raise max_tokens",
+            "none has at most 2 tokens; raise `max_tokens`",
         ),
         (lambda: engine.select("a", grammar=rats), "no path of tokens leads to one"),
         (
             lambda: engine.select("a", grammar=long, search=SearchParams(budget_nodes=1), prompting=SPLIT),
-            "the budget ended after 1 rows; raise budget_nodes or search with a beam or use a grammar",
+            "the budget ended after 1 rows; raise `budget_nodes` or search with a beam or use a grammar",
         ),
         (
             lambda: engine.sample("a", long, search=SearchParams(max_tokens=2), seed=1),

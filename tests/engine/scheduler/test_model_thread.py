@@ -341,15 +341,15 @@ def test_closing_waits_for_a_decode_that_cannot_be_interrupted(monkeypatch):
 
     model.on_decode = hold
     engine = Engine(model, check=SelfCheck(1, 0.0, 0.0))
-    thread = engine._model_thread._thread
-    join = thread.join
+    thread, ended = engine._model_thread._thread, engine._model_thread._ended
+    wait = ended.wait
 
-    def look(timeout: float) -> None:
-        looks.append(timeout)
+    def look(timeout_s: float) -> None:
+        looks.append(timeout_s)
         go_on.set()
-        join(timeout)
+        wait(timeout_s)
 
-    monkeypatch.setattr(thread, "join", look)
+    monkeypatch.setattr(ended, "wait", look)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(engine.select, "a", ["cat", "bat"])
         assert started.wait(LONG_S)
@@ -359,6 +359,47 @@ def test_closing_waits_for_a_decode_that_cannot_be_interrupted(monkeypatch):
     assert not thread.is_alive()
     assert set(looks) == {LOOK_AGAIN_S}
     assert (engine._model_thread.scheduler.n_interrupted, model.calls) == (0, 1)
+
+
+def test_a_close_that_ctrl_c_interrupts_is_made_whole_by_the_next():
+    """The thread still runs, and the second call waits for it."""
+    model, started, go_on = (
+        HashModel(1, limits=replace(WIDE, can_interrupt=False)),
+        threading.Event(),
+        threading.Event(),
+    )
+
+    def hold() -> None:
+        started.set()
+        assert go_on.wait(LONG_S)
+
+    model.on_decode = hold
+    engine = Engine(model, check=SelfCheck(1, 0.0, 0.0))
+    thread, target = engine._model_thread._thread, threading.get_ident()
+
+    def waits() -> bool:
+        return sys._current_frames()[target].f_code.co_name in {"wait", "_wait_for_tstate_lock"}
+
+    def interrupt() -> None:
+        assert wait_until(lambda: engine.closed and waits())
+        signal.pthread_kill(target, signal.SIGINT)
+
+    def release() -> None:
+        assert wait_until(waits)
+        go_on.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(engine.select, "a", ["cat", "bat"])
+        assert started.wait(LONG_S)
+        pool.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            engine.close()
+        assert not go_on.is_set()
+        pool.submit(release)
+        engine.close()
+        assert thread not in threading.enumerate()
+        with pytest.raises(ClosedError, match="engine is closed"):
+            waiting.result(LONG_S)
 
 
 @pytest.mark.parametrize(("can_interrupt", "wait_s"), [(True, _INTERRUPT_AGAIN_S), (False, LOOK_AGAIN_S)])

@@ -19,7 +19,7 @@ from jinja2 import TemplateError, TemplateSyntaxError
 from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
 from selectrie.core.vocabulary import TIME_ARGUMENT
-from selectrie.errors import PromptError
+from selectrie.errors import PromptError, words
 
 MAX_TIME_FORMAT = 1_000
 """Maximum length of the format given to `strftime_now`.
@@ -90,8 +90,11 @@ class JinjaTemplate:
             return (tracking if tracks else plain).rendered(values, template_args)
         except LimitError as error:
             raise PromptError(
-                f"the model's chat template is not rendered: {error}; render the chat yourself and give it as text "
-                "with parse_special, or as token ids"
+                words(
+                    "the model's chat template is not rendered: {}; render the chat yourself and give it as text with "
+                    "`parse_special`, or as token ids",
+                    error,
+                )
             ) from error
         except TemplateSyntaxError as error:
             raise PromptError(

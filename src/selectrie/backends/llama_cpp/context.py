@@ -19,7 +19,7 @@ from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.backends.llama_cpp.metadata import cell_type
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
 from selectrie.core.types import LogitArray, Precision
-from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, ModelError
+from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, ModelError, words
 
 _RC_NO_ROOM, _RC_ABORTED = 1, 2
 """Return codes of `llama_decode` (llama.h)."""
@@ -230,11 +230,9 @@ def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
         pointer = llama_cpp.llama_init_from_model(weights.pointer, params)
         reason = log.reason("llama.cpp gives no reason")
     if not pointer:
-        remedy = "ask for a smaller n_ctx, or free memory"
-        raise ModelError(
-            f"{weights.name}: no context of n_ctx={size.nodes} ({size.cells} cells, {size.rows} rows a call) "
-            f"could be made: {reason}; {remedy}"
-        )
+        counts = f"({size.cells} cells, {size.rows} rows a call)"
+        failed = words("{}: no context of `n_ctx={}` {} could be made", weights.name, size.nodes, counts)
+        raise ModelError(words("{}: {}; ask for a smaller `n_ctx`, or free memory", failed, reason))
     if not llama_cpp.llama_get_memory(pointer):
         llama_cpp.llama_free(pointer)
         raise ModelError(f"{weights.name}: keeps no context, so it is not a language model")

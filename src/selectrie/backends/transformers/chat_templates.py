@@ -11,7 +11,7 @@ from typing import Any
 
 from selectrie.backends.chat.template import chat_template
 from selectrie.core.vocabulary import ChatTemplate
-from selectrie.errors import PromptError
+from selectrie.errors import PromptError, words
 
 _ABSENT = ("tools", "documents")
 _DEFAULT, _TOOL_USE = "default", "tool_use"
@@ -38,8 +38,11 @@ def chat_template_of(tokenizer: Any) -> ChatTemplate | None:
         if name not in named:
             names = ", ".join(map(repr, sorted(named)))
             raise PromptError(
-                f"the model has no chat template named {str(name)!r}; give template_args={{'chat_template': name}} "
-                f"with one of {names}"
+                words(
+                    "the model has no chat template named {}; give `template_args` 'chat_template' as one of {}",
+                    repr(str(name)),
+                    names,
+                )
             )
         return named[str(name)](messages, **args)
 

@@ -28,7 +28,7 @@ from selectrie.backends.transformers.states import StateContexts, sequences_for
 from selectrie.core.model import SOLO_SEQUENCES
 from selectrie.core.types import BatchSizes, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import OptionError, UnsupportedModelError
+from selectrie.errors import OptionError, PythonOnly, UnsupportedModelError, Words, words
 
 _USUAL_NODES = 8192
 _MAX_LOGIT_BYTES = 384 << 20
@@ -129,9 +129,9 @@ def _require_fit(prepared: PreparedModule, options: TransformersOptions) -> None
     if options.precision is Precision.EXACT and prepared.dtype != torch.float32:
         raise OptionError("precision", "exact", f"fast, as the weights are {dtype}; or convert them by model.float()")
     if options.dtype is not None and options.dtype.removeprefix("torch.") != dtype:
-        raise OptionError("dtype", options.dtype, f"{dtype}, which this module has, or None")
+        raise OptionError("dtype", options.dtype, Words(f"{dtype}, which this module has", PythonOnly(", or None")))
     if options.device is not None and torch.device(options.device).type != device.type:
-        raise OptionError("device", options.device, f"{device}, where this module is, or None")
+        raise OptionError("device", options.device, Words(f"{device}, where this module is", PythonOnly(", or None")))
 
 
 def _fit(source: _Source) -> _Size:
@@ -150,8 +150,10 @@ def _require_room(source: _Source, nodes: int) -> None:
     is_bound = bound is not None and bound <= nodes
     most = (bound if bound is not None and is_bound else nodes) - MIN_NODES
     if n_prefix > most:
-        remedy = f"as {source.prepared.name} has {bound} positions" if is_bound else "or load with a larger n_ctx"
-        raise OptionError("prefix", f"{n_prefix} tokens", f"at most {most}, so that {MIN_NODES} fit behind, {remedy}")
+        bounded = f"as {source.prepared.name} has {bound} positions"
+        remedy = bounded if is_bound else words("or load with a larger `n_ctx`")
+        allowed = words("at most {}, so that {} fit behind, {}", most, MIN_NODES, remedy)
+        raise OptionError("prefix", f"{n_prefix} tokens", allowed)
 
 
 def nodes_and_rows(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selectrie.core.types import Precision
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, PythonOnly, Words, words
 from selectrie.options import at_least, flag, one_of
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -64,7 +64,9 @@ class TransformersOptions:
         if type(self.device) is int and self.device >= 0:
             object.__setattr__(self, "device", f"cuda:{self.device}")
         if self.device is not None and not isinstance(self.device, str):
-            raise OptionError("device", self.device, f"a device as {', '.join(map(repr, DEVICES))}, or None")
+            raise OptionError(
+                "device", self.device, Words(f"a device as {', '.join(map(repr, DEVICES))}", PythonOnly(", or None"))
+            )
         if self.dtype is not None:
             self._check_dtype()
         is_text = isinstance(self.prefix, str | bytes)
@@ -79,8 +81,10 @@ class TransformersOptions:
     def _check_dtype(self) -> None:
         name = str(self.dtype).removeprefix("torch.")
         if name not in DTYPES:
-            raise OptionError("dtype", self.dtype, f"one of {', '.join(map(repr, DTYPES))}, or None")
+            raise OptionError(
+                "dtype", self.dtype, Words(f"one of {', '.join(map(repr, DTYPES))}", PythonOnly(", or None"))
+            )
         if self.precision is Precision.EXACT and name != "float32":
-            remedy = "'float32' or None, as precision='exact' computes in float32; or precision='fast'"
-            raise OptionError("dtype", self.dtype, remedy)
+            remedy = "'float32'{}, as `precision='exact'` computes in float32; or `precision='fast'`"
+            raise OptionError("dtype", self.dtype, words(remedy, PythonOnly(" or None")))
         object.__setattr__(self, "dtype", name)

@@ -28,7 +28,7 @@ from selectrie.backends.transformers.states import StateContexts
 from selectrie.core.model import Model, chain
 from selectrie.core.reads import Reads
 from selectrie.core.types import ROOT, FloatArray, ModelKind
-from selectrie.errors import DecodeError, UnsupportedModelError
+from selectrie.errors import DecodeError, UnsupportedModelError, Words, words
 
 logger = logging.getLogger(__name__)
 
@@ -214,8 +214,8 @@ def _why_not_finite(prepared: PreparedModule) -> str:
     dtype = str(prepared.dtype).removeprefix("torch.")
     remedy = "get the model's files again, or take others"
     if prepared.dtype != torch.float32:
-        remedy = f"numbers may be too large for {dtype}: load it with dtype='float32'"
-    return f"it computes NaN although its weights are finite; {remedy}"
+        remedy = words("numbers may be too large for {}: load it with `dtype='float32'`", dtype)
+    return Words("it computes NaN although its weights are finite; ", remedy)
 
 
 def _own_rows(prepared: PreparedModule, texts: Any, prefix: Prefix | None = None) -> FloatArray:

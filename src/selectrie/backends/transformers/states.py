@@ -23,7 +23,7 @@ from selectrie.backends.transformers.attention import ModuleCall
 from selectrie.backends.transformers.cells import Evaluated
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.core.types import ROOT
-from selectrie.errors import CapacityError, ModelError
+from selectrie.errors import CapacityError, ModelError, words
 
 _MAX_STATES = 256
 _MAX_STATE_BYTES = 4 << 30
@@ -150,10 +150,9 @@ def sequences_for(prepared: PreparedModule, nodes: int) -> int:
     largest = sizes[0] + (sizes[1] - sizes[0]) // 2 * max(0, nodes - 2)
     n_states = states_for(largest, prepared.device)
     if n_states < 2:
-        raise ModelError(
-            f"{prepared.name}: a context of {nodes} tokens takes {largest >> 20} MiB, and {_STATE_SHARE} times as much "
-            "is to be free for each of two; ask for a smaller n_ctx, or free memory"
-        )
+        takes = f"a context of {nodes} tokens takes {largest >> 20} MiB, and {_STATE_SHARE} times as much"
+        lacking = "{}: {} is to be free for each of two; ask for a smaller `n_ctx`, or free memory"
+        raise ModelError(words(lacking, prepared.name, takes))
     return n_states
 
 

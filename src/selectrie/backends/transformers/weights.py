@@ -25,7 +25,7 @@ from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.vocabulary import open_tokenizer, read_vocabulary
 from selectrie.core.types import Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import ModelError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError, clip
+from selectrie.errors import ModelError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError, clip, words
 
 logger = logging.getLogger(__name__)
 
@@ -271,7 +271,8 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
             output_loading_info=True,
         )
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise ModelError(f"{folder}: no memory for the weights; free memory, or load it by precision='fast'") from error
+        lacking = "{}: no memory for the weights; free memory, or load it by `precision='fast'`"
+        raise ModelError(words(lacking, folder)) from error
     except SelectrieError:
         raise
     except ImportError as error:

@@ -42,11 +42,11 @@ from selectrie.core.cache_dir import cache_folder, read_object, write_object
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import DecodeError, OptionError, UnsupportedModelError
+from selectrie.errors import DecodeError, OptionError, UnsupportedModelError, Words, words
 
 logger = logging.getLogger(__name__)
 
-_OTHER = "use backend='transformers'"
+_OTHER = words("use `backend='transformers'`")
 
 
 def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:
@@ -125,7 +125,7 @@ def open_module(
                 probe_model(prepared, model)
         except DecodeError as error:
             model.close()
-            raise UnsupportedModelError(name, f"cannot be run by XLA: {error}; {_OTHER}") from error
+            raise UnsupportedModelError(name, words("cannot be run by XLA: {}; {}", error, _OTHER)) from error
         except BaseException:
             model.close()
             raise
@@ -181,9 +181,11 @@ def _require_supported(prepared: PreparedModule, vocabulary: Vocabulary, options
             name, f"predicts {prepared.n_vocabulary} tokens, its vocabulary has {vocabulary.n_tokens}"
         )
     if prepared.route is Route.STATES:
-        raise UnsupportedModelError(name, f"keeps states, for which there are no programs of fixed shapes; {other}")
+        raise UnsupportedModelError(
+            name, Words("keeps states, for which there are no programs of fixed shapes; ", other)
+        )
     if prepared.is_quantised:
-        raise UnsupportedModelError(name, f"has quantised weights, which are not compiled; {other}")
+        raise UnsupportedModelError(name, Words("has quantised weights, which are not compiled; ", other))
     if prepared.device.type != "cpu":
         raise UnsupportedModelError(name, f"is on {prepared.device}; move it to the CPU, from where XLA takes it")
     if options.precision is Precision.EXACT and prepared.dtype != torch.float32:

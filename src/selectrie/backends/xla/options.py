@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from selectrie.core.types import Precision
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, PythonOnly, Words
 from selectrie.options import at_least, flag, one_of
 
 BUCKETS = (512, 64, 8, 1)
@@ -50,7 +50,9 @@ class XlaOptions:
         object.__setattr__(self, "precision", Precision(self.precision))
         flag("verbose", self.verbose)
         if self.device is not None and not isinstance(self.device, str):
-            raise OptionError("device", self.device, "a device of JAX as 'cpu' or 'tpu:0', or None")
+            raise OptionError(
+                "device", self.device, Words("a device of JAX as 'cpu' or 'tpu:0'", PythonOnly(", or None"))
+            )
         self._check_buckets()
 
     def _check_buckets(self) -> None:

@@ -29,7 +29,7 @@ from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.xla.torchax_import import load_torchax
 from selectrie.core.types import BoolArray, LogitArray
-from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, clip
+from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, clip, words
 
 torchax = load_torchax()
 import jax  # noqa: E402 - torchax comes first
@@ -266,12 +266,11 @@ class Programs:
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                raise ModelError(
-                    f"{self._prepared.name}: no memory to compile a program; ask for a smaller n_ctx or smaller buckets"
-                ) from error
+                lacking = "{}: no memory to compile a program; ask for a smaller `n_ctx` or smaller buckets"
+                raise ModelError(words(lacking, self._prepared.name)) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
-            reason = f"cannot be compiled by XLA: {_said(cause)}"
-            raise UnsupportedModelError(self._prepared.name, f"{reason}; use backend='transformers'") from error
+            reason = words("cannot be compiled by XLA: {}; use `backend='transformers'`", _said(cause))
+            raise UnsupportedModelError(self._prepared.name, reason) from error
 
     def _run(self, program: Any, arguments: tuple[Any, ...]) -> Any:
         try:
@@ -309,10 +308,9 @@ class Programs:
         try:
             yield
         except (RuntimeError, MemoryError) as error:
-            raise ModelError(
-                f"{self._prepared.name}: no memory for {what} on {self._device}; ask for a smaller n_ctx, or free "
-                f"memory ({clip(str(error), 200)})"
-            ) from error
+            lacking = "{}: no memory for {} on {}; ask for a smaller `n_ctx`, or free memory ({})"
+            said = clip(str(error), 200)
+            raise ModelError(words(lacking, self._prepared.name, what, self._device, said)) from error
 
 
 def least_seconds(run: Callable[[], object], n_runs: int) -> float:

@@ -21,14 +21,15 @@ _LEGEND = f"{WINNER_MARK} best   {GREEDY_MARK} masked greedy   numbers: log-prob
 def beam_report(
     result: BeamResult, *, explain: bool = False, limit: int = 200, unnamed: str | None = None
 ) -> RenderableType:
-    """Return the report of a beam search: its facts, and a row for each text.
+    """Return the report of a beam search: a row for each text, and its facts.
 
     Args:
-        explain: Whether to add the tree of their tokens, with its `limit` heaviest
-            nodes.
+        explain: Whether to add facts on cost and scoring, and the tree of the texts'
+            tokens with its `limit` heaviest nodes.
         unnamed: Name of the default model if the caller named no model, else None.
     """
-    parts: list[RenderableType] = [facts_table([*beam_facts(result), *unnamed_model(unnamed)]), Text(), _table(result)]
+    facts = [*beam_facts(result, explain=explain), *unnamed_model(unnamed)]
+    parts: list[RenderableType] = [_table(result), Text(), facts_table(facts)]
     if explain:
         shown = result.shown
         lines = tree_lines(result.trie(limit), lambda index: f"= {quoted(shown[index].text)}", root="(context)")
@@ -36,18 +37,21 @@ def beam_report(
     return Group(*parts)
 
 
-def beam_facts(result: BeamResult, *, remedy: str = "--exact can") -> list[tuple[str, str]]:
+def beam_facts(result: BeamResult, *, explain: bool = True, remedy: str = "--exact can") -> list[tuple[str, str]]:
     """Return the facts of a beam search as pairs of a name and a sentence.
 
-    They are winner, warnings, greedy, proof, dropped paths, cost and scoring.
+    They are winner, warnings, greedy and proof.
 
     Args:
+        explain: Whether to add dropped paths, cost and scoring.
         remedy: Names the search that proves more than a beam search.
     """
     best = result.best
     facts = [("best", f"{quoted(best.text)} logp {best.logp:.4f}, {count(len(best.tokens), 'token')}")]
     facts += advice_facts(result.warnings)
     facts += [("greedy", _greedy(result)), ("proof", _proof(result, remedy))]
+    if not explain:
+        return facts
     dropped = _dropped(result)
     if dropped:
         facts.append(("paths", dropped))

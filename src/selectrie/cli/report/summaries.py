@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from selectrie.cli.flags import long_flag
 from selectrie.core.plain_text import count, interval, probability, quoted, quoted_bytes, thousands
 from selectrie.core.types import Cost
-from selectrie.results import Certificate, Selection, Signature, Spellings, TextScore, TokenPlan
+from selectrie.results import Selection, Spellings, TextScore, TokenPlan
 from selectrie.results.advice import Advice
 from selectrie.results.plain import between
 
@@ -34,21 +34,27 @@ _OPTIONS = {"budget_nodes": "budget", "deadline_s": "deadline", "messages": "cha
 """Names of options that are called otherwise in Python."""
 
 
-def selection_facts(selection: Selection) -> list[tuple[str, str]]:
+def selection_facts(selection: Selection, *, explain: bool = False) -> list[tuple[str, str]]:
     """Return the facts of a selection.
 
-    They are winner, warnings, coverage, greedy, proof, cost and scoring.
+    They are winner, warnings, coverage, and masked greedy decoding if it picks another
+    choice.
+
+    Args:
+        explain: Whether to add masked greedy decoding in any case, and proof, cost and
+            scoring.
     """
-    return [
-        ("winner", _winner(selection)),
-        *advice_facts(selection.warnings),
-        ("coverage", _coverage(selection)),
-        ("greedy", _greedy(selection)),
-        ("proof", _proof(selection.certificate, selection.signature)),
-        ("cost", cost_sentence(selection.cost)),
-        ("scored by", f"{selection.rule} · {selection.terminator} · {selection.signature.precision}"),
-        *_healed(selection.healed, selection.log_heal, selection.heal_gap),
-    ]
+    facts = [("winner", _winner(selection)), *advice_facts(selection.warnings), ("coverage", _coverage(selection))]
+    if explain or not selection.agrees_with_greedy:
+        facts.append(("greedy", _greedy(selection)))
+    if explain:
+        facts += [
+            ("proof", _proof(selection)),
+            ("cost", cost_sentence(selection.cost)),
+            ("scored by", f"{selection.rule} · {selection.terminator} · {selection.signature.precision}"),
+            *_healed(selection.healed, selection.log_heal, selection.heal_gap),
+        ]
+    return facts
 
 
 def slot_facts(selection: Selection, *, winner: str = "chosen") -> list[tuple[str, str]]:
@@ -146,17 +152,19 @@ def unnamed_model(name: str | None) -> list[tuple[str, str]]:
 def cost_sentence(cost: Cost) -> str:
     """Return a sentence on the cost of a request.
 
-    It gives the number of rows and of model calls, the rows that evaluating the prompt
-    with each choice one by one would take, and the seconds spent inside the model.
+    It gives the number of rows and of model calls, how many times the work it would be
+    to evaluate the prompt with each choice one by one, and the seconds spent inside the
+    model.
     """
     if not cost.rows:
-        return f"no row: everything was held already; one by one {thousands(cost.rows_naive)}"
+        return f"no row: everything was held already; one by one, {thousands(cost.rows_naive)} rows"
     ratio = cost.rows_naive / cost.rows
-    times = f" ({thousands(ratio) if ratio >= 100 else f'{ratio:.1f}'} ×)" if ratio > 1 else ""
+    times = thousands(ratio) if ratio >= 100 else f"{ratio:.1f}"
+    saved = f"{times} times less work than one by one; " if ratio > 1 else ""
     extra = f", {cost.rows_repeated} repeated" if cost.rows_repeated else ""
     extra += f", {cost.rows_padded} padded" if cost.rows_padded else ""
     work = f"{count(cost.rows, 'row')} in {count(cost.model_calls, 'call')}{extra}"
-    return f"{work}; one by one {thousands(cost.rows_naive)}{times}; {cost.decode_s:.3f} s"
+    return f"{work}; {saved}{cost.decode_s:.3f} s"
 
 
 def ahead_words(margin: float, words: str, *, is_joint: bool) -> str:
@@ -209,7 +217,8 @@ def _greedy(selection: Selection) -> str:
     return f"disagrees: masked greedy decoding picks {quoted(other.text)}{p}"
 
 
-def _proof(certificate: Certificate, signature: Signature) -> str:
+def _proof(selection: Selection) -> str:
+    certificate = selection.certificate
     nodes = f"{thousands(certificate.nodes_evaluated)} nodes"
     if certificate.nodes_inner is not None:
         nodes = f"{thousands(certificate.nodes_evaluated)} of {thousands(certificate.nodes_inner)} inner nodes"
@@ -233,7 +242,8 @@ def _proof(certificate: Certificate, signature: Signature) -> str:
     if certificate.method == "exhaustive" and not certificate.proved:
         words += f", but not proved: {certificate.reason}"
     elif not certificate.rescored:
-        why = "in fast precision" if signature.precision == "fast" else "it would take more rows than the request"
+        is_fast = selection.signature.precision == "fast"
+        why = "in fast precision" if is_fast else "it would take more rows than the request"
         if certificate.nodes_inner is None:
             why = "a grammar's texts are scored once"
         words += f"; near ties not settled ({why})"

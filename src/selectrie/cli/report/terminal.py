@@ -42,14 +42,15 @@ def show(report: RenderableType, file: TextIO, *, width: int | None = None) -> N
 def selection_report(
     selection: Selection, *, top: int = 10, explain: bool = False, limit: int = 60, unnamed: str | None = None
 ) -> RenderableType:
-    """Return the report of a selection: its facts, and the `top` choices with bars.
+    """Return the report of a selection: the `top` choices with bars, and its facts.
 
     Args:
-        explain: Whether to add the trie, with its `limit` heaviest nodes.
+        explain: Whether to add facts on proof, cost and scoring, and the trie with its
+            `limit` heaviest nodes.
         unnamed: Name of the default model if the caller named no model, else None.
     """
-    facts = [*selection_facts(selection), *unnamed_model(unnamed)]
-    parts: list[RenderableType] = [facts_table(facts), Text(), Ranking(selection, top)]
+    facts = [*selection_facts(selection, explain=explain), *unnamed_model(unnamed)]
+    parts: list[RenderableType] = [Ranking(selection, top), Text(), facts_table(facts)]
     if explain:
         label = _choice_label(selection)
         lines = tree_lines(selection.trie(limit), label)

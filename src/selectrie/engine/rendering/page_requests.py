@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -18,9 +17,6 @@ from selectrie.template.analysis.template import Template
 
 MAX_THREADS = 64
 """Maximum pages of one request that are rendered at once, one thread each."""
-
-_LOOK_S = 0.05
-"""Seconds between two checks whether a thread has ended."""
 
 Make = Callable[[PageRequest, Tell | None], Page]
 """Renders one page in the calling thread; its tasks belong to the open scope."""
@@ -104,11 +100,16 @@ def make_many(make: Make, requests: Sequence[PageRequest]) -> list[Page]:
     return [made[index] for index in range(len(requests))]
 
 
-def _join(threads: Iterable[threading.Thread]) -> None:
-    """Wait until every thread that was started has ended."""
+def _join(threads: Iterable[ScopedThread[None]]) -> None:
+    """Wait until every thread that was started has ended.
+
+    For its outcome first: a `Thread.join` that Ctrl-C interrupts takes a thread that
+    runs for one that has ended (CPython 3.10 to 3.12, issue 90882).
+    """
     for thread in threads:
-        while thread.is_alive():
-            thread.join(_LOOK_S)
+        if thread.ident is not None:
+            thread.outcome.wait()
+            thread.join()
 
 
 class PageStream(QueueStream[Event]):

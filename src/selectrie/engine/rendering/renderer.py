@@ -23,7 +23,7 @@ from selectrie.engine.rendering.terminators import default_stops
 from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.errors import DeadlineError, PromptTooLongError, of_slot
+from selectrie.errors import DeadlineError, PromptTooLongError, of_slot, words
 from selectrie.options import RenderParams
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
@@ -255,7 +255,8 @@ def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
         try:
             yield
         except PromptTooLongError as error:
-            remedy = "shorten the page before the slot" + (", lower its max_tokens" if has_limit else "")
+            remedy = "shorten the page before the slot"
+            remedy = words("{}, lower its `max_tokens`", remedy) if has_limit else remedy
             raise PromptTooLongError(
                 required_tokens=error.required_tokens,
                 available_tokens=error.available_tokens,

@@ -29,7 +29,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import beam_ended, gap_moves, left_unread, too_close
-from selectrie.errors import NothingFoundError, WholeRowsError
+from selectrie.errors import NothingFoundError, WholeRowsError, words
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
@@ -96,6 +96,7 @@ class PreparedBeamSearch:
         Behind some prompts the tokenizer writes no text as it stands. If the beam then
         finishes no canonical path, a second search looks for texts in any tokens, and a
         third evaluates the canonical paths of these texts. The result has no proof.
+        Greedy decoding is that of the second search, the same for every width.
         """
         constrained, beam = self.constrained, self.beam
         automaton = constrained.searched(canonical_only=beam.canonical_only)
@@ -105,7 +106,9 @@ class PreparedBeamSearch:
         any_tokens = replace(beam, canonical_only=False)
         second, more = self._beam(session, any_tokens, constrained.automaton)
         cost += more
-        paths = [constrained.canonicity.canonical_path(path.tokens.tolist()) for path in second.finished]
+        found = [path for path in (second.greedy, *second.finished) if path is not None]
+        paths = [constrained.canonicity.canonical_path(path.tokens.tolist()) for path in found]
+        greedy = paths[0] if second.greedy is not None else []
         paths = [
             path
             for path in paths
@@ -115,11 +118,17 @@ class PreparedBeamSearch:
             return outcome, cost
         ends = np.cumsum([0, *map(len, paths)], dtype=np.int64)
         trie = TokenTrie.from_flat(np.concatenate(paths).astype(np.int32), ends)
-        wide = replace(any_tokens, width=max(beam.width, len(paths)), groups=1, diversity=0.0)
+        wide = replace(
+            any_tokens, width=max(beam.width, len(paths)), n=max(beam.n, len(paths)), groups=1, diversity=0.0
+        )
         third, more = self._beam(session, wide, ChoiceAutomaton(trie))
+        decoded = next((path for path in third.finished if path.tokens.tolist() == greedy), None)
         third = replace(
             third,
-            lost=max(outcome.lost, third.lost),
+            finished=third.finished[: beam.n],
+            greedy=decoded,
+            agrees_with_greedy=None if decoded is None else decoded is third.finished[0],
+            lost=max(outcome.lost, third.lost, *(path.score for path in third.finished[beam.n :])),
             unread=max(outcome.unread, third.unread),
             n_evaluated=outcome.n_evaluated + second.n_evaluated + third.n_evaluated,
             n_dead_ends=outcome.n_dead_ends,
@@ -241,7 +250,7 @@ def prepare(
     """Check and tokenize a beam search."""
     record("beam", beam, BeamSearchParams)
     if beam.expand is not None and model.identity.precision == REMOTE:
-        raise WholeRowsError("`expand`", "leave it out, or load the model here")
+        raise WholeRowsError(words("`expand`"), "leave it out, or load the model here")
     constrained = constrain(
         model, prompt, grammar, max_tokens=beam.max_tokens, terminator=beam.terminator, prompting=prompting
     )
@@ -301,7 +310,7 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
         remedy = (
             UNREAD_REMEDY
             if outcome.unread == outcome.lost
-            else "widen the beam, or allow any tokens (canonical_only=False)"
+            else words("widen the beam, or allow any tokens (`canonical_only=False`)")
         )
     elif reasons:
         remedy = "widen the beam"

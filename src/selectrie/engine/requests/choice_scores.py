@@ -277,6 +277,7 @@ def selection(
         signature=signature,
         notes=(*prepared.notes, *scored.notes),
         values=prepared.values,
+        skips_template=prepared.skips_template,
     )
 
 

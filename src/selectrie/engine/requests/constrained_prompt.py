@@ -24,12 +24,29 @@ from selectrie.decoding.healed_mass import MAX_GAP
 from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import heal_unknown
-from selectrie.errors import GrammarError, NothingFoundError, OptionError, PromptTooLongError, TextError, WholeRowsError
+from selectrie.errors import (
+    GrammarError,
+    NothingFoundError,
+    OptionError,
+    PromptTooLongError,
+    TextError,
+    WholeRowsError,
+    joined,
+    words,
+)
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, PromptBoundary, open_prompt
-from selectrie.tokenization.prompts import Prompt, is_chat, prompt_notes, read_prompt, require_normalized, truncate_left
+from selectrie.tokenization.prompts import (
+    SHORTEN_PROMPT,
+    Prompt,
+    is_chat,
+    prompt_notes,
+    read_prompt,
+    require_normalized,
+    truncate_left,
+)
 from selectrie.tokenization.records import PromptText
 
 _SPACE = b" "
@@ -60,6 +77,7 @@ class ConstrainedPrompt:
             begins with a space. What paths spell after it is then the rest of such a
             text.
         time: The time that the chat template was told, in ISO 8601, or "".
+        skips_template: As in `Selection`.
     """
 
     vocabulary: Vocabulary
@@ -75,6 +93,7 @@ class ConstrainedPrompt:
     notes: tuple[str, ...] = ()
     shares_space: bool = False
     time: str = ""
+    skips_template: bool = False
 
     @property
     def ended_by(self) -> str:
@@ -224,26 +243,27 @@ UNREAD_REMEDY = "use a grammar that allows fewer tokens at a time, or load the m
 
 def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
     """Return the error that says why a search found no text and what helps."""
-    reasons, remedies = [], []
+    reasons: list[str] = []
+    remedies: list[str] = []
     if not outcome.proved and outcome.best_unread == outcome.best_open:
         reasons.append("the model does not tell enough tokens of a row")
         remedies.append(UNREAD_REMEDY)
     elif not outcome.proved:
         reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
-        remedies += ["raise budget_nodes", "search with a beam", "use a grammar of fewer and shorter texts"]
+        remedies += [words("raise `budget_nodes`"), "search with a beam", "use a grammar of fewer and shorter texts"]
     elif outcome.cut_bound > -np.inf:
         reasons.append(f"none has at most {max_tokens} tokens")
-        remedies.append("raise max_tokens")
+        remedies.append(words("raise `max_tokens`"))
     else:
         reasons.append("no path of tokens leads to one")
     if outcome.n_dead_ends:
         reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
     if outcome.n_other:
         reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
-        remedies.append("allow any tokens (canonical_only=False)")
+        remedies.append(words("allow any tokens (`canonical_only=False`)"))
     reasons += [constrained.doubt] if constrained.doubt else []
     remedies = remedies or ["use a grammar whose texts this model has tokens for"]
-    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), " or ".join(remedies))
+    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), joined(remedies, " or "))
 
 
 def about(*, strings: bool) -> str:
@@ -292,7 +312,7 @@ def constrain(
         if terminator == "unless-continued" and is_served:
             terminator = "none"  # it has no end of generation
     if terminator == "unless-continued" and is_served:
-        raise WholeRowsError("terminator='unless-continued'", "use 'eog' or 'none', or load the model here")
+        raise WholeRowsError(words("`terminator='unless-continued'`"), "use 'eog' or 'none', or load the model here")
     opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
     takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
@@ -314,6 +334,7 @@ def constrain(
         notes=prompt_notes(read),
         shares_space=shares_space,
         time=read.time,
+        skips_template=read.skips_template,
     )
 
 
@@ -433,12 +454,12 @@ def _fitting(
     if max_context_tokens(opened) > available > n_more and prompting.truncate == "left":
         opened = open_prompt(vocabulary, truncate_left(vocabulary, read, available - n_more), prompting.boundary)
     if max_context_tokens(opened) > available:
-        shorter = "shorten the prompt, set truncate='left', " if available > n_more else ""
+        shorter = words("{}, ", SHORTEN_PROMPT) if available > n_more else ""
         raise PromptTooLongError(
             required_tokens=max_context_tokens(opened) + max_tokens,
             available_tokens=limits.nodes,
             prefix_tokens=limits.prefix_tokens,
-            remedy=f"{shorter}lower max_tokens ({max_tokens})",
+            remedy=words("{}lower `max_tokens` ({})", shorter, max_tokens),
             larger_context=limits.larger_context,
         )
     return opened

@@ -23,7 +23,7 @@ from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, Gene
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request, words
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -42,6 +42,7 @@ from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import least_tokens
 from selectrie.tokenization.healing_automaton import HealedBytes
 from selectrie.tokenization.prompts import (
+    SHORTEN_PROMPT,
     CheckLength,
     Prompt,
     prompt_notes,
@@ -74,7 +75,9 @@ class GenerateRequest:
         record("prompting", self.prompting, PromptParams)
         record("options", self.options, GenerationParams)
         if self.options.best_of is not None and self.options.best_of < self.n:
-            raise OptionError("best_of", self.options.best_of, f"at least n={self.n}, the number of sequences returned")
+            raise OptionError(
+                "best_of", self.options.best_of, words("at least `n={}`, the number of sequences returned", self.n)
+            )
         if self.prompting.delimiter and self.options.choices is None and self.options.grammar is None:
             remedy = "it is added before choices or a grammar; give these, or leave it out"
             raise IncompatibleOptionsError("delimiter", "free text", remedy)
@@ -174,12 +177,12 @@ def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest
         n_kept = available + n_prompt - len(spec.prompt)
         spec, n_prompt = _spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
     if len(spec.prompt) > available:
-        shorter = "shorten the prompt, set truncate='left', " if available >= 1 else ""
+        shorter = words("{}, ", SHORTEN_PROMPT) if available >= 1 else ""
         raise PromptTooLongError(
             required_tokens=len(spec.prompt) + _n_more(spec),
             available_tokens=n_nodes,
             prefix_tokens=model.limits.prefix_tokens,
-            remedy=f"{shorter}lower max_tokens ({spec.stopping.max_tokens})",
+            remedy=words("{}lower `max_tokens` ({})", shorter, spec.stopping.max_tokens),
             larger_context=model.limits.larger_context,
         )
     return spec, n_prompt
@@ -202,7 +205,7 @@ def _checked_length(model: ModelDescription, request: GenerateRequest) -> CheckL
                 required_tokens=n_least + (request.stopping.max_tokens - 1 if request.options.choices is None else 0),
                 available_tokens=limits.nodes,
                 prefix_tokens=limits.prefix_tokens,
-                remedy="shorten the prompt, set truncate='left'",
+                remedy=SHORTEN_PROMPT,
                 larger_context=limits.larger_context,
                 is_least=True,
             )

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import IncompatibleOptionsError, OptionError, PythonOnly, words
 from selectrie.options import MAX_TEXTS, at_least, flag, number, texts, token_ids
+from selectrie.options.argument_names import named_fields
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
 
 
+@named_fields
 @dataclass(frozen=True, slots=True)
 class GenerationParams:
     """Options of generation other than sampling and stopping.
@@ -68,7 +70,7 @@ class GenerationParams:
                 "deadline_s",
                 self.deadline_s,
                 min_value=math.ulp(0.0),
-                remedy="seconds above 0, or None for no deadline",
+                remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")),
             )
 
 

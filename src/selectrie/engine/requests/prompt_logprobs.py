@@ -24,7 +24,15 @@ from selectrie.decoding.trie.scored_nodes import ScoredNodes, leading_to
 from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request
+from selectrie.errors import (
+    IncompatibleOptionsError,
+    OptionError,
+    OptionRef,
+    PromptTooLongError,
+    PythonOnly,
+    of_request,
+    words,
+)
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, number, record, token_ids
 from selectrie.results import PromptLogprobs, Signature, TokenScore
 from selectrie.tokenization.prompts import Prompt, exact_tokens, time_of
@@ -53,11 +61,11 @@ class PromptLogprobsRequest:
             raise IncompatibleOptionsError("delimiter", "prompt_logprobs", remedy)
         if self.prompting.truncate != "error":
             remedy = "a token is predicted by all those before it; drop tokens from the prompt yourself"
-            raise IncompatibleOptionsError(f"truncate={self.prompting.truncate!r}", "prompt_logprobs", remedy)
+            raise IncompatibleOptionsError(OptionRef("truncate", self.prompting.truncate), "prompt_logprobs", remedy)
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
-            remedy = "seconds above 0, or None for no deadline"
+            remedy = words("seconds above 0{}", PythonOnly(", or None for no deadline"))
             number("deadline_s", self.deadline_s, min_value=math.ulp(0.0), remedy=remedy)
 
 

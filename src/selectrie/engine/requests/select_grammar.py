@@ -200,6 +200,7 @@ class PreparedGrammarSelect:
                 n_refused=outcome.n_other,
             ),
             notes=constrained.notes,
+            skips_template=constrained.skips_template,
         )
 
     def _greedy_index(self, outcome: AutomatonOutcome) -> int | None:

@@ -20,14 +20,14 @@ from selectrie.engine.requests.choice_scores import SearchReport
 from selectrie.engine.requests.selection import Choices, PreparedSelect, SelectRequest, check_texts
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.spellings import MAX_RATIO, conditional_bounds, spelled_bytes, why_open
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import DEFAULT_SEARCH, SPELLING_ROWS, SearchParams
 from selectrie.results import Certificate, ChoiceSpellings, Selection
 from selectrie.tokenization.prompts import Prompt
 
 MAX_TOKENS = 16
 """Maximum number of tokens of a choice's canonical encoding after the context."""
-OTHER = "tokenizations='all'"
+OTHER = OptionRef("tokenizations", "all")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,9 +215,9 @@ def _check_options(options: SelectRequest) -> None:
     if options.following or options.terminator == "text":
         raise IncompatibleOptionsError("following", OTHER, "put it into the choices")
     if options.terminator == "unless-continued":
-        raise IncompatibleOptionsError("terminator='unless-continued'", OTHER, "use 'eog' or 'none'")
+        raise IncompatibleOptionsError(OptionRef("terminator", "unless-continued"), OTHER, "use 'eog' or 'none'")
     if options.prompting.boundary == "harness":
-        raise IncompatibleOptionsError("boundary='harness'", OTHER, "use 'heal' or 'split'")
+        raise IncompatibleOptionsError(OptionRef("boundary", "harness"), OTHER, "use 'heal' or 'split'")
     for name in ("k", "stop", "method"):
         if getattr(search, name) != getattr(plain, name):
             remedy = "only the winner is proved: leave it out"

@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
 from selectrie.engine.requests.chat_time import at_one_time
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, PromptTooLongError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, PromptTooLongError
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
@@ -33,7 +33,15 @@ from selectrie.results import ChoiceScore
 from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_prompt, least_tokens
 from selectrie.tokenization.healing import HealPlan, heal_plan
-from selectrie.tokenization.prompts import Prompt, is_chat, prompt_notes, read_prompt, require_normalized, truncate_left
+from selectrie.tokenization.prompts import (
+    SHORTEN_PROMPT,
+    Prompt,
+    is_chat,
+    prompt_notes,
+    read_prompt,
+    require_normalized,
+    truncate_left,
+)
 from selectrie.tokenization.records import EncodedChoices, PromptText
 
 CustomRule = Callable[[ChoiceScore], float]
@@ -100,6 +108,7 @@ class PreparedSelect:
         notes: Notes for the user in the result.
         values: The values of the choices if they were a mapping, else None.
         time: The time that the chat template was told, or "".
+        skips_template: As in `Selection`.
         groups: int32[C], rising: the probabilities of choices with one number add up,
             and these sums are compared. None if the choices are.
     """
@@ -122,6 +131,7 @@ class PreparedSelect:
     notes: tuple[str, ...] = ()
     values: tuple[object, ...] | None = None
     time: str = ""
+    skips_template: bool = False
     groups: IntArray | None = None
 
     @property
@@ -292,7 +302,7 @@ class SelectPlan:
             self._prepared[key] = made, len(read.prefix)
         return made
 
-    def _check_length(self, text: bytes, remedy: str = "shorten the prompt, set truncate='left'") -> None:
+    def _check_length(self, text: bytes, remedy: str = SHORTEN_PROMPT) -> None:
         """Raise `PromptTooLongError` if a context with a text certainly does not fit.
 
         A context with a path has at least the tokens of the prompt, and of a choice.
@@ -339,6 +349,7 @@ class SelectPlan:
             notes=_notes(read, encoded, request.prompting.boundary, self._texts),
             values=self._values,
             time=read.time,
+            skips_template=read.skips_template,
             groups=self._groups,
         )
         _check_fits(prepared, self._limits)
@@ -371,7 +382,8 @@ def _moved(one: PreparedSelect, n_prefix: int, read: PromptText, limits: Limits)
     encoded = one.encoded
     context = np.concatenate([read.prefix, encoded.context[n_prefix:]])
     tokens = np.concatenate([read.prefix, encoded.prompt_tokens[n_prefix:]])
-    moved = _changed(one, encoded=_changed(encoded, context=context, prompt_tokens=tokens))
+    moved_encoded = _changed(encoded, context=context, prompt_tokens=tokens)
+    moved = _changed(one, encoded=moved_encoded, skips_template=read.skips_template)
     _check_fits(moved, limits)
     return moved
 
@@ -414,7 +426,7 @@ def checked_terminator(request: SelectRequest) -> str:
         raise OptionError("following", request.following, "the text after the choice, for terminator 'text'")
     if request.following and request.terminator not in ("auto", "text"):
         remedy = "leave one of them out"
-        raise IncompatibleOptionsError("following", f"terminator={request.terminator!r}", remedy)
+        raise IncompatibleOptionsError("following", OptionRef("terminator", request.terminator), remedy)
     return request.terminator
 
 
@@ -485,7 +497,7 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
         n_nodes = len(context) + longest
         if n_nodes > limits.nodes:
             is_long_choice = longest > len(context)
-            remedy = "shorten the longest choice" if is_long_choice else "shorten the prompt, set truncate='left'"
+            remedy = "shorten the longest choice" if is_long_choice else SHORTEN_PROMPT
             raise PromptTooLongError(
                 required_tokens=n_nodes,
                 available_tokens=limits.nodes,

@@ -25,7 +25,7 @@ from selectrie.engine.requests import generate
 from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate, Prompts
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING
 from selectrie.engine.requests.session import Session
-from selectrie.errors import ServerOptionError, of_request
+from selectrie.errors import OptionRef, ServerOptionError, Words, joined, of_request, words
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING
 from selectrie.results import Completion, Generation
 
@@ -38,9 +38,9 @@ _FILTERS = frozenset({"top_k", "top_p", "min_p", "typical_p"})
 _REMEDIES = {
     "grammar": "use `select` or `beam_search` with the grammar, or load the model here",
     "choices": "use `select`, or load the model here",
-    "when": "use `stop`, or load the model here",
+    "when": words("use `stop`, or load the model here"),
     **dict.fromkeys(("n_alternatives", "named"), "use `prompt_logprobs` on the text, or load the model here"),
-    "best_of": "draw `n` texts and compare them by `prompt_logprobs`, or load the model here",
+    "best_of": words("draw `n` texts and compare them by {}, or load the model here", "`prompt_logprobs`"),
 }
 _NO_ROWS = DenseRows(np.empty((1, 0), dtype=np.float32))
 
@@ -191,7 +191,12 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
     sent = {name: value for name, value in found.items() if name not in unused}
     for name, value in sent.items():
         if name not in _SENT:
-            raise _refused(model, name, value, f"is sent max_tokens, seed, {', '.join(_SENT)} alone")
+            raise _refused(
+                model,
+                name,
+                value,
+                Words("is sent ", joined(map(OptionRef, ("max_tokens", "seed", *_SENT)), ", "), " alone"),
+            )
     if "stop" in sent:
         sent["stop"] = list(sent["stop"])
     if "logit_bias" in sent:

@@ -18,7 +18,7 @@ from selectrie.decoding.sampling.draft_task import GuessTask
 from selectrie.decoding.sampling.task import Drafter
 from selectrie.decoding.task import NOTHING
 from selectrie.engine.scheduler.model_thread import Handle, JobThread
-from selectrie.errors import OptionError, UnsupportedModelError
+from selectrie.errors import OptionError, UnsupportedModelError, words
 from selectrie.options import at_least
 
 _NOTHING = NOTHING, NOTHING
@@ -130,8 +130,11 @@ def check_draft(drafter: Drafter, model: ModelDescription) -> None:
     if model.limits.kind.is_recurrent:
         raise UnsupportedModelError(
             identity.name,
-            f"a {model.limits.kind.value} model has a state at the tip alone, so it cannot verify a draft in one call; "
-            "generate without `draft`",
+            words(
+                "a {} model has a state at the tip alone, so it cannot verify a draft in one call; "
+                "generate without `draft`",
+                model.limits.kind.value,
+            ),
         )
     if not isinstance(drafter, EngineDrafter):
         return

@@ -17,7 +17,7 @@ from selectrie.engine.requests.select import PreparedScore, prepare_score
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import budget_ended
-from selectrie.errors import IncompatibleOptionsError, OptionError, TextError
+from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef, TextError, words
 from selectrie.options import MAX_SPELLING_ROWS, SPELLING_ROWS, SpellingParams
 from selectrie.results import Spellings, TextScore
 from selectrie.tokenization.prompts import Prompt
@@ -60,11 +60,11 @@ def prepare(
 
     Raises `RequestError` for everything that can be found invalid without a model call.
     """
-    other = "tokenizations='all'"
+    other = OptionRef("tokenizations", "all")
     if options.following:
-        raise IncompatibleOptionsError("following", other, "put it into the text, and set event='begins'")
+        raise IncompatibleOptionsError("following", other, words("put it into the text, and set `event='begins'`"))
     if options.prompting.boundary == "harness":
-        raise IncompatibleOptionsError("boundary='harness'", other, "use 'heal' or 'split'")
+        raise IncompatibleOptionsError(OptionRef("boundary", "harness"), other, "use 'heal' or 'split'")
     vocabulary = model.vocabulary
     event = params.event if params.event != "auto" else "ends" if len(vocabulary.eog) else "begins"
     if event == "ends" and not len(vocabulary.eog):
@@ -111,8 +111,10 @@ def spelled_bytes(vocabulary: Vocabulary, encoded: EncodedChoices, written: byte
     if not is_plain or spelled not in (encoded.healed + written, vocabulary.begun(written)):
         raise TextError(
             f"choice {choice}" if len(encoded.offsets) > 2 else "text",
-            "the tokens of its own encoding do not spell it, so other spellings cannot be compared with it; "
-            "use tokenizations='canonical'",
+            words(
+                "the tokens of its own encoding do not spell it, so other spellings cannot be compared with it; "
+                "use `tokenizations='canonical'`"
+            ),
         )
     return spelled
 

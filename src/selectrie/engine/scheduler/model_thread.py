@@ -32,7 +32,9 @@ from selectrie.errors import (
     DecodeInterrupted,
     ForkedError,
     OptionError,
+    PythonOnly,
     QueueFullError,
+    words,
 )
 from selectrie.options import at_least
 
@@ -234,6 +236,7 @@ class JobThread(ABC, Generic[SchedulerT]):
         self.closed = self._has_worked = False
         self.observer: Observer | None = None
         self._process = os.getpid()
+        self._ended: Outcome[None] = Outcome()
         self._thread = threading.Thread(target=self._loop, name="selectrie-model", daemon=True)
         self._thread.start()
 
@@ -259,7 +262,9 @@ class JobThread(ABC, Generic[SchedulerT]):
             keep_cached: Whether the task's nodes stay cached when it has ended.
         """
         if deadline_s is not None and not deadline_s > 0:
-            raise OptionError("deadline_s", deadline_s, "seconds above 0, or None for no deadline")
+            raise OptionError(
+                "deadline_s", deadline_s, words("seconds above 0{}", PythonOnly(", or None for no deadline"))
+            )
         deadline = None if deadline_s is None else self._clock() + deadline_s
         return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, keep_cached=keep_cached))
 
@@ -446,9 +451,10 @@ class JobThread(ABC, Generic[SchedulerT]):
     def _join(self) -> None:
         if threading.current_thread() is self._thread:
             return
-        while self._thread.is_alive():
+        while not self._ended.done():  # not `is_alive`: a join that Ctrl-C interrupts takes the thread for ended
             self.interrupt()
-            self._thread.join(self._again_s)
+            self._ended.wait(self._again_s)
+        self._thread.join()
 
     def check_process(self) -> None:
         """Raise `ForkedError` in a child process: the thread stayed with the parent."""
@@ -463,9 +469,12 @@ class JobThread(ABC, Generic[SchedulerT]):
     # The methods below run on the model's thread.
 
     def _loop(self) -> None:
-        while self._turn():
-            pass
-        self._shut()
+        try:
+            while self._turn():
+                pass
+            self._shut()
+        finally:
+            self._ended.set_result(None)
 
     def _turn(self) -> bool:
         """Receive queued work and do one step; return False if the engine is closing.

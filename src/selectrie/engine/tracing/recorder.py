@@ -22,6 +22,8 @@ from selectrie.errors import (
     DecodeInterrupted,
     IncompatibleOptionsError,
     NonFiniteLogitsError,
+    OptionRef,
+    words,
 )
 from selectrie.traces.records import Begin, Context, ContextCost, End, Ending, Lookup, Request
 from selectrie.traces.told import AllowedSets, copied_values
@@ -52,9 +54,11 @@ class Recorder:
     def begin(self, task: Task[Any], subject: object, *, is_canonical: bool = False) -> TaskObserver:
         if not self._full_rows and reads_whole_rows(task):
             raise IncompatibleOptionsError(
-                "full_rows=False",
+                OptionRef("full_rows", value=False),
                 f"a request that reads whole rows ({type(task).__name__})",
-                "record with full_rows=True; each row then takes up to 4 bytes for each token of the vocabulary",
+                words(
+                    "record with `full_rows=True`; each row then takes up to 4 bytes for each token of the vocabulary"
+                ),
             )
         context = Context.CANONICAL if is_canonical else Context.MAIN
         return self.recorded_task(subject, context, type(task).__name__, task.prompt)

@@ -42,7 +42,7 @@ from selectrie.engine.tracing.recorded_rows import RecordedRows, Rescoring
 from selectrie.engine.tracing.replayed_vocabulary import replayed_vocabulary
 from selectrie.engine.tracing.script import HasPrompt, ImmediateReader, Script, run_alone
 from selectrie.engine.tracing.subjects import subject_digest
-from selectrie.errors import ClosedError, InternalError, ModelError, OptionError, WholeRowsError
+from selectrie.errors import ClosedError, InternalError, ModelError, OptionError, WholeRowsError, words
 from selectrie.traces.reader import RecordedRequest, Trace, read_trace
 from selectrie.traces.records import Context, Lookup
 
@@ -144,7 +144,7 @@ class Replaying:
 
     def begin(self, task: Task[Any], subject: object, *, is_canonical: bool = False) -> Script:
         if not self.rows.trace.header.full_rows and reads_whole_rows(task):
-            raise WholeRowsError("this request", "record the trace with full_rows=True")
+            raise WholeRowsError("this request", words("record the trace with `full_rows=True`"))
         context = Context.CANONICAL if is_canonical else Context.MAIN
         return self.script(task, subject, context, type(task).__name__)
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.errors import UnknownArgumentError
-from selectrie.options import BeamSearchParams, PromptParams, RenderParams, SamplingParams, SearchParams, StopParams
 
 P = ParamSpec("P")
 R = TypeVar("R")
+RecordT = TypeVar("RecordT", bound=type[Any])
 
 _SAME = {
     "max_new_tokens": "max_tokens",
@@ -34,6 +33,7 @@ _SAME = {
     "num_beams": "width",
     "beam_width": "width",
     "system_prompt": "system",
+    "temp": "temperature",
     "timeout": "deadline_s",
     "labels": "choices",
     "options": "choices",
@@ -54,6 +54,8 @@ _ADVICE = {
     "choices": ("questions", "Choice(…)"),
 }
 """The argument, and its value, of what is no single option here."""
+_OF_CALLS = ("n", "seed", "prompting", "rendering", "sampling", "search", "stopping")
+"""Arguments that belong to no record of options."""
 
 
 def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
@@ -72,9 +74,20 @@ def named_arguments(call: Callable[P, R]) -> Callable[P, R]:
             unknown = [name for name in kwargs if name not in inspect.signature(call).parameters]
             if not unknown:
                 raise
-            raise UnknownArgumentError(unknown[0], call.__name__, _advice(call, unknown[0])) from None
+            name = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+            raise UnknownArgumentError(unknown[0], name, _advice(call, unknown[0])) from None
 
     return checked
+
+
+_records: list[type[Any]] = []
+
+
+def named_fields(record: RecordT) -> RecordT:
+    """Decorate a record of options, as `named_arguments` does a function."""
+    record.__init__ = named_arguments(record.__init__)
+    _records.append(record)
+    return record
 
 
 def _advice(call: Callable[..., object], name: str) -> str:
@@ -86,18 +99,19 @@ def _advice(call: Callable[..., object], name: str) -> str:
     argument, value = _ADVICE.get(own, (own, "…"))
     if argument in parameters:
         return f"give {argument}={value}"
-    for parameter, record in _records(call):
-        if argument in {field.name for field in fields(record)}:
-            return f"give {parameter}={record.__name__}({argument}={value})"
+    owners = [record for record in _records if argument in {field.name for field in fields(record)}]
+    for parameter, record in _arguments_of(call, owners):
+        return f"give {parameter}={record.__name__}({argument}={value})"
+    if call.__name__ == "__init__" and own in _OF_CALLS:
+        return "it is an argument of the call itself"
+    if call.__name__ == "__init__" and owners:
+        return f"{argument} is a field of {' or '.join(sorted(record.__name__ for record in owners))}"
     close = get_close_matches(own, parameters, n=1)
     return f"did you mean {close[0]}?" if close else f"it has {', '.join(one for one in parameters if one != 'self')}"
 
 
-def _records(call: Callable[..., object]) -> Iterator[tuple[str, type]]:
-    """Yield the arguments that are records of options, with their classes."""
-    from selectrie.decide.params import DecisionParams  # an error is the only one to need it
-
-    known = (StopParams, SamplingParams, SearchParams, BeamSearchParams, PromptParams, RenderParams)
+def _arguments_of(call: Callable[..., object], records: Sequence[type[Any]]) -> Iterator[tuple[str, type[Any]]]:
+    """Yield the arguments that are one of some records, with their classes."""
     for parameter, hint in call.__annotations__.items():
         names = set(re.findall(r"\w+", str(hint)))
-        yield from ((parameter, one) for one in (*known, GenerationParams, DecisionParams) if one.__name__ in names)
+        yield from ((parameter, one) for one in records if one.__name__ in names)

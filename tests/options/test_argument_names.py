@@ -19,8 +19,8 @@ from selectrie import (
     SearchParams,
     StopParams,
 )
-from selectrie.engine.argument_names import named_arguments
 from selectrie.errors import OptionError, UnknownArgumentError
+from selectrie.options.argument_names import named_arguments
 from tests.support.deciding import fake
 
 RECORDS = {
@@ -75,6 +75,26 @@ def test_the_error_names_what_to_write(llm, method, arguments, name, advice):
     assert llm._model.calls == calls
     if record := re.search(r"=(\w+)\((\w+)=…\)", str(caught.value)):
         assert record[2] in RECORDS[record[1]].__dataclass_fields__
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "advice"),
+    [
+        (SamplingParams, "max_tokens", "max_tokens is a field of BeamSearchParams or RenderParams or "),
+        (SamplingParams, "temp", "give it as temperature"),
+        (SamplingParams, "seed", "it is an argument of the call itself"),
+        (StopParams, "temperature", "temperature is a field of SamplingParams"),
+        (SearchParams, "kk", "did you mean k?"),
+        (PromptParams, "anything", "it has boundary, delimiter"),
+        (GenerationParams, "stopping", "it is an argument of the call itself"),
+        (DecisionParams, "calibrate", "did you mean calibration?"),
+    ],
+)
+def test_a_record_names_what_to_write_too(record, name, advice):
+    """Under its own name."""
+    with pytest.raises(UnknownArgumentError) as caught:
+        record(**{name: 1})
+    assert str(caught.value).startswith(f"{record.__name__} has no argument {name!r}; {advice}")
 
 
 def test_other_errors_stay_as_they_are(llm):

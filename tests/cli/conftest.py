@@ -1,0 +1,33 @@
+"""What holds for every error that a test of the command line provokes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from selectrie.cli import guard
+from selectrie.cli.flags import in_flags, message_of
+from selectrie.errors import OptionRef, SelectrieError, Words
+
+UNFLAGGED = {"tokenizer", "prefix", "seed", "runs"}
+"""Options of back ends that no flag gives, which errors list, and the two runs that `compare` takes by position."""
+
+
+@pytest.fixture(autouse=True)
+def _only_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An option that an error of a command mentions is named by a flag that the command has."""
+    unknown: list[str] = []
+
+    def checked(error: SelectrieError, flags: Mapping[str, str]) -> str:
+        if flags and error.slot is None and error.args and isinstance(error.args[0], Words):
+            write = in_flags(flags)
+            mentioned = [
+                part for part in error.args[0].parts if isinstance(part, OptionRef) and part.name not in UNFLAGGED
+            ]
+            unknown.extend(f"{part} in {error}" for part in mentioned if write(part) == str(part))
+        return message_of(error, flags)
+
+    monkeypatch.setattr(guard, "message_of", checked)
+    yield
+    assert unknown == []
