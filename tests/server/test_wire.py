@@ -148,12 +148,23 @@ def test_errors_say_what_the_document_says(kind, changes, message):
     assert str(caught.value).startswith(message)
 
 
-def test_the_first_of_many_wrong_items_is_named():
-    """The others are not looked at, so a long list of wrong items costs no more than a right one."""
-    (kind,) = BODIES["/detokenize"]
+@pytest.mark.parametrize(
+    ("kind", "changes", "name"),
+    [
+        ("DetokenizeBody", {"tokens": ["x"] * 10_000}, "tokens[0]"),
+        ("CompletionBody", {"prompt": [[None] * 10_000]}, "prompt[0][0]"),
+        ("ChatBody", {"messages": [{"role": 7}] * 4_000}, "messages[0].role"),
+        ("ChatBody", {"structured_outputs": {f"x{number}": 1 for number in range(10_000)}}, "structured_outputs.x0"),
+        ("SystemoneBody", {"questions": {"q": {"type": "choice", "criteria": dict.fromkeys(map(str, range(10_000)), 1)}}}, "questions.q.criteria"),
+    ],
+    ids=["ids", "prompts", "messages", "unknown fields", "options"],
+)  # fmt: skip
+def test_the_first_of_many_wrong_items_is_named(kind, changes, name):
+    """The others are not looked at, so a body of wrong items costs no more than a right one."""
+    (found,) = [one for one in PATHS if one.__name__ == kind]
     with pytest.raises(OptionError) as caught:
-        read(kind, {"tokens": ["x"] * 10_000}, OPTIONS)
-    assert caught.value.name == "tokens[0]"
+        read(found, {**LEAST[kind], **changes}, OPTIONS)
+    assert caught.value.name == name
     assert caught.value.__cause__.error_count() == 1
 
 
