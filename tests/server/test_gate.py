@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import platform
+import random
 import threading
 from dataclasses import replace
 from hashlib import sha256
@@ -31,6 +32,7 @@ from selectrie.errors import (
     QueueFullError,
 )
 from selectrie.server import ServerOptions, app
+from selectrie.server.body import BodyBudget
 from selectrie.server.http_errors import error_of
 from selectrie.server.metrics import CAUSES, REASONS
 from selectrie.version import __version__
@@ -366,7 +368,10 @@ def test_the_queue_counts_open_requests(monkeypatch):
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 def test_large_bodies_have_a_budget_together(monkeypatch, encoding):
-    """Four of the largest are open at once; a fifth may come again, a small one is answered, and all is given back."""
+    """Four of the largest are open at once; a fifth may come again, and all is given back.
+
+    A small one is answered, and one in between that fits, whatever its encoding would let it become.
+    """
 
     async def many(llm):
         held = Held(llm, monkeypatch)
@@ -380,9 +385,13 @@ def test_large_bodies_have_a_budget_together(monkeypatch, encoding):
         refused = await asked(application, "POST", PATH, **large)
         assert (refused.status, refused.error["code"], refused.headers["retry-after"]) == (503, "bodies_full", "1")
         small = asyncio.ensure_future(asked(application, "POST", PATH, BODY))
-        await held.begun.acquire()
+        between = json.dumps({**BODY, "unknown": random.Random(0).randbytes(45_000).hex()}).encode()
+        packed = {"data": gzip.compress(between), "headers": {"content-encoding": "gzip"}}
+        further = [small, asyncio.ensure_future(asked(application, "POST", PATH, **packed))]
+        for _ in further:
+            await held.begun.acquire()
         held.go.set()
-        assert [(await one).status for one in (*waiting, small)] == [200] * 5
+        assert [(await one).status for one in (*waiting, *further)] == [200] * 6
         assert (await asked(application, "POST", PATH, **large)).status == 200
         assert application.state.bodies._left == 4 << 20
 
@@ -616,3 +625,77 @@ def test_the_source_is_checked():
     """An engine or a pool."""
     with pytest.raises(OptionError, match="an Engine or a ModelPool"):
         app("model.gguf")
+
+
+def test_a_form_with_files_is_told_that_they_are_not_read(llm):
+    """The content type alone would not say it to somebody who sends an image."""
+    reply = ask(app(llm), "POST", PATH, data=b"--x--", headers={"content-type": "multipart/form-data; boundary=x"})
+    assert reply.status == 415
+    assert reply.error["message"].endswith("expected application/json; images and files are not read")
+
+
+def test_the_version(llm):
+    """It is that of vLLM's path, too."""
+    assert ask(app(llm), "GET", "/version").json == {"version": __version__}
+
+
+def test_a_body_that_is_unpacked_after_its_request_ended_holds_nothing():
+    """Its thread goes on until the next part, and what it takes then would never be given back."""
+    budget = BodyBudget(1 << 20)
+
+    async def ended():
+        with budget.share() as share:
+            share.grow(1 << 20)
+        share.grow(1 << 20)
+
+    asyncio.run(ended())
+    assert budget._left == 4 << 20
+
+
+@pytest.mark.parametrize(
+    ("route", "reader", "path"),
+    [
+        ("chat", "read_chat", "/v1/chat/completions"),
+        ("completions", "read_completion", "/v1/completions"),
+        ("decisions", "read_decisions", "/v1/decisions"),
+    ],
+)
+def test_a_client_that_leaves_while_its_request_is_read_keeps_its_place(llm, monkeypatch, route, reader, path):
+    """A large request is read in a thread, which cannot be stopped; its place and its bytes are free when it ends."""
+    begun, go, threads = threading.Event(), threading.Event(), []
+
+    def read(*_):
+        threads.append(threading.current_thread())
+        begun.set()
+        assert go.wait(60)
+        raise OptionError("a", 1, "what nobody reads")
+
+    monkeypatch.setattr(f"selectrie.server.routes.{route}.{reader}", read)
+
+    async def left():
+        application, leave = app(llm), asyncio.Event()
+        whole = application.state.bodies._left
+        work = asyncio.ensure_future(asked(application, "POST", path, {"unknown": "x" * 100_000}, leave=leave))
+        await asyncio.to_thread(begun.wait, 60)
+        leave.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (application.state.n_open, application.state.bodies._left < whole) == (1, True)
+        go.set()
+        await work
+        assert (application.state.n_open, application.state.bodies._left) == (0, whole)
+        assert threads != [threading.main_thread()]
+
+    try:
+        asyncio.run(left())
+    finally:
+        go.set()
+
+
+def test_a_body_is_given_up_at_the_end(llm, monkeypatch):
+    """An exchange may live on until Python's collector finds it; its body does not."""
+    application, ended = app(llm), []
+    monkeypatch.setattr(application.state.metrics, "ended", lambda exchange, _: ended.append(exchange))
+    for body in (BODY, {"input": 1}):
+        ask(application, "POST", PATH, body)
+    assert [one.body for one in ended] == [{}, {}]

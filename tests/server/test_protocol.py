@@ -350,3 +350,24 @@ def test_a_client_that_takes_little_is_not_given_up(unsent, done):
     transport = SimpleNamespace(get_write_buffer_size=lambda: unsent, abort=lambda: calls.append("abort"))
     HttpProtocol._stalled(SimpleNamespace(transport=transport, _watch_writing=lambda: calls.append("watch")), 5)
     assert calls == done
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost/v1/models", "localhost", 200),
+        ("HTTP://localhost:80/v1/models?a=b", "localhost", 200),
+        ("http://localhost/v1/models", "evil.example", 200),
+        ("http://evil.example/v1/models", "localhost", 403),
+        ("http://user@localhost/v1/models", "localhost", 403),
+        ("http://localhost", "localhost", 404),
+        ("http://localhost?a", "localhost", 404),
+        ("http:///v1/models", "localhost", 404),
+        ("ftp://localhost/v1/models", "localhost", 404),
+    ],
+)
+def test_a_target_may_be_absolute(llm, target, host, status):
+    """Its host counts in place of the header's (RFC 9112, 3.2.2)."""
+    with running(app(llm, ServerOptions(hosts=("localhost",)))) as url, connected(url) as wire:
+        wire.send(request(target, b"", method="GET", host=host))
+        assert wire.response()[0] == status

@@ -247,3 +247,8 @@ def test_who_may_listen_where(tmp_path):
     keys.write_text("# none\n")
     with pytest.raises(InputFileError, match="it has no key"):
         key_digests(str(keys))
+    keys.write_bytes(b"\xff\n")
+    with pytest.raises(InputFileError, match=r"it is not UTF-8: expected a text with one key a line$"):
+        key_digests(str(keys))
+    with pytest.raises(InputFileError, match=r"none\.txt: No such file or directory$"):
+        key_digests(str(tmp_path / "none.txt"))

@@ -194,9 +194,11 @@ def test_a_response_that_is_not_taken_is_lost(caplog):
     """The work is done, but the client has not got its answer: the server waits as long as it may, and says so."""
 
     def script(client: Client) -> None:
-        body = json.dumps({"tokens": [3] * 1_500_000})  # its text is written with six characters a token
+        body = json.dumps(
+            {"prompt": "\x01" * 1_000_000, "return_token_strs": True}
+        )  # each is written with ten characters
         with socket.create_connection((client.host, client.port), timeout=60) as made:
-            head = f"POST /detokenize HTTP/1.1\r\nhost: {client.host}\r\ncontent-type: application/json\r\n"
+            head = f"POST /tokenize HTTP/1.1\r\nhost: {client.host}\r\ncontent-type: application/json\r\n"
             made.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
             assert made.recv(1).startswith(b"H")
             stop()

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +47,11 @@ _ZSTD_PIECE, _GZIP_PIECE = 1 << 8, 1 << 12
 MAX_CONTAINERS = 250_000
 """Maximum number of lists and objects in a body. Python's lock is held while they are
 made, about a second for the two million that 8 MiB can hold."""
+MAX_VALUES = 250_000
+"""Maximum number of commas between values, so that a body has at most twice as many.
+
+An object of 8 MiB could have 760 000 keys, for which Python's lock is held 1.2 s.
+"""
 _MAX_STREAMS = 1_000
 """Maximum number of streams of gzip, or frames of zstd, of one body."""
 
@@ -76,6 +82,7 @@ class BodyBudget:
 
     def __init__(self, max_bytes: int) -> None:
         self._left = _LARGE_AT_ONCE * max_bytes
+        self.lock = Lock()
 
     @contextmanager
     def share(self) -> Iterator[BodyShare]:
@@ -87,8 +94,7 @@ class BodyBudget:
         try:
             yield share
         finally:
-            if share.held:
-                share.settle(0)
+            if share.end():
                 asyncio.get_running_loop().call_later(_TRIM_S, give_back)
 
     def move(self, more: int) -> None:
@@ -105,23 +111,27 @@ class BodyBudget:
 class BodyShare:
     """The bytes that one request has taken of a `BodyBudget`.
 
-    Attributes:
-        held: Their number, without the first 64 KiB of the body.
+    A thread that unpacks a body takes them too, and may do so after the request has
+    ended: it then gets nothing.
     """
 
     def __init__(self, budget: BodyBudget) -> None:
-        self._budget, self.held = budget, 0
+        self._budget, self._held, self._is_over = budget, 0, False
 
     def grow(self, size: int) -> None:
         """Hold at least a body of `size` bytes; see `BodyBudget.move` for errors."""
-        if size - _READ_IN_PLACE > self.held:
-            self.settle(size)
+        with self._budget.lock:
+            more = size - _READ_IN_PLACE - self._held
+            if more > 0 and not self._is_over:
+                self._budget.move(more)
+                self._held += more
 
-    def settle(self, size: int) -> None:
-        """Hold a body of `size` bytes, no more and no less."""
-        held = max(0, size - _READ_IN_PLACE)
-        self._budget.move(held - self.held)
-        self.held = held
+    def end(self) -> bool:
+        """Give everything back for good; return whether there was anything."""
+        with self._budget.lock:
+            self._budget.move(-self._held)
+            self._is_over = True
+            return self._held > 0
 
 
 async def read_body(
@@ -149,10 +159,8 @@ async def read_body(
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
     if encoding != "identity":
-        share.grow(options.max_body_bytes)  # its size is known when it is unpacked
-        unpack = partial(decoded, data, encoding, options.max_body_bytes)
+        unpack = partial(decoded, data, encoding, options.max_body_bytes, share.grow)
         data = unpack() if len(data) <= _UNPACKED_IN_PLACE else await in_thread(unpack)
-        share.settle(len(data))
     if len(data) <= _READ_IN_PLACE:
         return parsed(data, options.max_depth), False
     return await in_thread(partial(parsed, data, options.max_depth)), True
@@ -179,15 +187,16 @@ def too_large(max_bytes: int) -> HttpError:
     return HttpError(413, "body_too_large", f"the body is larger than {max_bytes} bytes; send less at once")
 
 
-def decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
+def decoded(data: bytes, encoding: str, max_bytes: int, on_size: Callable[[int], object] = lambda _: None) -> bytes:
     """Return the body without its compression; it is never decoded beyond the limit.
 
+    `on_size` is called with the size of all that is decoded, and may raise `HttpError`.
     A body may have several streams of gzip, or frames of zstd, one after the other.
     Raises `HttpError` (400, 413) for a body that cannot be decoded, or is too large.
     """
     parts = _gzip_parts(data, max_bytes + 1) if encoding == "gzip" else _zstd_parts(data)
     try:
-        return b"".join(_limited(parts, max_bytes))
+        return b"".join(_limited(parts, max_bytes, on_size))
     except HttpError:
         raise
     except Exception as error:  # each decoder raises errors of its own
@@ -195,13 +204,14 @@ def decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
         raise HttpError(400, "bad_encoding", f"the body is not {encoding}: {reason}") from error
 
 
-def _limited(parts: Iterator[bytes], max_bytes: int) -> Iterator[bytes]:
+def _limited(parts: Iterator[bytes], max_bytes: int, on_size: Callable[[int], object]) -> Iterator[bytes]:
     """Yield the parts, and raise `HttpError` when they exceed the limit together."""
     size = 0
     for part in parts:
         size += len(part)
         if size > max_bytes:
             raise too_large(max_bytes)
+        on_size(size)
         yield part
 
 
@@ -255,6 +265,9 @@ def parsed(data: bytes, max_depth: int) -> dict[str, Any]:
 
     Raises `HttpError` (400, 413) for other JSON, and for what is too deep or too much.
     """
+    if data.count(b",") > MAX_VALUES and (n_commas := _TEXTS.sub(b"", data).count(b",")) > MAX_VALUES:
+        message = f"the body has {n_commas} commas between values: expected at most {MAX_VALUES}; send less at once"
+        raise HttpError(413, "body_too_large", message)
     if data.count(b"[") + data.count(b"{") > max_depth:
         n_containers, depth = _containers(data)
         if depth > max_depth:

@@ -22,6 +22,13 @@ from selectrie.tokenization.encoding import least_tokens
 from selectrie.tokenization.prompts import spelled_note
 from selectrie.tokenization.records import PromptText
 
+MAX_SCORES = 500_000
+"""Maximum number of log-probabilities of all prompts of a request.
+
+Each takes 200 bytes until the answer is sent, and twice that as `prompt_logprobs`,
+which may be half as many.
+"""
+
 
 async def score_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[AnsweredPrompt]:
     """Return the prompts of a request, with their log-probabilities if it needs them.
@@ -37,6 +44,13 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
     if not request.scores_prompts:
         return prompts
     top = max(request.body.logprobs or 0 if request.scores_echo else 0, request.body.prompt_logprobs or 0)
+    n_scores = in_all * (1 + max(top, len(request.named)))
+    field, most = ("logprobs", MAX_SCORES)
+    if request.body.prompt_logprobs is not None:
+        field, most = "prompt_logprobs", MAX_SCORES // 2
+    if n_scores > most:
+        message = f"the prompts have {n_scores} log-probabilities: expected at most {most} in all; ask for fewer"
+        raise HttpError(400, "too_many_rows", message, field)
     with naming(request):
         scored = await engine.aprompt_logprobs(
             [one.ids for one in prompts],

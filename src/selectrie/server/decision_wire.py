@@ -51,6 +51,12 @@ from selectrie.server.wire import (
     unknown_fields,
 )
 
+MAX_EXAMPLES = 1_000
+"""Maximum number of examples of all questions of a request.
+
+A template writes each, in about a millisecond.
+"""
+
 _Orders = Annotated[int, Field(ge=1, le=MAX_ORDERS)]
 
 
@@ -354,6 +360,12 @@ def _request(
 ) -> DecisionRequest:
     """Return a request whose questions have these paths and names."""
     field, lead = ("state", body.instructions or "") if isinstance(body, SystemoneBody) else ("input", "")
+    if len(lead) * len(named) > options.max_body_bytes:  # each question has a copy
+        allowed = f"at most {options.max_body_bytes} characters in all, since they are those of each question"
+        raise OptionError("instructions", len(lead) * len(named), allowed)
+    n_examples = sum(len(one.get("examples") or ()) for one in named.values())
+    if n_examples > MAX_EXAMPLES:
+        raise OptionError("questions", n_examples, f"at most {MAX_EXAMPLES} examples in a request")
     for path, one in named.items():
         refuse_media(one.get("instructions"), f"{path}.instructions")
     questions = {path: question_of_data(one, path, lead) for path, one in named.items()}

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.core.types import Cost
+from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.turns import Turn
 
+R = TypeVar("R")
 _NO_ID = re.compile(r"[^A-Za-z0-9._-]+")
 _NOT_SHOWN = re.compile(r"[^\x20-\x7e]")
 _MAX_ID = 128
@@ -33,6 +36,7 @@ class Exchange:
     Attributes:
         id: The request's id, from the client if it gave one.
         endpoint: The path, or "other" for paths that there are not.
+        encoding: How the body is compressed.
         body: The object of a body of JSON.
         meter: Called with each cost as the engine reports it, on the model's thread.
         client: The address that it came from.
@@ -61,6 +65,7 @@ class Exchange:
     meter: Callable[[Cost], object] = lambda _: None
     client: str = ""
     key: str = ""
+    encoding: str = "identity"
     body: dict[str, Any] = field(default_factory=dict)
     turn: Turn = field(default_factory=Turn)
     is_large: bool = False
@@ -100,6 +105,23 @@ class Exchange:
         warned = _NOT_SHOWN.sub("?", "; ".join(self.warnings)).encode("ascii")
         headers = [(b"x-request-id", own), (b"x-typesafe-request-id", own)]
         return [*headers, (b"x-selectrie-warning", warned)] if warned else headers
+
+
+async def read_in_thread(function: Callable[[], R]) -> R:
+    """Await what a thread reads of a request.
+
+    The thread cannot be stopped. If the request is given up meanwhile, it keeps its
+    place in the queue, and its bytes, until the thread has ended: a client that sends
+    and leaves, again and again, would else have any number of threads.
+    """
+    reading = asyncio.ensure_future(in_thread(function))
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        await asyncio.wait({reading})
+        if not reading.cancelled():
+            reading.exception()  # it is read, so it is not logged
+        raise
 
 
 def id_of(value: str) -> str:

@@ -61,7 +61,7 @@ _MAX_DIGITS = 20
 READS = frozenset({"/tokenizer_info", "/v1/vocabulary"})
 """Paths without a body that may load a model, and count as open requests too."""
 _MODELS = "/v1/models"
-_OTHER = frozenset({_MODELS, "/metrics", "/docs", "/openapi.json"})
+_OTHER = frozenset({_MODELS, "/metrics", "/version", "/docs", "/openapi.json"})
 
 
 class Gate:
@@ -126,7 +126,7 @@ class Gate:
         if self._state.is_draining:
             raise _draining()
         if path in WORK:
-            self._check_body(headers)
+            exchange.encoding = self._check_body(headers)
         if self._state.n_open >= options.max_requests:
             message = (
                 f"{options.max_requests} requests wait or are worked on, and no more are taken: "
@@ -134,17 +134,19 @@ class Gate:
             )
             raise busy(message, status=429, code="queue_full")
 
-    def _check_body(self, headers: dict[bytes, str]) -> None:
-        """Raise `HttpError` for a body that would not be read."""
+    def _check_body(self, headers: dict[bytes, str]) -> str:
+        """Return a body's encoding; raise `HttpError` if it would not be read."""
         kind = headers.get(b"content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise HttpError(415, "content_type", f"the content type is {kind[:80]!r}: expected application/json")
+            why = "; images and files are not read" if kind.startswith("multipart/") else ""
+            raise HttpError(415, "content_type", f"the content type is {kind[:80]!r}: expected application/json{why}")
         encoding = headers.get(b"content-encoding", "identity").strip().lower()
         if encoding not in ENCODINGS:
             raise HttpError(415, "content_encoding", f"the encoding is {encoding[:80]!r}: expected zstd or gzip")
         limit = self._state.options.max_body_bytes
         if _declared_length(headers) > limit:
             raise too_large(limit)
+        return encoding
 
     async def _work(self, scope: Scope, receive: Receive, answer: _Answer, headers: dict[bytes, str]) -> None:
         """Read the body and answer; stop when the client leaves or time is over."""
@@ -156,9 +158,8 @@ class Gate:
         try:
             with state.bodies.share() as share:
                 if scope["path"] in WORK:
-                    encoding = headers.get(b"content-encoding", "identity").strip().lower()
                     share.grow(_declared_length(headers))
-                    exchange.body, exchange.is_large = await read_body(receive, encoding, state.options, share)
+                    exchange.body, exchange.is_large = await read_body(receive, exchange.encoding, state.options, share)
                 exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer)
         finally:
@@ -208,6 +209,8 @@ class Gate:
         if exchange.lost and exchange.status < 400:
             exchange.status = LOST[exchange.lost]
         self._state.metrics.ended(exchange, seconds)
+        if not self._state.options.log_prompts:
+            exchange.body = {}  # what still refers to the exchange may wait for Python's collector
         if exchange.endpoint in OPEN:
             return
         write = partial(self._log, exchange, method, seconds)

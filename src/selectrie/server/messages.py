@@ -21,6 +21,8 @@ _TOOL_ROLES = ("tool", "function")
 _USUAL_ROLES = ("system", "user", "assistant")
 MAX_MESSAGES = 4_096
 """Maximum number of messages of a chat, each of which a template renders."""
+MAX_ARGUMENTS = 256
+"""Maximum number of arguments of the chat template in a request."""
 _MAX_ROLES = 16
 """Maximum number of other roles; the template is rendered once for each."""
 _MEDIA = ("input_image", "image_url", "image", "input_audio", "audio", "input_file", "file", "video", "video_url")
@@ -128,7 +130,8 @@ class Conversation(WireModel):
     """The messages."""
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template)] | None = Field(
         None,
-        title="an object of arguments of the chat template",
+        title=f"an object of at most {MAX_ARGUMENTS} arguments of the chat template",
+        max_length=MAX_ARGUMENTS,
         json_schema_extra={"not": {"required": ["chat_template"]}},
     )
     """Arguments of the chat template."""

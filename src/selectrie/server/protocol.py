@@ -9,6 +9,7 @@ other errors.
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from selectrie.server.http_errors import HttpError, headers_of
 
 MAX_HEAD_BYTES = 1 << 16
 """Maximum size of a request line and its headers, in bytes."""
+_ABSOLUTE = re.compile(rb"https?://(?P<host>[^/?]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class _Connection(h11.Connection):
             if isinstance(event, h11.Request):
                 self.is_head = event.method == b"HEAD"
                 _check_head(event)
+                event = _with_origin_form(event)
         except h11.RemoteProtocolError as error:
             if begins_request and error.error_status_hint == 431:
                 message = f"request line and headers are larger than {MAX_HEAD_BYTES} bytes: send fewer or shorter ones"
@@ -92,6 +95,24 @@ def _check_head(request: h11.Request) -> None:
         raise h11.RemoteProtocolError("Headers too large", error_status_hint=431)
     if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
         raise h11.RemoteProtocolError("it has both Content-Length and Transfer-Encoding")
+
+
+def _with_origin_form(request: h11.Request) -> h11.Request:
+    """Return a request whose target is a path.
+
+    The host of a target in absolute form takes the place of `Host` (RFC 9112, 3.2.2).
+    """
+    found = _ABSOLUTE.match(request.target)
+    if found is None:
+        return request
+    path = request.target[found.end() :]
+    headers = [(name, value) for name, value in request.headers if name != b"host"]
+    return h11.Request(
+        method=request.method,
+        target=path if path.startswith(b"/") else b"/" + path,
+        headers=[(b"host", found["host"]), *headers],
+        http_version=request.http_version,
+    )
 
 
 class _Transport:

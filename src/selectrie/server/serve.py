@@ -85,8 +85,10 @@ def key_digests(path: str) -> tuple[bytes, ...]:
     """
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputFileError(path, str(error)) from error
+    except UnicodeDecodeError as error:
+        raise InputFileError(path, "it is not UTF-8: expected a text with one key a line") from error
+    except OSError as error:
+        raise InputFileError(path, error.strerror or str(error)) from error
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys:
         raise InputFileError(path, "it has no key: expected one a line")

@@ -14,7 +14,7 @@ from selectrie.engine.aio import Arrivals, in_thread
 from selectrie.errors import PromptTooLongError
 from selectrie.server.chat_wire import ChatRequest, ChatWriter, read_chat
 from selectrie.server.event_stream import Events, EventStream
-from selectrie.server.exchange import Exchange, exchange_of, json_response
+from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
 from selectrie.server.generation_wire import note_generation, take_id
 from selectrie.server.http_errors import HttpError
@@ -34,8 +34,8 @@ async def chat_completions(request: Request) -> Response:
     def read_request() -> ChatRequest:
         return read_chat(exchange.body, state.options)
 
-    is_slow = exchange.body.get(STRUCTURED_OUTPUTS) is not None
-    chat_request = await in_thread(read_request) if is_slow else read_request()
+    is_slow = exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is not None
+    chat_request = await read_in_thread(read_request) if is_slow else read_request()
     take_id(exchange.body, exchange)
     if chat_request.generation.is_stream:
         exchange.warnings += chat_request.generation.warnings

@@ -15,7 +15,7 @@ from selectrie.server.completion_prompts import fixed, naming, noted, score_prom
 from selectrie.server.completion_response import AnsweredPrompt, ChoiceWriter, CompletionWriter
 from selectrie.server.completion_wire import CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
-from selectrie.server.exchange import Exchange, exchange_of, json_response
+from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
 from selectrie.server.generation_wire import note_generation, take_id
 from selectrie.server.state import ServerState, state_of
@@ -37,7 +37,7 @@ async def completions(request: Request) -> Response:
         return read_completion(exchange.body, state.options)
 
     is_slow = exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is not None
-    completion_request = await in_thread(read_request) if is_slow else read_request()
+    completion_request = await read_in_thread(read_request) if is_slow else read_request()
     take_id(exchange.body, exchange)
     if completion_request.generation.is_stream:
         exchange.warnings += completion_request.generation.warnings

@@ -20,7 +20,7 @@ from selectrie.server.decision_wire import (
     systemone_response,
     usage_of,
 )
-from selectrie.server.exchange import exchange_of, json_response
+from selectrie.server.exchange import exchange_of, json_response, read_in_thread
 from selectrie.server.generation import lease_model
 from selectrie.server.generation_wire import take_id
 from selectrie.server.options import ServerOptions
@@ -51,7 +51,7 @@ async def _decided(request: Request, read: Read, write: Write) -> Response:
     def read_request() -> DecisionRequest:
         return read(exchange.body, state.options)
 
-    decision_request = await in_thread(read_request) if exchange.is_large else read_request()
+    decision_request = await read_in_thread(read_request) if exchange.is_large else read_request()
     async with lease_model(state, exchange) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
         with errors_about(decision_request.field):

@@ -43,6 +43,12 @@ async def ready(request: Request) -> Response:
     return json_response({"status": "ready"})
 
 
+@router.get("/version")
+async def version() -> Response:
+    """Return the version of the server, as vLLM has it."""
+    return json_response({"version": __version__})
+
+
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
     """List the models in the shapes of OpenAI (`data`) and TypeSafe (`models`)."""
