@@ -10,11 +10,11 @@ import numpy as np
 
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
-from selectrie.errors import PromptTooLongError, RequestError
+from selectrie.errors import OptionRef, PromptTooLongError, RequestError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import AnsweredPrompt
 from selectrie.server.completion_wire import CompletionRequest, PromptInput
-from selectrie.server.http_errors import HttpError
+from selectrie.server.http_errors import HttpError, message_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
 from selectrie.server.wire import check_tokenized
@@ -83,7 +83,7 @@ def naming(request: CompletionRequest) -> Iterator[None]:
     try:
         yield
     except PromptTooLongError as error:
-        message = str(error).replace("truncate='left'", "truncate_prompt_tokens")
+        message = message_of(error, {"truncate": OptionRef("truncate_prompt_tokens")})
         raise HttpError(400, error.code, message, request.name_of(error.request or 0)) from error
 
 
