@@ -25,13 +25,12 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions, app, decision_wire, messages
+from selectrie.server import ServerOptions, app, decision_wire, messages, tokenizer_wire
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parsed
 from selectrie.server.completion_prompts import MAX_SCORES
 from selectrie.server.gate import WORK
 from selectrie.server.http_errors import HttpError
 from selectrie.server.openapi import BODIES
-from selectrie.server.routes import vocabulary
 from selectrie.server.wire import MAX_TOKENIZED_BYTES
 from tests.support.deciding import fake
 from tests.support.serving import ask
@@ -166,7 +165,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     },
     "/detokenize": {"tokens": lambda: {"tokens": _numbers(MAX_VALUES)}},
     "/v1/vocabulary/encode": {
-        "texts": lambda: {"texts": [base64.b64encode(b"ab " * 349).decode()] * vocabulary.MAX_TEXTS},
+        "texts": lambda: {"texts": [base64.b64encode(b"ab " * 349).decode()] * tokenizer_wire.MAX_TEXTS},
         "form": lambda: {"texts": [base64.b64encode(b"\x00" * (MAX_TOKENIZED_BYTES - 1)).decode()], "form": "inside"},
     },
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -35,7 +35,7 @@ _PAGE_CAUSE = "Look at the text before the slot and after it: it may not be what
 class Selection:
     """A decision over a set of choices.
 
-    Equality ignores timing.
+    Equality ignores timing and `skips_template`.
 
     Attributes:
         index: Index of the winner, the choice with the best score. Exact ties go to the
@@ -104,7 +104,7 @@ class Selection:
     values: tuple[object, ...] | None = None
     spellings: ChoiceSpellings | None = None
     coverage_high: float | None = None
-    skips_template: bool = False
+    skips_template: bool = field(default=False, compare=False)
 
     def __bool__(self) -> bool:
         """Raise `TypeError`: a selection is neither true nor false."""

@@ -9,6 +9,7 @@ requests that ever ran at once, although no object is kept.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 
 MAX_ARENAS = 2
@@ -39,9 +40,12 @@ def limit_arenas() -> bool:
 def give_back() -> bool:
     """Return free memory to the system, and return whether there was some.
 
-    glibc keeps what was freed below a block that is still used, so the size of a server
-    would stay that of its largest requests. It takes some milliseconds.
+    Python keeps a large body that is part of a cycle, such as that of an error and its
+    traceback, until enough new objects were made. glibc keeps what was freed below a
+    block that is still used. So the size of a server would stay that of its largest
+    requests. It takes some ten milliseconds.
     """
+    gc.collect()
     try:
         return bool(ctypes.CDLL(None).malloc_trim(0))
     except (AttributeError, OSError, TypeError):
