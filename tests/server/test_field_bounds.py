@@ -118,8 +118,8 @@ GENERATION: Mapping[str, Callable[[], dict[str, Any]]] = {
 }  # fmt: skip
 LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     "/v1/decisions": {
-        "input": lambda: {"input": [{"role": "user", "content": "x"}] * 80_000},
-        "parts": lambda: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * 120_000}]},
+        "input": lambda: {"input": [{"role": "user", "content": "x"}] * 95_000},
+        "parts": lambda: {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * 95_000}]},
         "questions": lambda: {"questions": [_question(instructions="a" * 15_000)] * OPTIONS.max_questions},
         "options": lambda: {"questions": [_choices(OPTIONS.max_options)] * 20},
         "option": lambda: {"questions": [{**_choices(2), "choices": [{"value": "a" * (ROOM // 2)}, {"value": "b"}]}]},
@@ -130,7 +130,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "calibration": lambda: {"calibration": {"version": 1, "questions": [[0.5] * 1_000] * 1_000}},
     },
     "/v1/systemone": {
-        "state": lambda: {"state": {f"k{i}": ["x"] for i in range(240_000)}},
+        "state": lambda: {"state": {f"k{i}": ["x"] for i in range(95_000)}},
         "instructions": lambda: {
             "instructions": "a" * 20_000,
             "questions": {f"q{i}": {"type": "noul", "instructions": "x"} for i in range(OPTIONS.max_questions)},
@@ -152,7 +152,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
     "/v1/chat/completions": {
         **GENERATION,
         "messages": lambda: {"messages": [{"role": "user", "content": "x" * 1_900}] * messages.MAX_MESSAGES},
-        "parts": lambda: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 120_000}]},
+        "parts": lambda: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 95_000}]},
         "names": lambda: {"messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * messages.MAX_MESSAGES},
         "arguments": lambda: {"chat_template_kwargs": {f"k{i}": "x" * 30_000 for i in range(messages.MAX_ARGUMENTS)}},
     },
@@ -160,7 +160,7 @@ LARGEST: Mapping[str, Mapping[str, Callable[[], dict[str, Any]]]] = {
         "prompt": lambda: {"prompt": "ab " * (MAX_TOKENIZED_BYTES // 3), "return_token_strs": True},
         "bytes": lambda: {"prompt": "\x00" * MAX_TOKENIZED_BYTES, "return_token_strs": True},
         "messages": lambda: {"prompt": None, "messages": [{"role": "user", "content": "x" * 200}] * 4_096},
-        "parts": lambda: {"prompt": None, "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 120_000}]},
+        "parts": lambda: {"prompt": None, "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 95_000}]},
         "names": lambda: {"prompt": None, "messages": [{"role": "user", "content": "x", "name": "n" * 1_900}] * 4_096},
     },
     "/detokenize": {"tokens": lambda: {"tokens": _numbers(MAX_VALUES)}},

@@ -44,7 +44,7 @@ _ZSTD_WINDOW_LOG = 23
 """Log of the largest window that a decoder of zstd must support (RFC 9659): 8 MiB."""
 _ZSTD_PIECE, _GZIP_PIECE = 1 << 8, 1 << 12
 """Bytes that are decoded at once. So few of zstd make at most 8 MiB."""
-MAX_CONTAINERS = 250_000
+MAX_CONTAINERS = 100_000
 """Maximum number of lists and objects in a body. Python's lock is held while they are
 made, about a second for the two million that 8 MiB can hold."""
 MAX_VALUES = 250_000
