@@ -25,7 +25,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
-from selectrie.server import ServerOptions, app, decision_wire, messages, tokenizer_wire
+from selectrie.server import ServerOptions, app, completion_prompts, decision_wire, messages, tokenizer_wire
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parsed
 from selectrie.server.completion_prompts import MAX_SCORES
 from selectrie.server.gate import WORK
@@ -278,7 +278,7 @@ REFUSED = [
     ("/v1/chat/completions", {"chat_template_kwargs": dict.fromkeys(map(str, range(257)))}, "chat_template_kwargs=257"),
     ("/tokenize", {"prompt": None, "messages": BASES["/v1/chat/completions"]["messages"]}
      | {"chat_template_kwargs": dict.fromkeys(map(str, range(257)))}, "chat_template_kwargs=257"),
-    ("/v1/completions", {"prompt": [_numbers(100)] * 125, "prompt_logprobs": 20}, "262500 log-probabilities"),
+    ("/v1/completions", {"prompt": [_numbers(100)] * 125, "prompt_logprobs": 20}, "525000 log-probabilities"),
     ("/v1/completions", {"prompt": [_numbers(100)] * 250, "logprobs": 20, "echo": True}, "525000 log-probabilities"),
 ]  # fmt: skip
 
@@ -293,6 +293,15 @@ def test_what_is_bounded_in_sum_is_refused_before_work(path, change, said):
         assert said in reply.error["message"]
         assert "at most" in reply.error["message"]
         assert b"selectrie_model_calls_total 0.0" in ask(application, "GET", "/metrics").data
+
+
+def test_names_count_only_where_the_prompt_is_echoed(monkeypatch):
+    """Without echo their log-probabilities are those of drawn tokens alone: 60 tokens have 120 values, not 600."""
+    monkeypatch.setattr(completion_prompts, "MAX_SCORES", 200)
+    body = {"prompt": [[5] * 20] * 3, "max_tokens": 1, "prompt_logprobs": 0, "logprobs": 0}
+    with fake() as llm:
+        few = ask(app(llm), "POST", "/v1/completions", {**body, "logprob_token_ids": list(range(4))})
+    assert few.status == 200, few.data
 
 
 @pytest.mark.parametrize("shape", ["keys", "numbers", "texts", "lists"])

@@ -168,6 +168,41 @@ def test_the_first_of_many_wrong_items_is_named(kind, changes, name):
     assert caught.value.__cause__.error_count() == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        (
+            "DecisionsBody",
+            {"questions": [{"type": "choice", "choices": {"dict": "a", "x": 5}}]},
+            "questions[0].choices.x=5: expected a text, or an object or array of JSON",
+        ),
+        (
+            "SystemoneBody",
+            {"questions": {"q": {"type": "choice", "criteria": {"a" * 100: "b", "str": 5, "list": 5}}}},
+            "questions.q.criteria.str=5: expected a text, or an object or array of JSON",
+        ),
+        (
+            "SystemoneBody",
+            {"questions": {"q": {"type": "choice", "criteria": {"a" * 100: 5}}}},
+            "questions.q.criteria[0]=5: expected a text, or an object or array of JSON",
+        ),
+        (
+            "DecisionsBody",
+            {"questions": [{"type": "choice", "choices": [{"text": "a"}]}]},
+            "questions[0].choices[0].value is not given; give a value",
+        ),
+        ("TokenizeChatBody", {"prompt": "a"}, "prompt='a': expected a prompt or messages, not both"),
+    ],
+)
+def test_an_error_names_the_place_and_what_is_allowed(kind, changes, message):
+    """Whatever the names of the client are; and pydantic makes no error of each wrong description."""
+    (found,) = [one for one in PATHS if one.__name__ == kind]
+    with pytest.raises(OptionError) as caught:
+        read(found, {**LEAST[kind], **changes}, OPTIONS)
+    assert str(caught.value) == message
+    assert caught.value.__cause__.error_count() == 1
+
+
 def test_the_document_has_statuses_errors_and_keys():
     """For each endpoint: the statuses that come, their schema, what a key is, and no other status."""
     for options in (OPTIONS, ServerOptions(key_digests=[sha256(b"k").digest()])):

@@ -122,7 +122,7 @@ class Calibration:
                 )
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise OptionError("calibration", "data", "what `Calibration.to_dict` returned") from error
+            raise OptionError("calibration", data, "what `Calibration.to_dict` returned") from error
 
     def save(self, path: str | Path) -> None:
         """Write it to a file of JSON."""

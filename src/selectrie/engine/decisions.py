@@ -141,13 +141,12 @@ class DecisionMaker:
         if isinstance(calibration, Calibration):
             digest = digest_of(template)
             for name, one in asks.items():
+                if not is_calibrated(one.question, params):
+                    continue
                 bound = bound_of(one, params, digest, model.identity)
                 is_plain = calibration.is_default and not calibration.holds_for(bound)
                 with _errors_of(None, name):
-                    if is_plain:
-                        asks[name] = ask(one.question)
-                    elif is_calibrated(one.question, params):
-                        asks[name] = with_calibration(one, calibration, bound)
+                    asks[name] = ask(one.question) if is_plain else with_calibration(one, calibration, bound)
         prompting = model.vocabulary.derived(_for_answers)
         args = {**prompting.template_args, **time_args(model.vocabulary, params.time)}
         return cls(model, asks, params, template, replace(prompting, template_args=args))

@@ -54,7 +54,7 @@ _ADVICE = {
     "choices": ("questions", "Choice(…)"),
 }
 """The argument, and its value, of what is no single option here."""
-_OF_CALLS = ("n", "seed", "prompting", "rendering", "sampling", "search", "stopping")
+_OF_CALLS = ("n", "prompt", "seed", "prompting", "rendering", "sampling", "search", "stopping")
 """Arguments that belong to no record of options."""
 
 
@@ -102,7 +102,7 @@ def _advice(call: Callable[..., object], name: str) -> str:
     owners = [record for record in _records if argument in {field.name for field in fields(record)}]
     for parameter, record in _arguments_of(call, owners):
         return f"give {parameter}={record.__name__}({argument}={value})"
-    if call.__name__ == "__init__" and own in _OF_CALLS:
+    if call.__name__ == "__init__" and argument in _OF_CALLS:
         return "it is an argument of the call itself"
     if call.__name__ == "__init__" and owners:
         return f"{argument} is a field of {' or '.join(sorted(record.__name__ for record in owners))}"

@@ -25,8 +25,8 @@ from selectrie.tokenization.records import PromptText
 MAX_SCORES = 500_000
 """Maximum number of log-probabilities of all prompts of a request.
 
-Each takes 200 bytes until the answer is sent, and twice that as `prompt_logprobs`,
-which may be half as many.
+Each takes 200 bytes until the answer is sent, and those of `prompt_logprobs` take, and
+count, twice that.
 """
 
 
@@ -43,18 +43,17 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
         raise _too_many(in_all, options.max_rows)
     if not request.scores_prompts:
         return prompts
-    top = max(request.body.logprobs or 0 if request.scores_echo else 0, request.body.prompt_logprobs or 0)
-    n_scores = in_all * (1 + max(top, len(request.named)))
-    field, most = ("logprobs", MAX_SCORES)
-    if request.body.prompt_logprobs is not None:
-        field, most = "prompt_logprobs", MAX_SCORES // 2
-    if n_scores > most:
-        message = f"the prompts have {n_scores} log-probabilities: expected at most {most} in all; ask for fewer"
-        raise HttpError(400, "too_many_rows", message, field)
+    n_top, prompt_top = request.body.logprobs or 0 if request.scores_echo else 0, request.body.prompt_logprobs
+    n_echo = 1 + max(n_top, len(request.named)) if request.scores_echo else 0
+    n_scores = in_all * (n_echo + (0 if prompt_top is None else 2 * (1 + prompt_top)))
+    if n_scores > MAX_SCORES:
+        counted = "logprobs" if prompt_top is None else "prompt_logprobs"
+        message = f"the prompts have {n_scores} log-probabilities: expected at most {MAX_SCORES} in all; ask for fewer"
+        raise HttpError(400, "too_many_rows", message, counted)
     with naming(request):
         scored = await engine.aprompt_logprobs(
             [one.ids for one in prompts],
-            top=top,
+            top=max(n_top, prompt_top or 0),
             named=request.named if request.scores_echo else (),
             priority=request.generation.options.priority,
         )

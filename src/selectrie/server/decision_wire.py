@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from selectrie.decide.answers import NO_USAGE, Answer, ChoiceAnswer, Decision, DecisionUsage, PredicateAnswer
 from selectrie.decide.calibration import Calibration
@@ -36,6 +36,7 @@ from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 from selectrie.server.wire import (
     BY_TYPE,
+    TAG,
     Body,
     ClosedModel,
     Ignored,
@@ -135,7 +136,24 @@ class QuestionExample(ClosedModel):
 
 _OPTIONS = UpTo("max_options", "options of a question")
 _SOME = Field(json_schema_extra={"minItems": 1})  # `questions` refuses others
-_Described = Annotated[dict[Any, Words | None], _OPTIONS]
+
+
+def _described(texts: dict[str, Any]) -> dict[str, Any]:
+    """Refuse the first wrong description; pydantic would make an error of each."""
+    for index, (name, text) in enumerate(texts.items()):
+        if not isinstance(text, str | list | dict | None):
+            path = f".{name}" if len(name) <= MAX_QUOTED else f"[{index}]"
+            raise OptionError(path, text, "a text, or an object or array of JSON")
+    return texts
+
+
+_DESCRIPTIONS = {"anyOf": [{"type": one} for one in ("string", "array", "object", "null")]}
+_Described = Annotated[
+    dict[Any, Any],
+    AfterValidator(_described),
+    WithJsonSchema({"type": "object", "additionalProperties": _DESCRIPTIONS}),
+    _OPTIONS,
+]
 _VALUE = "a value that is a text, a truth value or a whole number, or an object with one"
 _OptionOrValue = Annotated[str | int | bool | QuestionOption, BY_TYPE, Field(title=_VALUE)]
 _LevelOrText = Annotated[str | QuestionLevel, BY_TYPE, Field(title="a text, or an object with a label")]
@@ -245,16 +263,18 @@ def _form_of(question: object) -> str | None:
     if not isinstance(question, dict):
         return None
     kind = "predicate" if question["type"] == "noul" else question["type"]
-    return f"{kind} by criteria" if "criteria" in question or question["type"] == "noul" else f"{kind} question"
+    return (
+        f"{TAG}{kind} by criteria" if "criteria" in question or question["type"] == "noul" else f"{TAG}{kind} question"
+    )
 
 
 _Question = Annotated[
-    Annotated[ChoiceQuestion, Tag("choice question")]
-    | Annotated[PredicateQuestion, Tag("predicate question")]
-    | Annotated[ScoreQuestion, Tag("score question")]
-    | Annotated[ChoiceByCriteria, Tag("choice by criteria")]
-    | Annotated[PredicateByCriteria, Tag("predicate by criteria")]
-    | Annotated[ScoreByCriteria, Tag("score by criteria")],
+    Annotated[ChoiceQuestion, Tag(f"{TAG}choice question")]
+    | Annotated[PredicateQuestion, Tag(f"{TAG}predicate question")]
+    | Annotated[ScoreQuestion, Tag(f"{TAG}score question")]
+    | Annotated[ChoiceByCriteria, Tag(f"{TAG}choice by criteria")]
+    | Annotated[PredicateByCriteria, Tag(f"{TAG}predicate by criteria")]
+    | Annotated[ScoreByCriteria, Tag(f"{TAG}score by criteria")],
     Discriminator(_form_of),
     BeforeValidator(_of_a_type),
 ]

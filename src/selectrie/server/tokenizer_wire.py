@@ -53,7 +53,7 @@ class DetokenizeBody(Body):
     """Tokens whose text is wanted."""
 
     tokens: Items[Annotated[int, Field(title="a token id", json_schema_extra={"minimum": 0})]] = Field(
-        title="a list of token ids", fail_fast=True
+        title="a list of token ids"
     )
     """The ids of the tokens."""
 

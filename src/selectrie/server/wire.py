@@ -172,18 +172,24 @@ class UpTo:
         return value
 
 
+TAG = "\0"
+"""What the tag of a member of a union begins with, unlike the keys of clients."""
+
+
 def _by_type(union: Any, handler: CoreHandler) -> Any:
     tagged: Any = Annotated  # for mypy, which reads subscripts of it as types
     members = [tagged[one, Tag(_tag_of(one))] for one in get_args(union)]
-    return handler.generate_schema(tagged[reduce(or_, members), Discriminator(lambda value: type(value).__name__)])
+    return handler.generate_schema(
+        tagged[reduce(or_, members), Discriminator(lambda value: TAG + type(value).__name__)]
+    )
 
 
 def _tag_of(kind: Any) -> str:
-    """Return the name of the type of JSON, as Python has it, that a type reads."""
+    """Return the tag of the type of JSON that a type reads, by its name in Python."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     name: str = (get_origin(kind) or kind).__name__
-    return name if name in {"str", "list", "dict", "int", "bool"} else "dict"  # of models
+    return TAG + (name if name in {"str", "list", "dict", "int", "bool"} else "dict")  # of models
 
 
 BY_TYPE = GetPydanticSchema(_by_type)
@@ -254,11 +260,14 @@ def _limited(schema: Any, options: ServerOptions) -> Any:
 
 
 def members_of(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the members of a union but for null, what a reference names, or itself."""
+    """Return the members of a union, what a reference names, or itself.
+
+    Null is no member if it has no title.
+    """
     if "$ref" in schema:
         return [schemas[schema["$ref"].rpartition("/")[2]]]
     members = schema.get("anyOf", schema.get("oneOf", [schema]))
-    return [one for one in members if one.get("type") != "null"]
+    return [one for one in members if one.get("type") != "null" or "title" in one]
 
 
 def branches(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -315,6 +324,8 @@ def _place(
     """
     path = ""
     for depth, part in enumerate(error["loc"], 1):
+        if isinstance(part, str) and part.startswith(TAG):
+            continue
         if isinstance(value, list) and isinstance(part, int):
             path, value = f"{path}[{part}]", value[part]
         elif isinstance(value, dict) and part in value:
@@ -349,7 +360,7 @@ def _allowed(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> str:
     names = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if names:
         return "one of " + ", ".join(map(repr, names))
-    noun = _NOUNS[schema.get("type", "object")]
+    noun = _NOUNS.get(schema.get("type", ""), "a value")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is None:
         return noun

@@ -47,8 +47,8 @@ async def tokenize(request: Request) -> Response:
         tokens_of_prompt: list[int] = []
         if tokenize_request.prompt:
             vocabulary, prompt = engine.vocabulary, tokenize_request.prompt
-            read = prompt if isinstance(prompt, str) else await in_thread(lambda: with_roles_of(vocabulary, prompt))
-            tokens_of_prompt = (await engine.aencode(read, prompting=tokenize_request.prompting)).tolist()
+            messages = prompt if isinstance(prompt, str) else await in_thread(lambda: with_roles_of(vocabulary, prompt))
+            tokens_of_prompt = (await engine.aencode(messages, prompting=tokenize_request.prompting)).tolist()
         tokens = with_bos(engine.vocabulary, tokenize_request, tokens_of_prompt)
         answer: dict[str, Any] = {"count": len(tokens), "max_model_len": engine.limits.nodes, "tokens": tokens}
         if tokenize_request.wants_texts:
