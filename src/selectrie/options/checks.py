@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NoReturn, TypeVar
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, PythonOnly, words
 
 MAX_NUMBER = sys.float_info.max
 """Largest number that is accepted: greater whole numbers do not fit a float."""
@@ -103,6 +103,10 @@ class Bounds:
             number(name, value, min_value=self.min_value, max_value=self.max_value, remedy=self.remedy)
         else:
             at_least(name, value, int(self.min_value), optional=False)
+
+
+DEADLINE = Bounds(math.ulp(0.0), remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")))
+"""Bounds of seconds after which work is given up."""
 
 
 def texts(name: str, value: object, *, allowed: str = "a list or tuple of texts, each a str") -> tuple[str, ...]:

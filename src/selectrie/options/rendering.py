@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from selectrie.errors import OptionError, PythonOnly, words
+from selectrie.errors import OptionError
 from selectrie.options.argument_names import named_fields
-from selectrie.options.checks import ReadOnlyDict, at_least, flag, named, number, seed
+from selectrie.options.checks import DEADLINE, ReadOnlyDict, at_least, flag, named, seed
 
 
 @named_fields
@@ -45,12 +44,7 @@ class RenderParams:
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
-            number(
-                "deadline_s",
-                self.deadline_s,
-                min_value=math.ulp(0.0),
-                remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")),
-            )
+            DEADLINE.check("deadline_s", self.deadline_s)
 
 
 DEFAULT_RENDERING = RenderParams()

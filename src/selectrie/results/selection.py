@@ -174,11 +174,11 @@ class Selection:
             return False
         trie, edge_logp, pieces = self.choices.trie, self.choices.edge_logp, self.choices.pieces
         node, logp, n_healed = ROOT, -self.log_heal, len(self.healed)
-        children = trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]
+        children = trie.children(ROOT)
         while len(children) == 1 and (n_healed := n_healed - len(pieces[trie.token[children[0]]])) >= 0:
             node = children[0]
             logp += edge_logp[node]
-            children = trie.child[trie.child_start[node] : trie.child_start[node + 1]]
+            children = trie.children(node)
         begins = math.exp(logp) * float(np.nansum(np.exp(edge_logp[children])))
         end = trie.path_node[trie.path_of[self.index]]
         ends = self.choices.logp_terminator[self.index] + (edge_logp[end] if self.terminator == "text" else 0.0)
@@ -187,7 +187,7 @@ class Selection:
     def _lacks_space(self) -> bool:
         """Return whether the model expects a space and no choice begins with one."""
         trie, pieces = self.choices.trie, self.choices.pieces
-        first = trie.token[trie.child[trie.child_start[ROOT] : trie.child_start[ROOT + 1]]].tolist()
+        first = trie.token[trie.children(ROOT)].tolist()
         spaced = sum(math.exp(token.logp) for token in self.top_tokens if token.piece.startswith(b" "))
         return spaced > _LARGE_SHARE and not any(pieces[token].startswith(b" ") for token in first)
 

@@ -42,10 +42,10 @@ from selectrie.server.wire import (
     Ignored,
     Items,
     NotOffered,
+    TextOrJson,
     UnsupportedError,
     UpTo,
     WireModel,
-    Words,
     bounded,
     one_of,
     read,
@@ -104,7 +104,7 @@ class QuestionOption(ClosedModel):
     """What comes back for the option."""
     text: str | None = None
     """The text that is scored; that of the value by default."""
-    description: Words | None = None
+    description: TextOrJson | None = None
     """What it means, for the prompt."""
     texts: list[str] | None = None
     """Several texts, whose probabilities add up."""
@@ -115,7 +115,7 @@ class QuestionLevel(ClosedModel):
 
     label: str | None = None
     """The text that is scored."""
-    description: Words | None = None
+    description: TextOrJson | None = None
     """What it means, for the prompt."""
     value: Any = None
     """Its number; by default its place, from 0."""
@@ -129,7 +129,7 @@ class QuestionExample(ClosedModel):
     model_config = ConfigDict(title="an object with a state and an answer")
 
     state: Any
-    """What is asked about in the example."""
+    """The text or data that the example is about."""
     answer: Any
     """Value or text of the right option."""
 
@@ -164,8 +164,8 @@ class _QuestionModel(ClosedModel):
 
     name: str | None = None
     """Its name in the answers."""
-    instructions: Words | None = None
-    """What is asked."""
+    instructions: TextOrJson | None = None
+    """The question, or the statement of a predicate."""
 
 
 class ChoiceQuestion(_QuestionModel):
@@ -175,7 +175,7 @@ class ChoiceQuestion(_QuestionModel):
     """The kind of question."""
     choices: Annotated[Annotated[Items[_OptionOrValue], _SOME, _OPTIONS] | _Described, BY_TYPE]
     """The options, or an object of their descriptions."""
-    cue: Words | None = None
+    cue: TextOrJson | None = None
     """What introduces the answer."""
     examples: Items[QuestionExample] | None = None
     """Examples, shown before the state."""
@@ -188,7 +188,7 @@ class ScoreQuestion(_QuestionModel):
     """The kind of question."""
     levels: Annotated[Annotated[Items[_LevelOrText], _SOME, _OPTIONS] | _Described, BY_TYPE]
     """The levels from the lowest, or an object of their descriptions."""
-    cue: Words | None = None
+    cue: TextOrJson | None = None
     """What introduces the answer."""
     examples: Items[QuestionExample] | None = None
     """Examples, shown before the state."""
@@ -199,13 +199,13 @@ class PredicateQuestion(_QuestionModel):
 
     type: Literal["predicate"]
     """The kind of question."""
-    yes: Words | None = None
+    yes: TextOrJson | None = None
     """Text of the answer that it is true."""
-    no: Words | None = None
+    no: TextOrJson | None = None
     """Text of the answer that it is not."""
-    yes_when: Words | None = None
+    yes_when: TextOrJson | None = None
     """When it is true."""
-    no_when: Words | None = None
+    no_when: TextOrJson | None = None
     """When it is not."""
     examples: Items[QuestionExample] | None = None
     """Examples, shown before the state."""
@@ -225,7 +225,7 @@ class ScoreByCriteria(_QuestionModel):
 
     type: Literal["score"]
     """The kind of question."""
-    criteria: Annotated[Items[Words], _SOME, _OPTIONS]
+    criteria: Annotated[Items[TextOrJson], _SOME, _OPTIONS]
     """What each level means, from the lowest."""
 
 
@@ -234,9 +234,9 @@ class NoulCriteria(ClosedModel):
 
     model_config = ConfigDict(title="an object with `true` or `false`")
 
-    true: Words | None = None
+    true: TextOrJson | None = None
     """When it is true."""
-    false: Words | None = None
+    false: TextOrJson | None = None
     """When it is false."""
 
 
@@ -294,7 +294,7 @@ class DecisionsBody(_DecisionBody):
     input: Annotated[str | Annotated[list[_Item], Field(min_length=1)], BY_TYPE] = Field(
         title="a text, or a list of messages"
     )
-    """What is asked about: a text or messages."""
+    """The text or messages that the questions are about."""
     questions: Annotated[Items[_Question], UpTo("max_questions", "questions in a request")] = Field(
         title="a list of questions", min_length=1
     )
@@ -307,8 +307,8 @@ class DecisionsBody(_DecisionBody):
 class SystemoneBody(_DecisionBody):
     """Questions about a state, as TypeSafe's API has them."""
 
-    state: Words = Field(title="a text, an object or an array")
-    """What is asked about."""
+    state: TextOrJson = Field(title="a text, an object or an array")
+    """The text or data that the questions are about."""
     questions: Annotated[dict[Any, _Question], UpTo("max_questions", "questions in a request")] = Field(
         title="an object of questions by name", min_length=1
     )

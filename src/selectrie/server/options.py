@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from selectrie.decide.calibration import Calibration
+from selectrie.decide.params import SHARE
 from selectrie.errors import OptionError
 from selectrie.options.checks import at_least, flag, number, one_of
 
@@ -96,7 +97,7 @@ class ServerOptions:
         for name in ("body_timeout_s", "deadline_s", "ping_interval_s"):
             number(name, getattr(self, name), min_value=0.001, remedy="a number of seconds above 0")
         one_of("confidence", self.confidence, CONFIDENCES)
-        number("min_label_mass", self.min_label_mass, min_value=0, max_value=1, remedy="a number from 0 to 1")
+        SHARE.check("min_label_mass", self.min_label_mass)
         for name in ("strict_model", "allow_priority", "log_prompts"):
             flag(name, getattr(self, name))
         if any(len(digest) != 32 for digest in self.key_digests):

@@ -208,7 +208,7 @@ def _encodable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_encodable)]
 """The type of a text that is tokenized."""
-Words = Annotated[str | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")]
+TextOrJson = Annotated[str | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")]
 """The type of instructions and descriptions: text, parts of text, or JSON as text."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from selectrie.errors import IncompatibleOptionsError, OptionError, PythonOnly, words
-from selectrie.options import MAX_TEXTS, at_least, flag, number, texts, token_ids
+from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.options import MAX_TEXTS, at_least, flag, texts, token_ids
 from selectrie.options.argument_names import named_fields
+from selectrie.options.checks import DEADLINE
 
 if TYPE_CHECKING:
     from selectrie.grammar import Grammar
@@ -66,12 +66,7 @@ class GenerationParams:
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
-            number(
-                "deadline_s",
-                self.deadline_s,
-                min_value=math.ulp(0.0),
-                remedy=words("seconds above 0{}", PythonOnly(", or None for no deadline")),
-            )
+            DEADLINE.check("deadline_s", self.deadline_s)
 
 
 DEFAULT_GENERATING = GenerationParams()

@@ -7,7 +7,6 @@ the same time, are not read again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,11 +28,10 @@ from selectrie.errors import (
     OptionError,
     OptionRef,
     PromptTooLongError,
-    PythonOnly,
     of_request,
-    words,
 )
-from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, number, record, token_ids
+from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, record, token_ids
+from selectrie.options.checks import DEADLINE
 from selectrie.results import PromptLogprobs, Signature, TokenScore
 from selectrie.tokenization.prompts import Prompt, exact_tokens, time_of
 
@@ -65,8 +63,7 @@ class PromptLogprobsRequest:
         if type(self.priority) is not int:
             raise OptionError("priority", self.priority, "a whole number")
         if self.deadline_s is not None:
-            remedy = words("seconds above 0{}", PythonOnly(", or None for no deadline"))
-            number("deadline_s", self.deadline_s, min_value=math.ulp(0.0), remedy=remedy)
+            DEADLINE.check("deadline_s", self.deadline_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

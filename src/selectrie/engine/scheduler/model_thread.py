@@ -32,11 +32,10 @@ from selectrie.errors import (
     DecodeInterrupted,
     ForkedError,
     OptionError,
-    PythonOnly,
     QueueFullError,
-    words,
 )
 from selectrie.options import at_least
+from selectrie.options.checks import DEADLINE
 
 logger = logging.getLogger(__name__)
 
@@ -262,9 +261,7 @@ class JobThread(ABC, Generic[SchedulerT]):
             keep_cached: Whether the task's nodes stay cached when it has ended.
         """
         if deadline_s is not None and not deadline_s > 0:
-            raise OptionError(
-                "deadline_s", deadline_s, words("seconds above 0{}", PythonOnly(", or None for no deadline"))
-            )
+            raise OptionError("deadline_s", deadline_s, DEADLINE.remedy)
         deadline = None if deadline_s is None else self._clock() + deadline_s
         return Handle(self, Job(task, on_step, priority=priority, deadline=deadline, keep_cached=keep_cached))
 
