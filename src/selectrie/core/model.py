@@ -187,6 +187,25 @@ class Model(ModelDescription, Protocol):
         ...
 
 
+class CopiesPaths(Model, Protocol):
+    """A model that takes evaluated paths over from another one on the same weights.
+
+    One of the two was made by `new_context` of the other. Copied nodes are cached, and
+    have the bits of the other model.
+    """
+
+    def copy_path(self, source: CopiesPaths, tokens: IntArray) -> None:
+        """Copy what `source` holds of the path `tokens`, and this model does not.
+
+        Nothing is evaluated. Raises `CapacityError` if it does not fit.
+        """
+        ...
+
+    def n_copied(self, tokens: IntArray) -> int:
+        """Return how many of the first nodes of a path were copied, and are held."""
+        ...
+
+
 def chain(parent: int, n: int) -> IntArray:
     """Return the parents of a chain of n >= 1 elements below a node, as int32[n].
 

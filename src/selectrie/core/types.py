@@ -229,6 +229,8 @@ class Limits:
             among `nodes`.
         larger_context: How to get a context of more nodes, in words that go on a
             sentence: "load with a larger n_ctx".
+        copies_paths: Whether the model is a `core.model.CopiesPaths`, and its rows
+            depend so much on the layout of cells that it is of use.
     """
 
     nodes: int
@@ -241,6 +243,7 @@ class Limits:
     can_interrupt: bool = True
     prefix_tokens: int = 0
     larger_context: str = "use a model with a larger context"
+    copies_paths: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
-import numpy as np
-
 from selectrie.core.model import Model, ModelDescription
 from selectrie.core.types import IntArray, SelfCheck
 from selectrie.decide.answers import Decision
 from selectrie.decide.states import State
 from selectrie.engine.decisions import DecisionMaker
 from selectrie.engine.requests.baselines import KeptBaselines
-from selectrie.engine.requests.canonical_memory import KeptMemories, evaluate_apart
+from selectrie.engine.requests.canonical_memory import KeptMemories, evaluate_apart, n_common
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.apart import MemoryApart, RunnerApart
 from selectrie.engine.scheduler.model_thread import JobThread, ModelThread
@@ -240,9 +238,7 @@ def _shared_paths(model: Model, maker: DecisionMaker) -> tuple[IntArray, ...]:
     """
     found: dict[bytes, IntArray] = {}
     for one, other in zip(maker.contexts("0"), maker.contexts("A b"), strict=True):
-        n = min(len(one), len(other))
-        differs = np.flatnonzero(one[:n] != other[:n])
-        path = one[: int(differs[0]) if len(differs) else n]
+        path = one[: n_common(one, other)]
         if len(path):
             found.setdefault(path.tobytes(), path)
     limits = model.limits

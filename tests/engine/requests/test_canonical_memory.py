@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import selectrie
 from selectrie import Choice, DecisionParams
-from selectrie.core.types import ROOT, Limits, ModelKind
+from selectrie.core.types import ROOT, Cost, Limits, ModelKind
 from selectrie.engine.requests import selection
 from selectrie.engine.requests.canonical_memory import (
     CHUNK,
@@ -24,7 +25,7 @@ from selectrie.engine.requests.near_ties import _canonical_joints, _MoreCalls
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import DecodeError
+from selectrie.errors import CapacityError, DecodeError, ModelError
 from selectrie.testing import HashModel
 from tests.support.deciding import fake
 from tests.support.settling import forget_settled
@@ -98,7 +99,7 @@ def test_a_context_is_evaluated_in_the_same_calls_whatever_is_there():
     """In chunks, then in whole multiples of 8; the last token is never among them, and nothing is evaluated again."""
     model = HashModel(1, limits=WIDE)
     context = np.array([i % 4 + 1 for i in range(3 * CHUNK)], dtype=np.int32)
-    ends = {1: [], 8: [], 9: [8], CHUNK: [24], CHUNK + 1: [32], CHUNK + 12: [32, 40], 3 * CHUNK: [32, 64, 88]}
+    ends = {1: [], 8: [], 9: [8], 32: [24], 33: [32], 64: [32, 56], 65: [32, 64], 192: [32, 64, 128, 184]}
     assert {n: call_ends(context[:n]) for n in ends} == ends
     node, cost = evaluate_chunks(model, context[: CHUNK + 1])
     assert (cost.rows, model.contexts[node]) == (CHUNK, tuple(context[:CHUNK]))
@@ -160,6 +161,67 @@ def test_others_are_answered_while_a_long_context_is_settled(monkeypatch):
         monkeypatch.setattr(Session, "advance_memory", lambda *_: None)
         at_once = llm.select(BEGINNING, ["a", "b"])
     assert long.choices.logp.tobytes() == at_once.choices.logp.tobytes()
+
+
+@pytest.fixture(scope="module")
+def quantised(tiny_model):
+    """A model with quantised weights all of whose choices are near ties."""
+    with selectrie.load(tiny_model("q8_0"), n_threads=1, n_ctx=1024) as llm:
+        llm._runtime.check = replace(llm._runtime.check, tolerance=50.0)
+        yield llm
+
+
+def test_a_near_tie_behind_a_long_prompt_takes_no_row_of_it(quantised, monkeypatch):
+    """The prompt is evaluated once, where near ties are, and copied; also when another one had its place in between. The
+    scores have the bits of a prompt that is evaluated again."""
+    one, other = (f"{text} {BEGINNING[:500]}" for text in ("cold", "warm"))
+    n_tokens = len(quantised.encode(one))
+    asked = [(prompt, choices) for choices in ([" ab", " cd"], [" ef", " gh"]) for prompt in (one, other)]
+    quantised.trim()
+    forget_settled(quantised)
+    found = [quantised.select(*request) for request in asked]
+    assert [answer.certificate.n_rescored for answer in found] == [2] * 4
+    assert n_tokens <= found[0].cost.rows < n_tokens + 40
+    assert max(answer.cost.rows for answer in found[2:]) < 40
+    quantised.trim()
+    forget_settled(quantised)
+    monkeypatch.setattr(Session, "place_prompts", lambda *_: Cost())
+    again = [quantised.select(*request) for request in asked]
+    assert min(answer.cost.rows for answer in again) > n_tokens // 2
+    assert [a.choices.logp.tobytes() for a in again] == [a.choices.logp.tobytes() for a in found]
+
+
+def test_questions_about_one_text_share_the_prompt_that_is_copied(quantised):
+    """What their prompts have in common is evaluated once; a near tie of a question takes no row of it."""
+    questions = {name: Choice(f"Is it {name}?", ["good", "bad"]) for name in ("a", "b", "c")}
+    params = DecisionParams(layout="state first")
+    forget_settled(quantised)
+    quantised.trim()
+    text = "word " * 60
+    first = quantised.decide(text, questions, params=params)
+    quantised.trim()
+    alone = []
+    for name, question in questions.items():
+        forget_settled(quantised)
+        quantised.trim()
+        alone.append(quantised.decide(text, {name: question}, params=params).usage.cost.rows)
+    shared = len(quantised.encode(text))
+    assert first.usage.cost.rows < sum(alone) - 3 * shared // 2
+
+
+@pytest.mark.parametrize("error", [ModelError("no memory"), CapacityError("cells", required=9, available=1)])
+def test_a_prompt_that_cannot_be_evaluated_apart_is_evaluated_as_others_are(quantised, monkeypatch, error):
+    """As where there is no memory for a second context."""
+
+    def refused(*_, **__):
+        raise error
+
+    expected = quantised.select(f"{BEGINNING[:300]}once", [" ab", " cd"])
+    monkeypatch.setattr(KeptMemories, "place", refused)
+    quantised.trim()
+    forget_settled(quantised)
+    answer = quantised.select(f"{BEGINNING[:300]}once", [" ab", " cd"])
+    assert answer.choices.logp.tobytes() == expected.choices.logp.tobytes()
 
 
 def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():

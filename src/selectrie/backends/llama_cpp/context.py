@@ -48,6 +48,7 @@ class Context:
     Sequence ids are 0..size.sequences-1; positions count from 0. `n_vocabulary` is V.
 
     Attributes:
+        window: Number of tokens that a layer with a sliding window sees; 0 without one.
         is_spoiled: Whether a row was NaN since the last `clear`. Its cells hold NaN
             then, also once they are free. Without flash attention they spoil all other
             rows, because hidden cells are read with weight 0, and 0 times NaN is NaN.
@@ -66,6 +67,7 @@ class Context:
         self._free = weakref.finalize(self, _free, self._pointer, weights, os.getpid(), verbose=options.verbose)
         weights.acquire(_address(self._pointer), self._free)
         self._memory = llama_cpp.llama_get_memory(self._pointer)
+        self.window = int(llama_cpp.llama_model_n_swa(weights.pointer))
         try:
             self._apply_adapters()
         except BaseException:
@@ -141,6 +143,21 @@ class Context:
         """
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, sequence))
 
+    def read(self, sequence: int) -> NDArray[np.uint8]:
+        """Return the cells of a sequence as bytes that `write` takes."""
+        n_bytes = llama_cpp.llama_state_seq_get_size(self._pointer, sequence)
+        cells = np.empty(n_bytes, dtype=np.uint8)
+        llama_cpp.llama_state_seq_get_data(self._pointer, _bytes(cells), n_bytes, sequence)
+        return cells
+
+    def write(self, sequence: int, cells: NDArray[np.uint8]) -> bool:
+        """Write cells of another context into free ones, as those of an empty sequence.
+
+        Returns whether there was room.
+        """
+        with log.of_ours(verbose=self.options.verbose):
+            return bool(llama_cpp.llama_state_seq_set_data(self._pointer, _bytes(cells), len(cells), sequence))
+
     def clear(self) -> None:
         """Free every cell, so that the next decode starts at the first one.
 
@@ -200,6 +217,10 @@ class Decoded:
     index: NDArray[np.int64]
     padding: int
     seconds: float
+
+
+def _bytes(cells: NDArray[np.uint8]) -> Any:
+    return cells.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
 def _free(pointer: Any, weights: Weights, process: int, *, verbose: bool) -> None:

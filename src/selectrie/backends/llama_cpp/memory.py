@@ -19,8 +19,8 @@ def memory_needed(path: Path, options: LlamaOptions) -> int:
 
     - the file, which is mapped;
     - keys and values of every cell, twice in `exact` precision: a second context, which
-      grows to the longest prompt behind which near ties were settled, is kept (but not
-      for recurrent and hybrid models);
+      grows to the longest prompt of a selection, is kept (but not for recurrent and
+      hybrid models);
     - states of every sequence (recurrent and hybrid models);
     - two buffers for the logits of a whole call, llama.cpp's output and its graph's;
     - the other parts of the graph that grow with a call: one layer's attention scores,

@@ -27,7 +27,7 @@ from selectrie.backends.llama_cpp.sequences_recurrent import RecurrentSequences
 from selectrie.backends.llama_cpp.size import fit, is_long, sized
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights, open_weights
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
-from selectrie.core.model import SOLO_SEQUENCES, Extension
+from selectrie.core.model import SOLO_SEQUENCES, Extension, chain
 from selectrie.core.rows import DenseRows
 from selectrie.core.types import (
     BatchSizes,
@@ -40,7 +40,7 @@ from selectrie.core.types import (
     Precision,
 )
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, words
+from selectrie.errors import CapacityError, ClosedError, InternalError, words
 
 EXACT_BATCH_MULTIPLE = 8
 """Granule with which rows do not depend on how they are cut into calls.
@@ -129,7 +129,18 @@ class LlamaModel:
             batch_sizes=BatchSizes(self._batch_multiple),
             call_cost=call_cost(idle_rows),
             larger_context=words("load with a larger `n_ctx`"),
+            copies_paths=self._copies_paths,
         )
+
+    @property
+    def _copies_paths(self) -> bool:
+        """Return whether evaluating prompts apart pays off.
+
+        Rows of float weights hardly move, and small calls are slow on a GPU.
+        """
+        on_gpu = self._options.n_gpu_layers and llama_cpp.llama_supports_gpu_offload()
+        is_exact = self._options.precision is Precision.EXACT
+        return is_exact and not (self._kind.is_recurrent or on_gpu) and weights_type(self._weights) == "quantised"
 
     @property
     def identity(self) -> ModelIdentity:
@@ -229,6 +240,36 @@ class LlamaModel:
         model = LlamaModel(self._weights, self._options, small, self._context.stop)
         model._batch_multiple = self._batch_multiple
         return model
+
+    def copy_path(self, source: LlamaModel, tokens: IntArray) -> None:
+        self._require_open()
+        source._require_open()
+        ours, theirs = self._sequences, source._sequences
+        if not (isinstance(ours, AttentionSequences) and isinstance(theirs, AttentionSequences)):
+            raise InternalError("paths of a recurrent-state model cannot be copied")
+        node, depth = source._tree.match_prefix(tokens)
+        above, start = self._tree.match_prefix(tokens[:depth])
+        if start == depth:
+            return
+        is_last = np.arange(start, depth) == depth - 1
+        plan = self._tree.plan(chain(above, depth - start), tokens[start:depth], np.zeros_like(is_last), is_last)
+        row_plan = ours.plan_rows(plan)
+        ours.make_room(plan, row_plan, self._context.size.nodes)
+        try:
+            layout = ours.lay_out(plan, row_plan)
+            ours.prepare(layout)
+            ours.copy_cells(layout, theirs, node)
+            nodes = self._tree.commit(plan, 0)
+            ours.finish(layout, plan.nodes_of_entries(nodes))
+        except BaseException:
+            self._take_back(plan)
+            raise
+        ours.add_copied(nodes)
+        ours.release(nodes, forget=False)
+
+    def n_copied(self, tokens: IntArray) -> int:
+        self._require_open()
+        return self._sequences.n_copied(tokens) if isinstance(self._sequences, AttentionSequences) else 0
 
     def interrupt(self) -> None:
         """Stop the running decode as `Model.interrupt` does.

@@ -21,6 +21,10 @@ from selectrie.backends.llama_cpp.context import Context
 from selectrie.backends.llama_cpp.sequences import Evaluate
 from selectrie.backends.prefix_tree import CallPlan, PrefixTree
 from selectrie.core.types import NO_NODE, ROOT, BoolArray, IntArray
+from selectrie.errors import CapacityError
+
+_PIECE = 128
+"""Maximum number of cells that are copied from another context at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +98,9 @@ class AttentionSequences:
         self._tip = [NO_NODE] * self.sequences
         self._id: dict[int, int] = {}
         self._before: tuple[list[int], dict[int, int]] | None = None
+        # llama.cpp does not write out cells that a sliding window has left behind.
+        self._piece = min(_PIECE, context.window or _PIECE)
+        self._copied: set[int] = set()
 
     @property
     def free_sequences(self) -> int:
@@ -232,6 +239,42 @@ class AttentionSequences:
         self._before = self._tip, self._id
         self._tip, self._id = tip, id_of
 
+    # Copying from another context
+
+    def copy_cells(self, layout: AttentionRowLayout, source: AttentionSequences, node: int) -> None:
+        """Copy the cells of a new path from that of a node in another context.
+
+        It takes the place of the decode. Raises `CapacityError` if there is no room.
+        """
+        ((own, _, base),) = layout.leaves
+        theirs, ours, scratch = source._context, self._context, self._scratch_id
+        end = source._tree.depth[node]
+        for first in range(self._tree.depth[base], end, self._piece):
+            last = min(first + self._piece, end)
+            theirs.copy(source._through(node), source._scratch_id, first, last)
+            cells = theirs.read(source._scratch_id)
+            theirs.remove(source._scratch_id)
+            if not ours.write(scratch, cells):
+                raise CapacityError("cells", required=last - first, available=0)
+            for sequence in (own, self._keeper):
+                if sequence is not None:
+                    ours.copy(scratch, sequence, first, last)
+            ours.remove(scratch)
+
+    def add_copied(self, nodes: IntArray) -> None:
+        """Note that these nodes were copied."""
+        self._copied.update(nodes.tolist())
+
+    def n_copied(self, tokens: IntArray) -> int:
+        """Return how many of the first nodes of a path were copied, and are held."""
+        node, n = self._tree.match_prefix(tokens)
+        while node != ROOT:
+            above = self._tree.parent[node]
+            if node not in self._copied:
+                n = self._tree.depth[above]
+            node = above
+        return n
+
     # Dropping and repairing
 
     def release(self, nodes: IntArray, *, forget: bool) -> None:
@@ -268,6 +311,7 @@ class AttentionSequences:
             if is_leaf:
                 self._id[above] = sequence
         tree.drop(nodes)
+        self._copied.difference_update(nodes)
         if tree.n_nodes == 0:
             self._context.clear()
             return
@@ -316,6 +360,7 @@ class AttentionSequences:
     def forget(self) -> None:
         """Forget all sequences, because the tree was cleared."""
         self._tip, self._id, self._before = [NO_NODE] * self.sequences, {}, None
+        self._copied.clear()
 
 
 def _depth_first(entry: list[int], parent: list[int], base: list[int], *, scratch: set[int]) -> AttentionRowPlan:

@@ -4,32 +4,43 @@ A context is evaluated in whole chunks, one in each call, at the first cells of 
 memory, then in a call of as many whole multiples of 8 tokens as are left; the rest
 comes with each path. So the beginning of a context has the same bits, whatever follows
 it and whether it was evaluated before.
+
+Where paths can be copied, the model takes the chunks of a long prompt over from such a
+memory, and the memory takes them back when others had its place. A near tie then
+evaluates no chunk of the prompt again.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
-from selectrie.core.model import Extension, Model, chain
+from selectrie.core.model import CopiesPaths, Extension, Model, chain
 from selectrie.core.types import ROOT, Cost, IntArray
 from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job, charge
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Scheduler
-from selectrie.errors import InternalError
+from selectrie.errors import CapacityError, InternalError
 
 R = TypeVar("R")
 
-CHUNK = 32
-"""Number of tokens in a chunk."""
-_CALL_ROWS = 2 * CHUNK
+CHUNK = 64
+"""Number of tokens in a chunk. The first one is cut in two halves, which short prompts
+have in common.
+"""
+_CALL_ROWS = CHUNK
 """Maximum number of rows in a call, whatever the size of the memory."""
+LEAST_COPIED = CHUNK + CHUNK // 2
+"""Number of tokens that the model lacks from which on chunks are copied.
+
+For fewer, calls apart would cost more than the near ties that they make cheap.
+"""
 _MULTIPLE = 8
 """The tokens of the last call of a context are a multiple of this number."""
 _MAX_SETTLED = 10_000
@@ -108,6 +119,13 @@ class ModelMemory:
         self._solo.release(np.array([self._held] if self._held != ROOT else [], dtype=np.int32))
 
 
+def n_common(one: IntArray, other: IntArray) -> int:
+    """Return with how many equal tokens two paths begin."""
+    n = min(len(one), len(other))
+    differs = np.flatnonzero(one[:n] != other[:n])
+    return int(differs[0]) if len(differs) else n
+
+
 def in_chunks(model: Model) -> bool:
     """Return whether a model evaluates contexts in chunks.
 
@@ -122,9 +140,15 @@ def call_ends(context: IntArray) -> list[int]:
 
     The calls end before its last token, whose row is read with the paths.
     """
-    whole = (len(context) - 1) // CHUNK * CHUNK
-    rest = (len(context) - 1 - whole) // _MULTIPLE * _MULTIPLE
-    return [*range(CHUNK, whole + 1, CHUNK), *([whole + rest] if rest > 0 else [])]
+    n = len(context) - 1
+    chunks = _chunk_ends(n)
+    end = n // _MULTIPLE * _MULTIPLE
+    return chunks if end in chunks or not end else [*chunks, end]
+
+
+def _chunk_ends(n: int) -> list[int]:
+    """Return where the chunks of n tokens end."""
+    return [CHUNK // 2, *range(CHUNK, n + 1, CHUNK)] if n >= CHUNK // 2 else []
 
 
 def _in_calls(context: IntArray) -> IntArray:
@@ -276,6 +300,34 @@ class KeptMemories:
         self._claim = weakref.ref(claim), kept
         return cost
 
+    def place(self, model: CopiesPaths, context: IntArray, claim: Claim) -> tuple[bool, Cost]:
+        """Evaluate chunks that the model lacks in a memory, and copy them to the model.
+
+        Args:
+            model: The model of which the memory is.
+            context: int32[T], the prompt.
+            claim: That of the request.
+
+        Returns:
+            Whether no further call is needed, and the cost of this one.
+        """
+        n = max(_chunk_ends(len(context)), default=0)
+        node, depth = model.match_prefix(context[:n])
+        model.release(np.array([node] if node != ROOT else [], dtype=np.int32))
+        if n - depth < LEAST_COPIED or self._claimed_by_others(claim) is not None:
+            return True, Cost()
+        n_nodes = min(len(context) + _ROOM, model.limits.nodes)
+        context = context[: n + 1]  # whose calls end at n
+        cost = self.advance(model, context, n_nodes, claim)
+        if cost is not None:
+            return False, cost
+        with self.opened(model, context, n_nodes, claim) as solo:
+            node, cost = evaluate_chunks(solo, context)
+            solo.release(np.array([node], dtype=np.int32))
+            with suppress(CapacityError):  # the model then evaluates the prompt itself
+                model.copy_path(cast("CopiesPaths", solo), context[:n])
+        return True, cost
+
     def _claimed_by_others(self, claim: Claim | None) -> _Kept | None:
         """Return the memory that is kept for another request, or None."""
         owner, kept = (None, None) if self._claim is None else (self._claim[0](), self._claim[1])
@@ -338,12 +390,10 @@ class _Kept:
 
         Of another context only whole chunks can, since its last call was shorter.
         """
-        n = min(len(context), len(self._context))
-        differs = np.flatnonzero(context[:n] != self._context[:n])
-        n = int(differs[0]) if len(differs) else n
+        n = n_common(context, self._context)
         if n == len(self._context) and n in call_ends(context):
             return n
-        return min(n, len(_in_calls(context))) // CHUNK * CHUNK
+        return max(_chunk_ends(min(n, len(_in_calls(context)))), default=0)
 
     def hold_beginning(self, model: Model, context: IntArray, n_nodes: int) -> None:
         """Drop all but a beginning of the context; make the memory large enough."""
@@ -352,8 +402,16 @@ class _Kept:
         if self._solo is None:
             room = min(n_nodes + -n_nodes % _ROOM, max(n_nodes, model.limits.nodes))
             self._solo, self._n_nodes = model.new_context(room, rows=_CALL_ROWS), room
-        node, _ = self._solo.match_prefix(context[: self.n_common(context)])
+        solo, n = self._solo, self.n_common(context)
+        node, _ = solo.match_prefix(context[:n])
         self._replace(node)
+        if model.limits.copies_paths:
+            source = cast("CopiesPaths", model)
+            held = max(_chunk_ends(source.n_copied(context[:-1])), default=0)
+            if held > n:
+                cast("CopiesPaths", solo).copy_path(source, context[:held])
+                node, _ = solo.match_prefix(context[:held])
+                self._hold(node)
 
     def advance(self, context: IntArray) -> Cost:
         """Make and hold the next call of a context; return its cost."""
@@ -370,10 +428,13 @@ class _Kept:
 
     def _replace(self, node: int) -> None:
         """Hold a node instead of the one before, and drop all others."""
-        solo = self.model
-        solo.release(np.array([self._node] if self._node != ROOT else [], dtype=np.int32))
+        self._hold(node)
+        self.model.trim(0)
+
+    def _hold(self, node: int) -> None:
+        """Hold a node, with the caller's reference to it, instead of the one before."""
+        self.model.release(np.array([self._node] if self._node != ROOT else [], dtype=np.int32))
         self._node = node
-        solo.trim(0)
 
     def close(self) -> None:
         """Free the memory, if it is open."""

@@ -79,6 +79,7 @@ class SelectBatch:
         # All requests have the same search options.
         on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
         known = {} if session.baselines is None else session.baselines.of(group, requests)
+        placed = session.place_prompts([one.encoded.context for one in requests])
         with group.together():
             baselines, own = self._begin_baselines(group, known)
             exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {
@@ -111,6 +112,8 @@ class SelectBatch:
                     raise
             if own[i]:
                 report = replace(report, cost=sum((handle.cost for handle in own[i]), report.cost))
+            if not i:
+                report = replace(report, cost=report.cost + placed)
             evaluated.append(EvaluatedSelect(one, evaluation, means[i], report))
             if self.on_evaluated is not None:
                 self.on_evaluated(len(evaluated), len(requests))

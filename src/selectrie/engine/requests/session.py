@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
-from selectrie.core.model import Model, ModelDescription
+from selectrie.core.model import CopiesPaths, Model, ModelDescription
 from selectrie.core.path_model import REMOTE
 from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import KnownValues, ReadRows
 from selectrie.engine.requests.canonical_memory import (
+    LEAST_COPIED,
     CanonicalMemory,
     Claim,
     KeptMemories,
     ModelMemory,
     SettledJoints,
+    n_common,
     new_memory,
 )
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import InternalError
+from selectrie.errors import DecodeInterrupted, InternalError, ModelError
+
+logger = logging.getLogger(__name__)
 
 
 class KeepsBaselines(Protocol):
@@ -87,6 +92,28 @@ class Session:
         if self.is_served:
             raise InternalError("a model that others serve has no memory of its own")
         return cast("Model", self.model)
+
+    def place_prompts(self, contexts: Sequence[IntArray]) -> Cost:
+        """Let the model have what prompts have in common, in the bits of a memory.
+
+        Nothing is done where that is of no use: the tasks then evaluate all of it, and
+        a near tie evaluates the prompt again. Returns the cost.
+        """
+        kept, is_watched = self.kept, self.group.observer is not None or self.memories is not None
+        if kept is None or is_watched or not self.model.limits.copies_paths or not contexts:
+            return Cost()
+        common = contexts[0][: min(n_common(contexts[0], other) for other in contexts)]
+        model, claim, cost = cast("CopiesPaths", self.local_model), Claim(), Cost()
+        done = len(common) <= LEAST_COPIED
+        try:
+            while not done:
+                done, more = self.group.call(lambda: kept.place(model, common, claim))
+                cost += more
+        except DecodeInterrupted:
+            raise
+        except ModelError as error:  # e.g. no memory for a second context
+            logger.debug("a prompt of %d tokens is not evaluated apart: %s", len(common), error)
+        return cost
 
     def known_values(self, subject: object) -> KnownValues:
         """Return the values that were read before, for a request of this subject."""
