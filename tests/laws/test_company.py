@@ -17,6 +17,8 @@ from tests.support.real_data import REAL_FILES, real_file, real_model
 
 BEST_TWO = SearchParams(k=2)
 FEW_SHOT = "Message: {}\nIntent:"
+SHOTS = 7
+"""Their prompts have 130 to 200 tokens."""
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,18 @@ class Request:
     cut: int
 
     @classmethod
-    def drawn(cls, seed: int) -> Request:
-        """A message of Banking77 with six of its intents, the right one among them, and six others."""
+    def drawn(cls, seed: int, n_shots: int = 0) -> Request:
+        """A message of Banking77 with six of its intents, the right one among them, and six others; behind other messages
+        with their intents, the same for the neighbours."""
         with real_file("labels/banking77_test.csv").open(encoding="utf-8", newline="") as file:
             rows = [row for row in csv.DictReader(file) if len(row["text"]) <= 160]
         rng = np.random.default_rng(seed)
         picked = [rows[i] for i in rng.permutation(len(rows))[:9]]
         labels = [one for one in sorted({row["category"] for row in rows}) if one != picked[0]["category"]]
         named = [f" {label.replace('_', ' ')}" for label in [picked[0]["category"], *rng.permutation(labels)[:11]]]
-        prompts = tuple(FEW_SHOT.format(row["text"].strip()) for row in picked)
+        asked = [FEW_SHOT.format(row["text"].strip()) for row in rng.permutation(np.array(rows))[:n_shots]]
+        shots = "".join(f"{text}{named[i]}\n\n" for i, text in enumerate(asked))
+        prompts = tuple(shots + FEW_SHOT.format(row["text"].strip()) for row in picked)
         mixed = rng.permutation(6)
         return cls(
             prompts[0],
@@ -116,10 +121,10 @@ def engines(request):
         yield small, wide
 
 
-def holds(engines, seed, names=tuple(COMPANIES)):
+def holds(engines, seed, names=tuple(COMPANIES), n_shots=0):
     """Assert the law for the request of a seed in some companies; return whether it is a near tie."""
     small, wide = engines
-    request = Request.drawn(seed)
+    request = Request.drawn(seed, n_shots)
     best = best_two(small, request.prompt, request.choices)
     for name in names:
         assert COMPANIES[name](small, request, best) == best, name
@@ -135,11 +140,18 @@ def test_the_best_two_are_the_same_in_any_company(engines, company):
     holds(engines, 0, (company,))
 
 
+@pytest.mark.short("gemma*-after_other_work")
+@pytest.mark.parametrize("company", ["after_other_work", "beside_eight", "cut_anywhere", "after_eviction"])
+def test_the_best_two_are_the_same_behind_a_long_prompt(engines, company):
+    """Where chunks of the prompt are copied from one memory to another, and back."""
+    holds(engines, 1, (company,), SHOTS)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(20))
 def test_companies_of_real_models(engines, part, record_property):
     """400 requests, of which some are near ties."""
-    near = [holds(engines, 100 + 20 * part + i) for i in range(20)]
+    near = [holds(engines, 100 + 20 * part + i, n_shots=i % 2 * SHOTS) for i in range(20)]
     record_property("requests", len(near))
     record_property("near_ties", sum(near))
 

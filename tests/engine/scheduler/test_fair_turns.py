@@ -286,8 +286,18 @@ def test_times_of_calls_are_a_line_through_the_recent_ones() -> None:
     for n in (1, 100) * 20:
         times.add(n, 0.1 + 0.01 * n, 0.0)
     assert times.rows_for(10_000, 2, 4) == pytest.approx(15)
-    assert times.rows_for(10_000, 2, 64) == 64
+    assert times.rows_for(10_000, 2, 64) == pytest.approx(64)
     assert times.rows_for(1, 2, 64) == pytest.approx(2 * 10 + 3)
     for n in (1, 100) * 100:
         times.add(n, 0.1 + 0.01 * n, 0.1 + 0.02 * n)
     assert times.rows_for(10_000, 2, 4) == pytest.approx(7.5, rel=0.02)
+
+
+def test_calls_are_short_where_tasks_take_longer_than_the_model() -> None:
+    """Drawing takes 0.1 s a row, ten times as long as the model: as many rows as the model would take 0.25 s for would
+    then be calls of seconds. What a small request waits for goes by the model's own time."""
+    times = CallTimes()
+    for n in (1, 100) * 40:
+        times.add(n, 0.1 + 0.01 * n, 0.1 + 0.11 * n)
+    assert times.rows_for(10_000, 2, 32) == pytest.approx(0.32 / 0.11, rel=0.02)
+    assert times.rows_for(1, 2, 32) == pytest.approx((3 * 0.11 - 0.1) / 0.11, rel=0.02)

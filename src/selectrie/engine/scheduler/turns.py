@@ -95,7 +95,8 @@ class CallTimes:
     """What recent calls took: the model's time for a call, and all time for a row.
 
     The first comes from a line through the model's seconds by the number of rows, with
-    the least squares of relative errors. The second includes the work of tasks.
+    the least squares of relative errors. The second includes the work of tasks, which
+    may take longer than the model, as drawing from a large vocabulary does.
     """
 
     def __init__(self) -> None:
@@ -108,19 +109,19 @@ class CallTimes:
         x, y = 1 / n_rows, decode_s / n_rows
         self._sums = (1 - _FORGOTTEN) * self._sums + (1, x, y, x * x, x * y, n_rows, max(seconds, decode_s))
 
-    def _line(self) -> tuple[float, float]:
-        """Return the seconds of a call, and of each of its rows."""
+    def _line(self) -> tuple[float, float, float]:
+        """Return the model's seconds for a call and a row, and all seconds of a row."""
         n, x, y, xx, xy, rows, seconds = self._sums.tolist()
         spread, call_s = n * xx - x * x, 0.0
         if spread > 1e-9 * n * xx:  # else all calls had the same size
             call_s = min(max((n * xy - x * y) / spread, 0.0), y / x)
-        return call_s, max((seconds - n * call_s) / rows, 1e-9)
+        return call_s, max((y - call_s * x) / n, 0.0), max((seconds - n * call_s) / rows, 1e-9)
 
     def rows_for(self, least: int, n_requests: int, min_rows: int) -> float:
         """Return the maximum number of rows of a call while several requests wait.
 
-        The call takes `WAIT_S` at most, but is not cut to less than `min_rows` for
-        that. Nor does it take longer than `n_requests` + 1 calls of `least` rows, so a
+        The call takes `WAIT_S` at most, or as long as the model takes for `min_rows`.
+        Nor does it take longer than `n_requests` + 1 calls of `least` rows, so a
         request that needs few rows is not held up by one that needs many.
 
         Args:
@@ -130,6 +131,7 @@ class CallTimes:
         """
         if not self._sums.any():
             return float("inf")
-        call_s, row_s = self._line()
-        by_time = max((WAIT_S - call_s) / row_s, min_rows)
-        return max(1.0, min(by_time, n_requests * call_s / row_s + (n_requests + 1) * least))
+        call_s, model_row_s, row_s = self._line()
+        usual_s = max(WAIT_S, call_s + min_rows * model_row_s)
+        seconds = min(usual_s, (n_requests + 1) * (call_s + least * model_row_s))
+        return max(1.0, (seconds - call_s) / row_s)
