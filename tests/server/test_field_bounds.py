@@ -14,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie.server import ServerOptions, app, completion_prompts, decision_wire, messages, tokenizer_wire
 from selectrie.server.body import MAX_CONTAINERS, MAX_VALUES, parsed
 from selectrie.server.completion_prompts import MAX_SCORES
+from selectrie.server.exchange import id_of
 from selectrie.server.gate import WORK
 from selectrie.server.http_errors import HttpError
 from selectrie.server.openapi import BODIES
@@ -293,6 +295,17 @@ def test_what_is_bounded_in_sum_is_refused_before_work(path, change, said):
         assert said in reply.error["message"]
         assert "at most" in reply.error["message"]
         assert b"selectrie_model_calls_total 0.0" in ask(application, "GET", "/metrics").data
+
+
+def test_an_id_is_cut_before_it_is_read():
+    """A client's is as large as a body may be, and one character of three is taken out."""
+    text = "ab " * 100_000
+    tracemalloc.start()
+    try:
+        assert id_of(text) == "ab" * 64
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_names_count_only_where_the_prompt_is_echoed(monkeypatch):

@@ -126,7 +126,7 @@ async def read_in_thread(function: Callable[[], R]) -> R:
 
 def id_of(value: str) -> str:
     """Return a client's id, cut to what a log and a header can hold; else a new one."""
-    return _NO_ID.sub("", value)[:_MAX_ID] or uuid.uuid4().hex
+    return _NO_ID.sub("", value[: 8 * _MAX_ID])[:_MAX_ID] or uuid.uuid4().hex
 
 
 def exchange_of(request: Request) -> Exchange:
