@@ -89,10 +89,48 @@ class RefusedOption(OptionRef):
         return name if self.value is None else f"{name}={of_value(self.value)}"
 
 
+class Noun(OptionRef):
+    """An argument that messages call by a noun, such as "the prompt"."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+THE_PROMPT = Noun("the prompt")
+
+
 class PythonOnly(str):
     """A part of a message that is left out in other shells: ", or None for none"."""
 
     __slots__ = ()
+
+
+Write = Callable[[OptionRef], "str | None"]
+"""Writes an option as a shell does; None if the shell does not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Remedies, any of which is enough. `str` lists them.
+
+    Attributes:
+        remedies: What the caller can do.
+        operators: What whoever loads the model can do: the operator of a server.
+    """
+
+    remedies: tuple[Words, ...]
+    operators: tuple[Words, ...] = ()
+
+    def __str__(self) -> str:
+        return joined([*self.remedies, *self.operators], last=", or ")
+
+    def worded(self, write: Write, operator: Callable[[Words], Words] | None) -> Ways:
+        """Return the remedies of which another shell has all options."""
+        had = [one for one in self.remedies if all(write(option) is not None for option in one.options)]
+        own = tuple(one.worded(write, operator) for one in had)
+        return Ways(own, self.operators if operator is None else tuple(map(operator, self.operators)))
 
 
 @final
@@ -102,22 +140,48 @@ class Words(str):
     As a str, it is the text for Python. Joining and formatting give a plain str.
 
     Attributes:
-        parts: The parts: text, `PythonOnly` text and options.
+        parts: The parts: text, `PythonOnly` text, options and remedies.
     """
 
     __slots__ = ("parts",)
-    parts: tuple[str | OptionRef, ...]
+    parts: tuple[str | OptionRef | Ways, ...]
 
-    def __new__(cls, *parts: str | OptionRef) -> Words:
+    def __new__(cls, *parts: str | OptionRef | Ways) -> Words:
         flat = [one for part in parts for one in (part.parts if isinstance(part, Words) else (part,))]
         words = super().__new__(cls, "".join(map(str, flat)))
         words.parts = tuple(flat)
         return words
 
-    def worded(self, write: Callable[[OptionRef], str]) -> str:
-        """Return the text for another shell, which writes an option as `write` does."""
-        shown = (write(one) if isinstance(one, OptionRef) else one for one in self.parts)
-        return "".join(one for one in shown if not isinstance(one, PythonOnly))
+    @property
+    def options(self) -> list[OptionRef]:
+        """Return the options in it, but for those of the operator's remedies."""
+        texts = [remedy for one in self.parts if isinstance(one, Ways) for remedy in one.remedies]
+        return [one for one in self.parts if isinstance(one, OptionRef)] + [
+            one for text in texts for one in text.options
+        ]
+
+    def worded(self, write: Write, operator: Callable[[Words], Words] | None = None) -> Words:
+        """Return the text for another shell.
+
+        Args:
+            write: Writes an option as the shell does. Remedies with an option that the
+                shell does not have are left out, and if none is left, the semicolon
+                before them.
+            operator: Returns a remedy of the operator's for the shell. Without it, they
+                stay as they are.
+        """
+        parts = list[str | OptionRef | Ways]()
+        for one in self.parts:
+            if isinstance(one, Ways):
+                parts.append(had := one.worded(write, operator))
+                if not had.remedies + had.operators and isinstance(parts[-2], str):
+                    parts[-2] = parts[-2].removesuffix("; ")
+            elif isinstance(one, OptionRef):
+                written = write(one)
+                parts.append(one if written is None else written)
+            elif not isinstance(one, PythonOnly):
+                parts.append(one)
+        return Words(*parts)
 
 
 def words(template: str, *values: object) -> Words:
@@ -141,9 +205,51 @@ def words(template: str, *values: object) -> Words:
     return Words(*parts)
 
 
-def joined(ways: Iterable[str | OptionRef], comma: str = ", ", *, last: str | None = None) -> Words:
+def ways(*remedies: str, operator: str = "") -> Words:
+    """Return remedies, any of which is enough, as a list in words.
+
+    Args:
+        remedies: What the caller can do: a template of `words`, or a text with options.
+            Those of another list are taken out of it; "" is none.
+        operator: What whoever loads the model can do, as a template of `words`.
+    """
+    own, operators = list[Words](), [_as_words(operator)] if operator else []
+    for text in map(_as_words, remedies):
+        inner = text.parts[0] if len(text.parts) == 1 else None
+        own += inner.remedies if isinstance(inner, Ways) else [text] if text else []
+        operators += inner.operators if isinstance(inner, Ways) else ()
+    return Words(Ways(tuple(own), tuple(operators)))
+
+
+def _as_words(text: str) -> Words:
+    return text if isinstance(text, Words) else words(text)
+
+
+def renamed(names: Mapping[str, str]) -> Write:
+    """Return what writes options under other names, with values as in JSON.
+
+    Args:
+        names: The names, by those of the options; with "=", a value replaces that of
+            the option. A shell has no others.
+    """
+
+    def written(option: OptionRef) -> str | None:
+        name, bracket, rest = option.name.partition("[")
+        if isinstance(option, RefusedOption):
+            return str(RefusedOption(names.get(name, name) + bracket + rest, option.value))
+        if name not in names:
+            return None
+        own = names[name] + bracket + rest
+        if "=" in own:
+            return own
+        return str(OptionRef(own)) if option.value is None else f"{own}={json.dumps(option.value, default=str)}"
+
+    return written
+
+
+def joined(items: Iterable[str | OptionRef], comma: str = ", ", *, last: str | None = None) -> Words:
     """Return texts or options as a list, with `last` in place of the last comma."""
-    parts = [part for way in ways for part in (comma, way)][1:]
+    parts = [part for one in items for part in (comma, one)][1:]
     parts[-2:-1] = [comma if last is None else last] if len(parts) > 1 else []
     return Words(*parts)
 
@@ -169,15 +275,18 @@ class SelectrieError(Exception):
     def __str__(self) -> str:
         return self._placed(super().__str__(), self.slot)
 
-    def worded(self, write: Callable[[OptionRef], str], *, max_slot: int | None = None) -> str:
+    def worded(
+        self, write: Write, operator: Callable[[Words], Words] | None = None, *, max_slot: int | None = None
+    ) -> str:
         """Return the message for another shell than Python.
 
         Args:
             write: Writes an option as the shell does.
+            operator: Returns a remedy of the operator's for the shell (`Words.worded`).
             max_slot: Maximum number of characters of `slot` in it.
         """
         own = self.args[0] if self.args else ""
-        text = own.worded(write) if isinstance(own, Words) else super().__str__()
+        text = own.worded(write, operator) if isinstance(own, Words) else super().__str__()
         return self._placed(text, self.slot if self.slot is None or max_slot is None else clip(self.slot, max_slot))
 
     def _placed(self, text: str, slot: str | None) -> str:
@@ -348,10 +457,21 @@ class PromptTooLongError(RequestError):
     ) -> None:
         self.required_tokens, self.available_tokens, self.is_least = required_tokens, available_tokens, is_least
         self.remedy, self.larger_context, self.prefix_tokens = remedy, larger_context, prefix_tokens
-        advice = words("{}, or {}", remedy, larger_context) if larger_context else remedy
+        advice = ways(remedy, larger_context)
         behind = f" behind its prefix of {prefix_tokens}" if prefix_tokens else ""
         needs = f"needs {'at least ' if is_least else ''}{required_tokens} tokens"
         super().__init__(Words(f"{needs}, the context holds {available_tokens}{behind}; ", advice))
+
+    def with_remedy(self, remedy: str) -> PromptTooLongError:
+        """Return the error with other advice to the caller."""
+        return PromptTooLongError(
+            required_tokens=self.required_tokens,
+            available_tokens=self.available_tokens,
+            remedy=remedy,
+            larger_context=self.larger_context,
+            prefix_tokens=self.prefix_tokens,
+            is_least=self.is_least,
+        )
 
 
 class TooManyRowsError(RequestError):
@@ -416,7 +536,7 @@ class GrammarError(RequestError, ValueError):
     def __init__(self, reason: str, *, line: int | None = None, column: int | None = None, excerpt: str = "") -> None:
         self.reason, self.line, self.column, self.excerpt = reason, line, column, excerpt
         where = "" if line is None else f"line {line}: " if column is None else f"line {line}, column {column}: "
-        super().__init__(where + reason + _marked(excerpt, column))
+        super().__init__(Words(where, reason, _marked(excerpt, column)))
 
 
 class TemplateError(RequestError, ValueError):
@@ -446,7 +566,7 @@ class TemplateError(RequestError, ValueError):
     ) -> None:
         self.reason, self.name, self.line, self.column, self.excerpt = reason, name, line, column, excerpt
         where = name if line is None else f"{name}:{line}" if column is None else f"{name}:{line}:{column}"
-        super().__init__(f"{where}: {reason}{_marked(excerpt, column)}")
+        super().__init__(Words(where, ": ", reason, _marked(excerpt, column)))
 
 
 class DeadEndError(RequestError):
@@ -458,7 +578,9 @@ class DeadEndError(RequestError):
         self.n_allowed = n_allowed
         super().__init__(
             words(
-                "none of the {} tokens allowed here is possible; allow more, or forbid less by `logit_bias`", n_allowed
+                "none of the {} tokens allowed here is possible; {}",
+                n_allowed,
+                ways("allow more", "forbid less by `logit_bias`"),
             )
         )
 
@@ -524,7 +646,12 @@ class QueueFullError(RequestError):
         tasks = "one more" if n_tasks == 1 else f"{n_tasks} more"
         remedy = "ask for fewer at once" if n_tasks > max_waiting else "try again later"
         super().__init__(
-            f"at most {max_waiting} tasks may wait, which leaves no room for {tasks}; {remedy}, or raise max_waiting"
+            words(
+                "at most {} tasks may wait, which leaves no room for {}; {}",
+                max_waiting,
+                tasks,
+                ways(remedy, operator="raise max_waiting"),
+            )
         )
 
 
@@ -698,9 +825,9 @@ class MemoryBudgetError(CapacityError):
         holders = ", ".join(f"{one!r} ({_mib(size)})" for one, size in self.held.items())
         reason = f"{_mib(available)} are available, the rest is in use by {holders}; release one, or wait for it"
         if not self.held:
-            fast = "" if required_fast is None else words("load it with `precision='fast'` ({})", _mib(required_fast))
-            ways = [way for way in (fast, "raise the budget", less_memory) if way]
-            reason = words("that is more than all of it; {}", joined(ways, last=", or "))
+            fast = "" if required_fast is None else f"load it with `precision='fast'` ({_mib(required_fast)})"
+            remedies = [ways(operator=one) for one in (fast, "raise the budget") if one]
+            reason = words("that is more than all of it; {}", ways(*remedies, less_memory))
         self.args = (Words(f"the model {name!r} needs {_mib(required)} of a budget of {_mib(budget)}: ", reason),)
 
 
@@ -812,11 +939,17 @@ def of_request(index: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def of_slot(slot: str) -> Iterator[None]:
+def of_slot(slot: str, names: Mapping[str, str] | None = None) -> Iterator[None]:
     """Attach the slot of a template to errors raised in the block.
 
     Errors that affect the whole page get none (see `of_request`), nor does a
     `TemplateError` that has a position already.
+
+    Args:
+        slot: The slot.
+        names: What the slot calls its arguments, by the names of the options that they
+            become. Messages are in its words then: they name no other option, but in
+            what the operator can do. None if options are those of the call.
     """
     try:
         yield
@@ -825,6 +958,8 @@ def of_slot(slot: str) -> Iterator[None]:
     except SelectrieError as error:
         if error.slot is None and not (isinstance(error, TemplateError) and error.line is not None):
             error.slot = slot
+            if names is not None and error.args and isinstance(error.args[0], Words):
+                error.args = (error.args[0].worded(renamed(names)), *error.args[1:])
         raise
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import ast
+from copy import copy
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
+from selectrie import Template, errors
 from selectrie.backends.table import BACKENDS
-from selectrie.cli.flags import message_of
+from selectrie.cli.flags import flags_of, message_of
 from selectrie.cli.groups import ModelGroup
 from selectrie.cli.requests import _LOAD_NAMES
 from selectrie.errors import (
+    THE_PROMPT,
     DeadEndError,
     GrammarError,
     IncompatibleOptionsError,
@@ -21,9 +26,11 @@ from selectrie.errors import (
     PromptTooLongError,
     PythonOnly,
     SelectrieError,
+    ways,
     words,
 )
 
+_flag = pytest.importorskip("selectrie.server.http_errors", reason="needs the extra 'server'")._flag
 FLAGS = {
     name: "--" + name.replace("_", "-")
     for name in ("n_ctx", "max_tokens", "truncate", "exact", "any_path", "logit_bias", "json")
@@ -42,8 +49,27 @@ def of_request(error: SelectrieError) -> SelectrieError:
 
 
 def of_slot(error: SelectrieError) -> SelectrieError:
-    error.slot = "gen 'x' at page.tmpl:3:8"
+    with (
+        pytest.raises(type(error)),
+        errors.of_slot("gen 'x' at page.tmpl:3:8", {"max_tokens": "max_tokens", "exact": "exact"}),
+    ):
+        raise error
     return error
+
+
+def of_question(error: SelectrieError) -> SelectrieError:
+    with pytest.raises(type(error)), errors.of_slot("question 'x'"):
+        raise error
+    return error
+
+
+LONG = PromptTooLongError(
+    required_tokens=9,
+    available_tokens=8,
+    remedy=ways(words("shorten {}", THE_PROMPT), "lower `max_tokens`", "raise `budget_nodes`", "set `exact=True`"),
+    larger_context=ways(operator="load with a larger `n_ctx`"),
+)
+NEEDS = "needs 9 tokens, the context holds 8"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +97,11 @@ def of_slot(error: SelectrieError) -> SelectrieError:
         (OptionError("unknown", 1, "two"), "unknown=1: expected two"),
         (of_request(OptionError("n", 0, "1")), "request 2: -n 0: expected 1"),
         (of_slot(OptionError("max_tokens", 0, "1")), "gen 'x' at page.tmpl:3:8: max_tokens=0: expected 1"),
+        (of_slot(copy(LONG)), f"gen 'x' at page.tmpl:3:8: {NEEDS}; lower `max_tokens`, set exact=true, or load with a larger --n-ctx"),
+        (
+            of_question(copy(LONG)),
+            f"question 'x': {NEEDS}; shorten the prompt, lower --max-tokens, raise --budget, set --exact, or load with a larger --n-ctx",
+        ),
         (
             PromptTooLongError(required_tokens=9, available_tokens=8, remedy=words("set `truncate='left'`"), larger_context=words("load with a larger `n_ctx`")),
             "needs 9 tokens, the context holds 8; set --truncate left, or load with a larger --n-ctx",
@@ -85,7 +116,10 @@ def of_slot(error: SelectrieError) -> SelectrieError:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value[:40],
 )  # fmt: skip
 def test_arguments_are_named_as_flags(error: SelectrieError, message: str):
-    """References to the command's options, with their values; all other text stays, whatever it looks like, as do slots."""
+    """References to the command's options, with their values; all other text stays, whatever it looks like.
+
+    A slot has its tag's words, and no option that the tag does not have.
+    """
     assert message_of(error, FLAGS) == message
 
 
@@ -107,3 +141,32 @@ def test_every_option_of_a_back_end_has_a_flag():
     of_back_ends = {field.name for backend in BACKENDS for field in fields(backend.options_type())}
     flags = {_LOAD_NAMES.get(field.name, field.name) for field in fields(ModelGroup)}
     assert flags - {"model", "backend", "untrusted"} == of_back_ends - NOT_ON_THE_COMMAND
+
+
+def test_remedies_of_operators_have_flags_of_serve():
+    """A server's client reads of them, by the flag that `selectrie serve` has."""
+    flags, found = flags_of({"model": ModelGroup}), set()
+    for path in Path(errors.__file__).parent.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.keyword) and call.arg == "operator" and isinstance(call.value, ast.Constant):
+                found |= {
+                    (option.name, _flag(replace(option, value=None))) for option in words(call.value.value).options
+                }
+    assert len(found) >= 4
+    assert {(name, flags[name].partition("/")[0]) for name, _ in found} == found
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x <<select 'x' options=a>>", "options must be a list or a mapping from texts to values, not 3"),
+        ("x <<select 'x' grammar=a>>", "grammar=3: expected the name of a file or of an installed one"),
+        ("x <<select 'x' options=['a'] rule='calibrated'>>", "rule='calibrated' needs content-free prompts; use another rule"),
+        ("x <<gen 'x' stop=''>>", "stop[0]='': expected a text that is not empty; leave `stop` out for none"),
+    ],
+)  # fmt: skip
+def test_templates_have_words_of_their_own(source: str, message: str):
+    """Neither classes of Python's nor flags of the command, which are no arguments of tags."""
+    with pytest.raises(errors.TemplateError) as caught:
+        Template(source).check({"a": 3})
+    assert message_of(caught.value, {**FLAGS, "stop": "--stop"}).partition(": ")[2].partition("\n")[0] == message

@@ -154,7 +154,10 @@ def test_made_questions_read_back():
         ),
         ({"a": {"type": "choice", "choices": [{"text": "x"}]}}, r"questions.a.choices\[0\].value is not given"),
         ({"a": {"type": "choice", "choices": [1.5]}}, r"questions.a.choices\[0\]: value=1.5"),
-        ({"a": {"type": "predicate"}}, "questions.a: statement=''"),
+        (
+            {"a": {"type": "predicate"}},
+            "questions.a: instructions='': expected a statement, or what `yes_when` or `no_when` says",
+        ),
         ({"a": {"type": "predicate", "instructions": 3}}, "questions.a.instructions=3: expected a text"),
         ({"a": {"type": "noul", "criteria": {"yes": "x"}}}, "questions.a.criteria.yes='x': .*the fields true, false"),
         ({"a": {"type": "noul", "choices": []}}, "questions.a.choices=.*fields of a noul: instructions, criteria"),

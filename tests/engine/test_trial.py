@@ -231,7 +231,7 @@ def test_the_child_leaves_no_core_file_and_ends_in_time():
         (-6, "x\nops.cpp:4132: GGML_ASSERT(eps >= 0.0f) failed\nframe", "(SIGABRT: ops.cpp:4132: GGML_ASSERT"),
         (-6, "terminate called\n  what():  _Map_base::at\n", "what():  _Map_base::at)"),
         (-11, "", "(SIGSEGV); get the file again"),
-        (-9, "", "(SIGKILL); free memory, open it without a child process (untrusted=False), or get"),
+        (-9, "", "(SIGKILL); free memory, get the file again, or open it without a child process (untrusted=False)"),
         (3, "bad \x1b[31mnews\n\n", "(exit 3: bad [31mnews)"),
     ],
 )

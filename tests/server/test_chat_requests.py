@@ -219,7 +219,9 @@ def test_unknown_fields_are_ignored_with_a_warning(llm):
         ({"best_of": 3, "stream": True}, "option", "best_of"),
         ({"max_tokens": 0}, "option", "max_tokens"),
         ({"max_tokens": 5, "max_completion_tokens": 6}, "option", "max_tokens"),
-        ({"max_tokens": 40_000}, "prompt_too_long", None),
+        ({"max_tokens": 40_000}, "prompt_too_long", "max_tokens"),
+        ({"max_tokens": None, "max_completion_tokens": 40_000}, "prompt_too_long", "max_completion_tokens"),
+        ({"max_tokens": None, "max_completion_tokens": 400_000}, "too_many_rows", "max_completion_tokens"),
         ({"messages": [{"role": "user", "content": "x" * 200_000}]}, "prompt_too_long", "messages"),
         ({"messages": [{"role": "user", "content": "x" * 200_000}], "stream": True}, "prompt_too_long", "messages"),
         ({"temperature": -1}, "option", "temperature"),
@@ -349,6 +351,19 @@ def test_a_request_without_a_limit_gets_what_room_there_is():
         assert (reply.status, reply.error["code"]) == (400, "prompt_too_long")
         reply = ask(app(llm), "POST", PATH, {"messages": [{"role": "user", "content": "x" * 100}]})
         assert (reply.status, reply.error["code"]) == (400, "prompt_too_long")
+
+
+@pytest.mark.parametrize("given", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize(("n_characters", "n_tokens"), [(10, 200), (80, 60)])
+def test_a_remedy_names_fields_of_the_request(given, n_characters, n_tokens):
+    """Those that it has: a limit under the name that was sent, and no `truncate`."""
+    body = {"messages": [{"role": "user", "content": "x" * n_characters}], given: n_tokens}
+    with fake(nodes=100) as llm:
+        found = ask(app(llm), "POST", PATH, body).error
+    lower = f"lower `{given}` ({n_tokens})"
+    remedies = lower if n_tokens > 100 else f"shorten `messages`, {lower}"
+    assert found["message"].endswith(f"; {remedies}, or use a model with a larger context")
+    assert found["param"] == (given if n_tokens > 100 else "messages")
 
 
 def test_the_id_of_a_request(llm):

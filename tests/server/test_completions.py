@@ -477,7 +477,10 @@ def test_a_prompt_that_cannot_fit_is_not_tokenized(prompt):
     with fake(nodes=100, **byte_by_byte) as llm:
         error = complete(llm, status=400, prompt=prompt, max_tokens=0)
         assert (error["code"], error["param"]) == ("prompt_too_long", "prompt[1]" if prompt[0] == "b" else "prompt")
-        assert "needs at least 199 tokens, the context holds 100; shorten the prompt" in error["message"]
+        assert (
+            "needs at least 199 tokens, the context holds 100; shorten `prompt`, set truncate_prompt_tokens=-1"
+            in error["message"]
+        )
         assert llm._model.calls == 0
         assert complete(llm, prompt=[A] * 101, max_tokens=0, echo=True, logprobs=0)["usage"]["prompt_tokens"] == 101
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from selectrie import errors
 from selectrie.errors import (
+    ModelError,
     OptionError,
     OptionRef,
     PromptError,
@@ -13,31 +19,64 @@ from selectrie.errors import (
     SelectrieError,
     TextError,
     Words,
+    ways,
     words,
 )
-from selectrie.server.decision_wire import errors_about
+from selectrie.server.chat_wire import ChatBody
+from selectrie.server.completion_wire import FIELDS
+from selectrie.server.decision_wire import (
+    DECISIONS_FIELDS,
+    SYSTEMONE_FIELDS,
+    ChoiceQuestion,
+    PredicateQuestion,
+    QuestionOption,
+    errors_about,
+)
+from selectrie.server.generation_wire import options_of
 from selectrie.server.http_errors import HttpError, error_of
 
-TOO_LONG = PromptTooLongError(
-    required_tokens=9, available_tokens=8, remedy=words("shorten `state`, or ask without {} (`list_options=False`)", "the `state`")
-)  # fmt: skip
+REMEDIES = ways(
+    "shorten `state`", words("ask without {} (`list_options=False`)", "the `state`"), "raise `budget_nodes`"
+)
+LARGER = ways(operator="load with a larger `n_ctx` and `precision='fast'`")
+TOO_LONG = PromptTooLongError(required_tokens=9, available_tokens=8, remedy=REMEDIES, larger_context=LARGER)
 MAPPING = OptionError("choices", 3, Words("texts as keys", PythonOnly("; else, Option(value, text=…)")))
 
 
 @pytest.mark.parametrize(
     ("error", "message", "param"),
     [
-        (TOO_LONG, "needs 9 tokens, the context holds 8; shorten `input`, or ask without the `state` (list_options=false)", "input"),
         (PromptError("is 7: expected text", where="input[1]['content']"), "input[1]['content'] is 7: expected text", "input[1].content"),
         (TextError("input", "is no text"), "input: is no text", "input"),
     ],
-    ids=["too long", "a part", "a text"],
+    ids=["a part", "a text"],
 )  # fmt: skip
 def test_the_field_that_is_asked_about_is_named(error: SelectrieError, message: str, param: str):
-    """In place of the argument, with values as JSON; what is no option stays."""
+    """By its path in the request."""
     with pytest.raises(HttpError) as caught, errors_about("input"):
         raise error
     assert (caught.value.message, caught.value.param) == (message, param)
+
+
+def test_remedies_are_those_of_the_request():
+    """Fields in place of arguments, with values as JSON; what is no option stays, what it has no field for is left out.
+
+    What the operator can do has the flags of `serve`.
+    """
+    assert str(TOO_LONG) == (
+        "needs 9 tokens, the context holds 8; shorten `state`, ask without the `state` (list_options=False), "
+        "raise `budget_nodes`, or load with a larger `n_ctx` and precision='fast'"
+    )
+    found = error_of(TOO_LONG, DECISIONS_FIELDS)
+    assert found.param == "input"
+    assert found.message == (
+        "needs 9 tokens, the context holds 8; shorten `input`, ask without the `state` (list_options=false), "
+        "or the operator can load with a larger --n-ctx and --precision fast"
+    )
+    error = PromptError(words("it is not rendered; {}", ways("give it with `boundary='split'`")))
+    assert error_of(error).message == "it is not rendered"
+    error = ModelError(words("it ended; {}", ways(operator="open it here (`untrusted=False`)")))
+    assert error_of(error).message == "it ended; the operator can open it here (without --untrusted)"
 
 
 @pytest.mark.parametrize("error", [MAPPING, TextError("inputs", "is no text"), PromptError("the input is empty")])
@@ -60,3 +99,52 @@ def test_names_of_clients_are_cut():
     assert (
         error_of(error).message == f"{'s' * 79}…: {('o' + chr(92) + 'ud800') * 39}o…=1: expected at most n=2 of `top`"
     )
+
+
+CALLED = (
+    "errors.py",
+    "options",
+    "core",
+    "results",
+    "tokenization",
+    "grammar",
+    "backends",
+    "decide",
+    "decoding",
+    "engine",
+)
+"""Where what endpoints call lies."""
+NOT_OVER_HTTP = {
+    "options/beam.py", "options/spelling.py", "engine/requests/beam_search.py", "engine/requests/spellings.py",
+    "engine/requests/select_spellings.py", "engine/requests/speculative.py", "engine/tracing/recorder.py",
+    "engine/tracing/replay.py",
+}  # fmt: skip
+"""Options and calls that no endpoint has."""
+NOT_SET = {"terminator", "tokenizations", "top", "template_args", "system"}
+"""Options that no endpoint sets, so no error is about them."""
+
+
+def options_named() -> Iterator[tuple[str, str]]:
+    """Each option that a message may name outside of remedies, which are left out where it does not exist, with its place."""
+    rooms = Path(errors.__file__).parent
+    for one in sorted(rooms.rglob("*.py")):
+        path = one.relative_to(rooms)
+        if path.parts[0] in CALLED and path.as_posix() not in NOT_OVER_HTTP:
+            for call in ast.walk(ast.parse(one.read_text(encoding="utf-8"))):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.args:
+                    text = getattr(call.args[0], "value", None)
+                    if call.func.id == "OptionRef" and isinstance(text, str):
+                        yield text, f"{path}:{call.lineno}"
+                    elif call.func.id == "words" and isinstance(text, str):
+                        yield from ((option.name, f"{path}:{call.lineno}") for option in words(text, *[""] * 9).options)
+
+
+def test_messages_name_what_requests_have():
+    """Fields of an endpoint or of a question; a remedy that needs anything else is one of `ways`."""
+    fields = {
+        name for names in (options_of(ChatBody, {}), FIELDS, DECISIONS_FIELDS, SYSTEMONE_FIELDS) for name in names
+    }
+    fields |= {name for kind in (ChoiceQuestion, QuestionOption, PredicateQuestion) for name in kind.model_fields}
+    found = list(options_named())
+    assert len(found) > 30
+    assert [(name, where) for name, where in found if name not in fields | NOT_SET] == []

@@ -326,7 +326,7 @@ def test_options(value, options):
     [
         ([], "the list of options is empty"),
         ({}, "the list of options is empty"),
-        ("abc", "options must be a list, .* not 'abc'"),
+        ("abc", "options must be a list or .* not 'abc'"),
         ({"b", "a"}, "a set has no order, so pass sorted"),
         ((one for one in "ab"), "pass list"),
         (np.array(["a", "b"]), "pass list"),

@@ -37,14 +37,14 @@ def test_a_text_without_quotes(source, values, column, reason):
     [
         (
             "x <<select 'x' options=a>>",
-            "options must be a list, a mapping from texts to values, or an Enum class, not none",
+            "options must be a list or a mapping from texts to values, or an Enum class, not none",
         ),
         (
             "x <<select 'x' grammar=a>>",
             "grammar=none: expected a Grammar, or the name of a file or of an installed one",
         ),
-        ("x <<beam 'x' regex=a>>", "regex=none: expected a str"),
-        ("<<#joint>><<select 'x' options=a>><</joint>>", "options must be a list, a mapping"),
+        ("x <<beam 'x' regex=a>>", "regex=none: expected a text"),
+        ("<<#joint>><<select 'x' options=a>><</joint>>", "options must be a list or a mapping"),
     ],
 )
 def test_none_says_nothing_of_what_may_stand_there(source, reason):

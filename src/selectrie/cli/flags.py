@@ -65,9 +65,10 @@ def message_of(error: SelectrieError, flags: Mapping[str, str]) -> str:
 
     Args:
         flags: Maps the name of each option of the command to its flag. Other names are
-            not replaced, and a message about a slot of a template is not changed.
+            not replaced.
     """
-    return str(error) if error.slot is not None or not flags else error.worded(in_flags(flags))
+    write = in_flags(flags)
+    return error.worded(write, lambda remedy: remedy.worded(write)) if flags else str(error)
 
 
 def in_flags(flags: Mapping[str, str]) -> Callable[[OptionRef], str]:

@@ -8,15 +8,14 @@ value in the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from selectrie.decide.questions import Choice, Option, Predicate, Question, Score
 from selectrie.decide.states import of_json, text_of_content
-from selectrie.errors import OptionError, RequestError
+from selectrie.errors import OptionError, of_slot
 
 TYPES = ("choice", "predicate", "score", "noul")
 _FIELDS = {
@@ -25,6 +24,10 @@ _FIELDS = {
     "score": ("instructions", "levels", "cue", "examples"),
 }
 _WITH_CRITERIA = ("instructions", "criteria")
+_OF_CRITERIA = {"statement": "instructions", "yes_when": "criteria.true", "no_when": "criteria.false"}
+_OPTION = {name: name for name in ("value", "text", "description", "texts")}
+_LEVEL = {"text": "label", "description": "description", "value": "value", "texts": "texts"}
+"""Fields by the names of the arguments that they become."""
 
 
 def questions_of_data(data: object, where: str = "questions") -> dict[str, Question]:
@@ -102,25 +105,22 @@ def question_of_data(data: object, where: str, lead: str = "") -> Question:
     if of_criteria:
         return _of_criteria(own, instructions, data.get("criteria"), where)
     examples = _examples(data.get("examples"), f"{where}.examples")
+    field, names = allowed[1], {name: name for name in allowed} | {"statement": "instructions", "options": "choices"}
     if own == "predicate":
         words = {name: _text(data[name], f"{where}.{name}") for name in allowed[1:-1] if data.get(name) is not None}
-        with _at(where):
+        with of_slot(where, names):
             return Predicate(instructions, examples=examples, **words)
-    cue = _optional(data.get("cue"), f"{where}.cue")
-    field = allowed[1]
-    if isinstance(data.get(field), Mapping):
-        described = _described(data[field], f"{where}.{field}")
-        with _at(where):
-            kind = Choice if own == "choice" else Score
-            return kind(instructions, described, cue=cue, examples=examples)
-    listed = _list(data.get(field), f"{where}.{field}")
-    if own == "choice":
-        options = [_option(one, f"{where}.choices[{index}]") for index, one in enumerate(listed)]
-        with _at(where):
-            return Choice(instructions, _told_apart(options), cue=cue, examples=examples)
-    levels = [_level(one, f"{where}.levels[{index}]") for index, one in enumerate(listed)]
-    with _at(where):
-        return Score(instructions, _levels(levels), cue=cue, examples=examples)
+    cue, given = _optional(data.get("cue"), f"{where}.cue"), data.get(field)
+    if isinstance(given, Mapping):
+        numbered = [(None, one) for one in _described(given, f"{where}.{field}")]
+    else:
+        read = _option if own == "choice" else _level
+        listed = enumerate(_list(given, f"{where}.{field}"))
+        numbered = [read(one, f"{where}.{field}[{index}]") for index, one in listed]
+    with of_slot(where, names):
+        if own == "choice":
+            return Choice(instructions, _told_apart([one for _, one in numbered]), cue=cue, examples=examples)
+        return Score(instructions, _levels(numbered), cue=cue, examples=examples)
 
 
 def _examples(data: object, where: str) -> list[tuple[Any, Any]]:
@@ -145,17 +145,17 @@ def _of_criteria(kind: str, instructions: str, criteria: object, where: str) -> 
         levels = [
             Option(str(index), None, _text(one, f"{path}[{index}]")) for index, one in enumerate(_list(criteria, path))
         ]
-        with _at(where):
+        with of_slot(where, _OF_CRITERIA):
             return Score(instructions, levels)
     if criteria is not None and not isinstance(criteria, Mapping):
         raise OptionError(path, criteria, "an object")
     if kind == "choice":
         described = _described(criteria or {}, path)
-        with _at(where):
+        with of_slot(where, _OF_CRITERIA):
             return Choice(instructions, described)
     about = {name: _optional(one, f"{path}.{name}") for name, one in (criteria or {}).items()}
     _check_fields(about, ("true", "false"), path)
-    with _at(where):
+    with of_slot(where, _OF_CRITERIA):
         return Predicate(instructions, yes_when=about.get("true"), no_when=about.get("false"))
 
 
@@ -164,17 +164,17 @@ def _described(data: Mapping[str, object], where: str) -> list[Option[str]]:
     return [Option(name, None, _optional(one, f"{where}.{name}")) for name, one in data.items()]
 
 
-def _option(data: object, where: str) -> Option[Any]:
+def _option(data: object, where: str) -> tuple[None, Option[Any]]:
     """Return an option: a value, or an object with value, texts and description."""
     if not isinstance(data, Mapping):
-        with _at(where):
-            return Option(data)
-    _check_fields(data, ("value", "text", "description", "texts"), where)
+        with of_slot(where, {}):
+            return None, Option(data)
+    _check_fields(data, _OPTION, where)
     if "value" not in data:
         raise OptionError(f"{where}.value", None, "the value that comes back for this option")
     description = _optional(data.get("description"), f"{where}.description")
-    with _at(where):
-        return Option(data["value"], data.get("text"), description, data.get("texts"))
+    with of_slot(where, _OPTION):
+        return None, Option(data["value"], data.get("text"), description, data.get("texts"))
 
 
 def _told_apart(options: list[Option[Any]]) -> list[Option[Any]]:
@@ -194,12 +194,12 @@ def _level(data: object, where: str) -> tuple[Any, Option[Any]]:
         return None, Option(data)
     if not isinstance(data, Mapping):
         raise OptionError(where, data, "a text, or an object with a label")
-    _check_fields(data, ("label", "description", "value", "texts"), where)
+    _check_fields(data, _LEVEL.values(), where)
     label, texts = data.get("label"), data.get("texts")
     if not isinstance(label, str) and texts is None:
         raise OptionError(f"{where}.label", label, "a text")
     description = _optional(data.get("description"), f"{where}.description")
-    with _at(where):
+    with of_slot(where, _LEVEL):
         return data.get("value"), Option(None, label, description, texts)
 
 
@@ -218,7 +218,7 @@ def _levels(levels: Sequence[tuple[Any, Option[Any]]]) -> list[Option[Any]] | di
     return {number: one.scored for number, one in levels}
 
 
-def _check_fields(data: Mapping[Any, Any], allowed: Sequence[str], where: str) -> None:
+def _check_fields(data: Mapping[Any, Any], allowed: Collection[str], where: str) -> None:
     for name in data:
         if name not in allowed:
             raise OptionError(f"{where}.{name}", data[name], f"one of the fields {', '.join(allowed)}")
@@ -243,17 +243,6 @@ def _text(data: object, where: str) -> str:
             return text_of_content({"content": data}, "content", where)
         return json.dumps(data, ensure_ascii=False)
     raise OptionError(where, data, "a text, or an object or array of JSON")
-
-
-@contextmanager
-def _at(where: str) -> Iterator[None]:
-    """Put the path before the message of an error of a record."""
-    try:
-        yield
-    except RequestError as error:
-        if error.slot is None:
-            error.slot = where
-        raise
 
 
 def data_of_questions(questions: Mapping[str, Question]) -> dict[str, object]:

@@ -18,7 +18,16 @@ from typing import Any, Generic, TypeAlias, TypeVar, final, overload
 
 from selectrie.core.vocabulary import to_bytes
 from selectrie.decide.states import State, text_of_state
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, PythonOnly, Words, of_value
+from selectrie.errors import (
+    ChoiceError,
+    IncompatibleOptionsError,
+    OptionError,
+    OptionRef,
+    PythonOnly,
+    Words,
+    of_value,
+    words,
+)
 from selectrie.grammar import Grammar
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as require_text
@@ -29,7 +38,8 @@ A = TypeVar("A", bound=Hashable)
 Examples: TypeAlias = Sequence[tuple[State, Any]]
 """Pairs of a state and the value, or the text, of the option that answers for it."""
 
-_VALUES = "a str, bool, int or Enum member, or an Option with a text"
+_MEMBERS = PythonOnly(", an Enum member, or an Option with a text")
+_VALUES = Words("a text, a truth value or a whole number", _MEMBERS)
 
 
 def text_of(value: object) -> str | None:
@@ -220,7 +230,7 @@ class Predicate:
             require_text(name, value, optional=name in ("yes_when", "no_when"))
             object.__setattr__(self, name, value)
         if not any(given and given.strip() for given in (statement, yes_when, no_when)):
-            raise OptionError("statement", statement, "a statement, or what `yes_when` or `no_when` says")
+            raise OptionError("statement", statement, words("a statement, or what `yes_when` or `no_when` says"))
         object.__setattr__(self, "examples", _examples_of(examples, checked(self.options)))
 
     @property
@@ -402,15 +412,18 @@ def checked(options: tuple[Option[Any], ...], name: str = "options") -> tuple[Op
             raise ChoiceError("it has no text to score; give it one", index=index, choice=one.scored)
     options = _without_shared(options)
     for seen, what, remedy in (
-        ([one.scored for one in options], "text", "give each a text of its own: Option(value, text=…)"),
-        ([one.value for one in options], "value", "give each a value of its own (in Python, True equals 1)"),
+        (
+            [one.scored for one in options],
+            "text",
+            Words("give each a text of its own", PythonOnly(": Option(value, text=…)")),
+        ),
+        ([one.value for one in options], "value", "give each a value of its own (True equals 1)"),
     ):
         double = [key for key, n in Counter(seen).items() if n > 1]
         if double:
             first, second = [index for index, key in enumerate(seen) if key == double[0]][:2]
-            raise ChoiceError(
-                f"its {what} equals that of choice {first}; {remedy}", index=second, choice=str(double[0])
-            )
+            reason = Words(f"its {what} equals that of choice {first}; ", remedy)
+            raise ChoiceError(reason, index=second, choice=str(double[0]))
     return options
 
 

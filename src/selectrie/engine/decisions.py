@@ -63,6 +63,7 @@ from selectrie.errors import (
     TooManyRowsError,
     of_request,
     of_slot,
+    ways,
     words,
 )
 from selectrie.grammar import Grammar
@@ -317,7 +318,11 @@ class PromptMaker:
             n_least = least_tokens(model.vocabulary, state.encode("utf-8", "replace"), limit=nodes)
             if n_least > nodes:
                 raise PromptTooLongError(
-                    required_tokens=n_least, available_tokens=nodes, remedy=_SHORTEN, is_least=True
+                    required_tokens=n_least,
+                    available_tokens=nodes,
+                    remedy=_SHORTEN,
+                    larger_context=model.limits.larger_context,
+                    is_least=True,
                 )
 
     def _is_example(self, state: str) -> bool:
@@ -542,16 +547,10 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
     try:
         return _PreparedQuestion(name, ask, tuple([one.prepared(state) for one in maker.prompts(name)]))
     except PromptTooLongError as error:
-        remedy = _SHORTEN
-        if _fits_unlisted(maker, ask, state):
-            remedy = words("{}, or score the options without listing them (`list_options=False`)", _SHORTEN)
+        unlisted = "score the options without listing them (`list_options=False`)"
+        remedy = ways(_SHORTEN, unlisted if _fits_unlisted(maker, ask, state) else "")
         with _errors_of(None, name):
-            raise PromptTooLongError(
-                required_tokens=error.required_tokens,
-                available_tokens=error.available_tokens,
-                remedy=words("{}, or load with a larger `n_ctx`", remedy),
-                is_least=error.is_least,
-            ) from error
+            raise error.with_remedy(remedy) from error
     except SelectrieError:
         with _errors_of(None, name):
             raise

@@ -22,7 +22,7 @@ from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.runtimes import Runtime
 from selectrie.engine.scheduler.job import Job
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import IncompatibleOptionsError, WholeRowsError
+from selectrie.errors import IncompatibleOptionsError, WholeRowsError, ways
 from selectrie.results import Generation
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PathRuntime(Runtime):
             rows_per_call=n_together,
             kind=ModelKind.ATTENTION,
             max_idle_rows=None,
-            larger_context="ask a server whose context is longer",
+            larger_context=ways(operator="ask a server whose context is longer"),
         )
         self.model = _DescribedPaths(model.vocabulary, described, replace(model.identity, precision=REMOTE))
         self._completer = model if isinstance(model, SupportsCompletion) else None

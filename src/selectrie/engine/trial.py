@@ -32,7 +32,7 @@ from selectrie import errors
 from selectrie.backends.entry import Backend
 from selectrie.core.cache_dir import read_object, write_object
 from selectrie.core.types import Precision
-from selectrie.errors import ModelError, ModelFileError, OptionError, UnsupportedModelError, Words, words
+from selectrie.errors import ModelError, ModelFileError, OptionError, UnsupportedModelError, Words, ways
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ The speed is that of a slow disk.
 _MODULE = "selectrie.engine.trial_child"
 _FOLDER = Path(__file__).resolve().parents[2]
 """Where the child starts: a folder of ours, as `-m` looks for modules there first."""
-_OPEN_HERE = words("open it without a child process (`untrusted=False`)")
+_OPEN_HERE = ways(operator="open it without a child process (`untrusted=False`)")
 _MAX_MESSAGE = 300
 """Maximum characters of a child's last words that an error quotes."""
 _OPENED, _MARK = "|opened in a child process", {"opened": True}
@@ -200,7 +200,7 @@ def report_of(error: errors.SelectrieError) -> dict[str, Any]:
 
 def _too_slow(timeout_s: float) -> str:
     slow = f"a child process could not open it and decode two rows within {timeout_s:.0f} s"
-    return Words(slow, "; get the file again, or ", _OPEN_HERE)
+    return Words(slow, "; ", ways("get the file again", _OPEN_HERE))
 
 
 def _ended(code: int, stderr: str, what_helps: str) -> str:
@@ -213,5 +213,4 @@ def _ended(code: int, stderr: str, what_helps: str) -> str:
     lines = [line for line in lines if line]
     said = next((line for line in lines if "GGML_ASSERT" in line or "what():" in line), lines[-1] if lines else "")
     reason = f"opening it ended a child process ({by}{': ' if said else ''}{said[:_MAX_MESSAGE]})"
-    remedy = Words("free memory, ", _OPEN_HERE, ", or ") if by == "SIGKILL" else ""
-    return Words(reason, "; ", remedy, what_helps)
+    return Words(reason, "; ", ways(*(["free memory", _OPEN_HERE] if by == "SIGKILL" else []), what_helps))

@@ -123,7 +123,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _any(request: Request, error: Exception) -> Response:
     """Answer for an exception of an endpoint."""
-    response = error_of(error)
+    response = error_of(error, exchange_of(request).fields)
     if response.status == 500 and isinstance(error, SelectrieError):  # the gate sees all others
         logger.error("%s failed", exchange_of(request).id, exc_info=error)
     exchange_of(request).error = response.code

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.options import PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.results.openai import chat_completion, chat_logprobs, finish_reason
@@ -50,6 +50,14 @@ class ChatBody(Conversation, GenerationBody):
     """Whether the answer has log-probabilities."""
     top_logprobs: Annotated[int, Field(ge=0), UpTo("max_logprobs")] | None = None
     """Number of most probable tokens at each position, with `logprobs`."""
+
+
+FIELDS = {
+    THE_PROMPT.name: "messages",
+    "template_args": "chat_template_kwargs",
+    "parse_special": "/v1/completions",  # which takes the text of a chat
+}
+"""What stands for options that no field is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

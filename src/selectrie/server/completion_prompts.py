@@ -10,16 +10,16 @@ import numpy as np
 
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
-from selectrie.errors import OptionRef, PromptTooLongError, RequestError
+from selectrie.errors import PromptTooLongError, RequestError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import AnsweredPrompt
-from selectrie.server.completion_wire import CompletionRequest, PromptInput
+from selectrie.server.completion_wire import FIELDS, CompletionRequest, PromptInput
 from selectrie.server.http_errors import HttpError, message_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
 from selectrie.server.wire import check_tokenized
 from selectrie.tokenization.encoding import least_tokens
-from selectrie.tokenization.prompts import spelled_note
+from selectrie.tokenization.prompts import SHORTEN_PROMPT, spelled_note
 from selectrie.tokenization.records import PromptText
 
 MAX_SCORES = 500_000
@@ -77,13 +77,12 @@ def noted(engine: Engine, request: CompletionRequest) -> CompletionRequest:
 
 
 @contextmanager
-def naming(request: CompletionRequest) -> Iterator[None]:
-    """Name the prompt and the fields of the request in the error about one too long."""
+def naming(request: CompletionRequest, index: int = 0) -> Iterator[None]:
+    """Name the prompt in the error about one too long: by default a single one."""
     try:
         yield
     except PromptTooLongError as error:
-        message = message_of(error, {"truncate": OptionRef("truncate_prompt_tokens")})
-        raise HttpError(400, error.code, message, request.name_of(error.request or 0)) from error
+        raise HttpError(400, error.code, message_of(error, FIELDS), request.name_of(error.request or index)) from error
 
 
 def fixed(prompts: Sequence[AnsweredPrompt]) -> list[PromptText]:
@@ -113,9 +112,14 @@ def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) ->
     for index, prompt in enumerate(request.prompts):
         least = least_tokens(engine.vocabulary, prompt.encode()) if isinstance(prompt, str) else len(prompt)
         if n_kept is None and least - 1 > engine.limits.nodes:  # the last token takes no room
-            holds = f"the context holds {engine.limits.nodes}; shorten the prompt, or set truncate_prompt_tokens"
-            message = f"needs at least {least - 1} tokens, {holds}"
-            raise HttpError(400, PromptTooLongError.code, message, request.name_of(index))
+            with naming(request, index):
+                raise PromptTooLongError(
+                    required_tokens=least - 1,
+                    available_tokens=engine.limits.nodes,
+                    remedy=SHORTEN_PROMPT,
+                    larger_context=engine.limits.larger_context,
+                    is_least=True,
+                )
         in_all += n_copies * (least if n_kept is None else min(least, n_kept))
         if in_all > max_rows:
             raise _too_many(in_all, max_rows, is_least=True)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from selectrie.errors import IncompatibleOptionsError, OptionError
+from selectrie.errors import THE_PROMPT, IncompatibleOptionsError, OptionError
 from selectrie.results import Chunk
-from selectrie.server.generation_wire import GenerationBody, GenerationRequest, read_generation
+from selectrie.server.generation_wire import GenerationBody, GenerationRequest, options_of, read_generation
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 from selectrie.server.wire import BY_TYPE, Items, NotOffered, Text, TokenId, UpTo, read
@@ -82,6 +82,10 @@ class CompletionBody(GenerationBody):
         json_schema_extra={"not": {"const": 0}},
     )
     """Number of last tokens of a prompt that are kept; -1: what there is room for."""
+
+
+FIELDS = {**options_of(CompletionBody, {}), THE_PROMPT.name: "prompt", "truncate": "truncate_prompt_tokens=-1"}
+"""The fields by the names of the options that they become."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,7 +29,7 @@ from selectrie.decide.params import (
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
-from selectrie.errors import MAX_QUOTED, OptionError, OptionRef, PromptError, PromptTooLongError, TextError, clip
+from selectrie.errors import MAX_QUOTED, THE_PROMPT, OptionError, PromptError, TextError, clip
 from selectrie.results.openai import json_logprob
 from selectrie.server.http_errors import HttpError, message_of
 from selectrie.server.messages import refuse_media
@@ -47,6 +47,7 @@ from selectrie.server.wire import (
     UpTo,
     WireModel,
     bounded,
+    fields_of,
     one_of,
     read,
     unknown_fields,
@@ -349,13 +350,15 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
+    given = data.get("questions")
+    named = {f"questions[{index}]": one for index, one in enumerate(given if isinstance(given, list) else ())}
+    _check_size(named, options)
     body = read(DecisionsBody, data, options)
     refuse_media(body.input, "input")
     for index, item in enumerate(body.input if isinstance(body.input, list) else ()):
         if not is_message(item):
             allowed = "a message with `role` and `content`, since input is a text, or a list of messages"
             raise OptionError(f"input[{index}]", item, allowed)
-    named = {f"questions[{index}]": one for index, one in enumerate(data["questions"])}
     return _request(body, data, named, [one.name for one in body.questions], options)
 
 
@@ -365,9 +368,12 @@ def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
+    given = data.get("questions")
+    items = given.items() if isinstance(given, dict) else ()
+    named = {_path(name, index): one for index, (name, one) in enumerate(items)}
+    _check_size(named, options)
     body = read(SystemoneBody, data, options)
     refuse_media(body.state, "state")
-    named = {_path(name, index): one for index, (name, one) in enumerate(data["questions"].items())}
     return _request(body, data, named, list(data["questions"]), options)
 
 
@@ -400,9 +406,11 @@ def _request(
         text = text_of_state(of_json(data[field]), field)
     warnings = unknown_fields(data, type(body).model_fields)
     confidence = body.confidence or options.confidence
-    request = DecisionRequest(text, field, questions, names, [*named.values()], params, confidence, warnings)
-    _check_size(request, options)
-    return request
+    return DecisionRequest(text, field, questions, names, [*named.values()], params, confidence, warnings)
+
+
+DECISIONS_FIELDS = fields_of(DecisionsBody, state="input") | {THE_PROMPT.name: "input"}
+SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_PROMPT.name: "state"}
 
 
 @contextmanager
@@ -410,9 +418,6 @@ def errors_about(field: str) -> Iterator[None]:
     """Name the field of the request in errors about what is asked about."""
     try:
         yield
-    except PromptTooLongError as error:
-        message = message_of(error, {"state": OptionRef(field)})
-        raise HttpError(400, error.code, message, field) from error
     except (PromptError, TextError) as error:
         place = error.where if isinstance(error, PromptError) else error.what
         if place.partition("[")[0] != field:
@@ -426,16 +431,29 @@ def _path(name: str, index: int) -> str:
     return f"questions.{name}" if len(name) <= MAX_QUOTED else f"questions[{index}]"
 
 
-def _check_size(request: DecisionRequest, options: ServerOptions) -> None:
-    """Raise `OptionError` if a request has more options than it may."""
+def _check_size(questions: Mapping[str, object], options: ServerOptions) -> None:
+    """Raise `OptionError` if a request has more options than it may.
+
+    This is done before anything else, since a model or a record of each takes longer.
+    """
     in_all = 0
-    for path, question in request.questions.items():
-        k = sum(len(one.spellings) for one in question.options)
+    for path, question in questions.items():
+        k = _n_texts(question)
         in_all += k
         if k > options.max_options:
             raise OptionError(path, k, f"at most {options.max_options} options of a question")
     if in_all > options.max_options_in_all:
         raise OptionError("questions", in_all, f"at most {options.max_options_in_all} options in a request")
+
+
+def _n_texts(question: object) -> int:
+    """Return the number of texts of options of a question that was not checked."""
+    if not isinstance(question, dict):
+        return 0
+    lists = [question.get(name) for name in ("choices", "levels", "criteria")]
+    options = [one for given in lists if isinstance(given, list | dict) for one in given]
+    texts = [one.get("texts") if isinstance(one, dict) else None for one in options]
+    return sum(len(one) if isinstance(one, list) else 1 for one in texts) or 2  # of a predicate
 
 
 def decisions_response(request: DecisionRequest, decision: Decision, model: str) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class EventStream(Response):
 
     @staticmethod
     def _failed(error: Exception, exchange: Exchange) -> bytes:
-        response = error_of(error)
+        response = error_of(error, exchange.fields)
         if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed while it was streamed", exchange.id, exc_info=error)
         exchange.error = response.code

@@ -38,6 +38,7 @@ class Exchange:
         endpoint: The path, or "other" for paths that there are not.
         encoding: How the body is compressed.
         body: The object of a body of JSON.
+        fields: The fields of the body by the names of the options that they become.
         meter: Called with each cost as the engine reports it, on the model's thread.
         client: The address that it came from.
         key: The first digits of the SHA-256 digest of its API key; "" without one.
@@ -67,6 +68,7 @@ class Exchange:
     key: str = ""
     encoding: str = "identity"
     body: dict[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
     turn: Turn = field(default_factory=Turn)
     is_large: bool = False
     model: str = ""

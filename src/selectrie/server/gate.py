@@ -130,7 +130,7 @@ class Gate:
         if self._state.n_open >= options.max_requests:
             message = (
                 f"{options.max_requests} requests wait or are worked on, and no more are taken: "
-                "send fewer at once, or start the server with a larger --max-requests"
+                "send fewer at once, or the operator can start the server with a larger --max-requests"
             )
             raise busy(message, status=429, code="queue_full")
 
@@ -192,7 +192,7 @@ class Gate:
 
         A reader that does not take the end of its stream does not get it.
         """
-        response = error_of(error)
+        response = error_of(error, answer.exchange.fields)
         if response.status >= 500 and not isinstance(error, HttpError):
             logger.error("%s failed", answer.exchange.id, exc_info=error)
         answer.exchange.error = response.code

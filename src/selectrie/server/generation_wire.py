@@ -35,6 +35,7 @@ from selectrie.server.wire import (
     UpTo,
     WireModel,
     bounded,
+    fields_of,
     unknown_fields,
 )
 
@@ -48,6 +49,8 @@ _SAMPLING = {
 """Fields of a request that are options of `SamplingParams`."""
 _STOPPING = {"stop": "stop", "stop_token_ids": "stop_tokens", "ignore_eos": "ignore_eog", "min_tokens": "min_tokens"}
 """Fields that are options of `StopParams`."""
+_OPTIONS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_tokens", **_SAMPLING, **_STOPPING}
+"""All fields that become options."""
 _MAX_STOP_CHARACTERS = 1 << 16
 """Maximum number of characters of all stop texts of a request together."""
 _TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -289,7 +292,7 @@ def read_generation(
     limit = max(options.default_max_tokens, body.min_tokens or 0) if max_tokens is None else max_tokens
     if (best_of or n) * limit > options.max_rows:
         message = f"the request may draw {best_of or n} x {limit} tokens: expected at most {options.max_rows} in all"
-        raise HttpError(400, "too_many_rows", message, "max_tokens")
+        raise HttpError(400, "too_many_rows", message, options_of(type(body), data)["max_tokens"])
     neutral = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "penalty_last_n": -1}
     sampled = _options_of(body, _SAMPLING)
     if sampled.get("top_k") == -1:  # vLLM's
@@ -332,6 +335,15 @@ def _options_of(body: GenerationBody, fields: Mapping[str, str]) -> dict[str, An
             raise IncompatibleOptionsError(field, other, "they are two names of one option; give one of them")
         options[option] = value
     return options
+
+
+def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a request by the names of the options that they become.
+
+    Of several fields for one option, it is one that the request has.
+    """
+    given = sorted(_OPTIONS.items(), key=lambda one: data.get(one[0]) is not None)
+    return fields_of(kind) | {option: field for field, option in given if field in kind.model_fields}
 
 
 def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:

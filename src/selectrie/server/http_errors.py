@@ -19,11 +19,13 @@ from selectrie.errors import (
     ModelFileError,
     OptionError,
     OptionRef,
+    PromptTooLongError,
     QueueFullError,
-    RefusedOption,
     RequestError,
     SelectrieError,
+    Words,
     clip,
+    renamed,
 )
 
 RETRY_AFTER_S = 1
@@ -42,7 +44,7 @@ _TYPES = {
 }
 _PARAM = re.compile(r"question (['\"])(questions.*?)\1", re.DOTALL)
 _MAX_MESSAGE = 2_000
-_NO_FIELDS: Mapping[str, OptionRef] = {}
+_NO_FIELDS: Mapping[str, str] = {}
 _NOT_AGAIN: Mapping[str, str] = {"x-should-retry": "false"}
 
 
@@ -104,11 +106,14 @@ _STATUSES: Sequence[tuple[type[SelectrieError], int]] = (
 """Status of each kind of error; the first kind that fits."""
 
 
-def error_of(error: Exception) -> HttpError:
+def error_of(error: Exception, fields: Mapping[str, str] = _NO_FIELDS) -> HttpError:
     """Return the response for an exception.
 
     An exception that is none of ours says nothing about itself: its message may hold
     what a client must not see.
+
+    Args:
+        fields: As for `message_of`.
     """
     if isinstance(error, HttpError):
         return error
@@ -118,35 +123,45 @@ def error_of(error: Exception) -> HttpError:
     if isinstance(error, ModelFileError | MissingExtraError):  # they name files of this machine
         return HttpError(500, error.code, "the model cannot be loaded; the server's log has more", headers=_NOT_AGAIN)
     if isinstance(error, MemoryBudgetError) and not error.held:  # it never fits
-        return HttpError(500, error.code, str(error), headers=_NOT_AGAIN)
+        return HttpError(500, error.code, message_of(error), headers=_NOT_AGAIN)
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     if status in (429, 503):
-        return busy(str(error), status=status, code=error.code)
-    param = _param_of(error) if isinstance(error, RequestError) else None
-    return HttpError(status, error.code, message_of(error), param, {} if status == 400 else _NOT_AGAIN)
+        return busy(message_of(error), status=status, code=error.code)
+    param = _param_of(error, fields) if isinstance(error, RequestError) else None
+    return HttpError(status, error.code, message_of(error, fields), param, {} if status == 400 else _NOT_AGAIN)
 
 
-def message_of(error: SelectrieError, fields: Mapping[str, OptionRef] = _NO_FIELDS) -> str:
+def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) -> str:
     """Return the message of an error, in which fields are written as in JSON.
 
     A slot is cut to `MAX_QUOTED`: questions and fields have names of the client's.
+    Remedies that the request has no field for are left out.
 
     Args:
-        fields: What a request has in place of some options, by their names.
+        fields: The fields of the request by the names of the options that they become.
     """
-
-    def written(option: OptionRef) -> str:
-        option = fields.get(option.name, option)
-        if option.value is None or isinstance(option, RefusedOption):
-            return str(option)
-        return f"{option.name}={json.dumps(option.value, default=str)}"
-
-    return error.worded(written, max_slot=MAX_QUOTED)
+    return error.worded(renamed(fields), _by_operator, max_slot=MAX_QUOTED)
 
 
-def _param_of(error: RequestError) -> str | None:
+def _by_operator(remedy: Words) -> Words:
+    return Words("the operator can ", remedy.worded(_flag))
+
+
+def _flag(option: OptionRef) -> str:
+    """Return the flag with which `selectrie serve` gets an option."""
+    flag = f"--{option.name.replace('_', '-')}"
+    return flag if option.value is None else f"{flag} {option.value}" if option.value else f"without {flag}"
+
+
+def _param_of(error: RequestError, fields: Mapping[str, str]) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
-    path = error.name if isinstance(error, OptionError) else None
+    if isinstance(error, PromptTooLongError):  # what can be made shorter
+        options = error.remedy.options if isinstance(error.remedy, Words) else []
+        return next((fields[one.name] for one in options if one.name in fields), None)
+    path = None
+    if isinstance(error, OptionError):
+        name, bracket, rest = error.name.partition("[")
+        path = fields.get(name, name) + bracket + rest
     if error.slot is not None:
         question = _PARAM.match(error.slot)
         path = question[2] if question else error.slot

@@ -101,6 +101,16 @@ def _names_in(kind: type[BaseModel]) -> dict[str, bool]:
     }
 
 
+def fields_of(kind: type[BaseModel], **names: str) -> dict[str, str]:
+    """Return the fields of a body by the names of the options that they become.
+
+    Args:
+        kind: The model of the body. Most of its fields have an option's name.
+        names: Other names of options.
+    """
+    return {name: name for name, is_offered in _names_in(kind).items() if is_offered} | names
+
+
 class UnsupportedError(ValueError):
     """A value is known and not offered; the message says what to do.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from selectrie.core.types import OffsetArray
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import OptionError, PromptError, words
+from selectrie.errors import OptionError, PromptError, ways, words
 from selectrie.tokenization.encoding import encode_prompt, encode_rests, find_tail, is_aligned, shortened
 from selectrie.tokenization.flat_paths import cut_following, shared_prefix, without_first
 from selectrie.tokenization.records import EncodedChoices, PromptText
@@ -84,7 +84,8 @@ def _encode(
         raise PromptError(
             words(
                 "no token of the prompt stays the same before every choice, so there is nothing to predict the first "
-                "one from; begin the prompt with more text or a control token, or use `boundary='split'`"
+                "one from; {}",
+                ways("begin the prompt with more text or a control token", "use `boundary='split'`"),
             )
         )
     n_own = np.minimum(np.diff(offsets), len(own)) if boundary == "harness" else np.full(len(distinct), n_kept)

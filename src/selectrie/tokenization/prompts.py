@@ -21,6 +21,7 @@ from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import TIME_ARGUMENT, ChatTemplate, Vocabulary, to_bytes
 from selectrie.errors import (
     MAX_QUOTED,
+    THE_PROMPT,
     IncompatibleOptionsError,
     MissingTextError,
     OptionError,
@@ -29,15 +30,16 @@ from selectrie.errors import (
     clip,
     clipped,
     of_value,
+    ways,
     words,
 )
 from selectrie.options import PromptParams
 from selectrie.tokenization.encoding import encode_after, encode_prompt
 from selectrie.tokenization.records import PromptText
 
-SHORTEN_PROMPT = words("shorten the prompt, set `truncate='left'`")
+SHORTEN_PROMPT = ways(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 """Advice for a prompt that does not fit."""
-_RENDERED = words("render the chat yourself and give it as text with `parse_special`, or as token ids")
+_RENDERED = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
 ROLE = re.compile(r"\w[\w .-]*")
 """Pattern of a role.
 

@@ -199,7 +199,7 @@ WRONG = [
     ("<<select 'x' options=armors logprobs=3>>", "3>>", "logprobs=3"),
     ("<<select 'x' grammar='words'>>", "'words'", "no grammar is called 'words'"),
     ("<<select 'x' grammar=3>>", "3>>", "grammar=3: expected a Grammar"),
-    ("<<select 'x' regex=3>>", "3>>", "regex=3: expected a str"),
+    ("<<select 'x' regex=3>>", "3>>", "regex=3: expected a text"),
     ("<<select 'x' regex='[a'>>", "'[a'", "line 1"),
     ("<<select 'x' regex='[a-z]+' temperature=0.5>>", "0.5", "temperature=0.5: expected 1"),
     ("<<select 'x' regex='[a-z]+' prior=[1]>>", "[1]", "prior= needs options"),

@@ -238,7 +238,7 @@ def test_an_exact_search_ends_without_a_budget():
 def test_a_budget_that_finds_nothing_is_named():
     """Nothing was finished within it: the error says so, and what to raise."""
     with pytest.raises(
-        NothingFoundError, match="the budget ended after 3 rows; raise `budget_nodes` or search with a beam"
+        NothingFoundError, match="the budget ended after 3 rows; raise `budget_nodes`, search with a beam"
     ):
         found("a", Grammar.from_regex("([abcrtu ]{9})s"), exact=True, budget_nodes=3, max_tokens=12, prompting=SPLIT)
 

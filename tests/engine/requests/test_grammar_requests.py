@@ -421,7 +421,7 @@ def test_nothing_found_says_why_and_what_helps(engine):
         (lambda: engine.select("a", grammar=rats), "no path of tokens leads to one"),
         (
             lambda: engine.select("a", grammar=long, search=SearchParams(budget_nodes=1), prompting=SPLIT),
-            "the budget ended after 1 rows; raise `budget_nodes` or search with a beam or use a grammar",
+            "the budget ended after 1 rows; raise `budget_nodes`, search with a beam, or use a grammar",
         ),
         (
             lambda: engine.sample("a", long, search=SearchParams(max_tokens=2), seed=1),

@@ -19,7 +19,7 @@ from jinja2 import TemplateError, TemplateSyntaxError
 from selectrie.backends.chat.meter import LimitError, Meter
 from selectrie.core.tracked_text import TEMPLATE, TrackedText, derived, texts_in
 from selectrie.core.vocabulary import TIME_ARGUMENT
-from selectrie.errors import PromptError, words
+from selectrie.errors import PromptError, ways, words
 
 MAX_TIME_FORMAT = 1_000
 """Maximum length of the format given to `strftime_now`.
@@ -91,9 +91,9 @@ class JinjaTemplate:
         except LimitError as error:
             raise PromptError(
                 words(
-                    "the model's chat template is not rendered: {}; render the chat yourself and give it as text with "
-                    "`parse_special`, or as token ids",
+                    "the model's chat template is not rendered: {}; {}",
                     error,
+                    ways("render the chat yourself and give it as text with `parse_special`, or as token ids"),
                 )
             ) from error
         except TemplateSyntaxError as error:

@@ -19,7 +19,15 @@ from selectrie.backends.llama_cpp.library import StopFlag, log
 from selectrie.backends.llama_cpp.metadata import cell_type
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
 from selectrie.core.types import LogitArray, Precision
-from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, InternalError, ModelError, words
+from selectrie.errors import (
+    CapacityError,
+    DecodeError,
+    DecodeInterrupted,
+    InternalError,
+    ModelError,
+    Words,
+    ways,
+)
 
 _RC_NO_ROOM, _RC_ABORTED = 1, 2
 """Return codes of `llama_decode` (llama.h)."""
@@ -251,9 +259,11 @@ def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
         pointer = llama_cpp.llama_init_from_model(weights.pointer, params)
         reason = log.reason("llama.cpp gives no reason")
     if not pointer:
-        counts = f"({size.cells} cells, {size.rows} rows a call)"
-        failed = words("{}: no context of `n_ctx={}` {} could be made", weights.name, size.nodes, counts)
-        raise ModelError(words("{}: {}; ask for a smaller `n_ctx`, or free memory", failed, reason))
+        counts = f"tokens ({size.cells} cells, {size.rows} rows a call)"
+        remedy = ways(operator="ask for a smaller `n_ctx`, or free memory")
+        raise ModelError(
+            Words(f"{weights.name}: no context of {size.nodes} {counts} could be made: {reason}; ", remedy)
+        )
     if not llama_cpp.llama_get_memory(pointer):
         llama_cpp.llama_free(pointer)
         raise ModelError(f"{weights.name}: keeps no context, so it is not a language model")

@@ -40,7 +40,7 @@ from selectrie.core.types import (
     Precision,
 )
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, InternalError, words
+from selectrie.errors import CapacityError, ClosedError, InternalError, ways
 
 EXACT_BATCH_MULTIPLE = 8
 """Granule with which rows do not depend on how they are cut into calls.
@@ -128,7 +128,7 @@ class LlamaModel:
             max_idle_rows=idle_rows,
             batch_sizes=BatchSizes(self._batch_multiple),
             call_cost=call_cost(idle_rows),
-            larger_context=words("load with a larger `n_ctx`"),
+            larger_context=ways(operator="load with a larger `n_ctx`"),
             copies_paths=self._copies_paths,
         )
 

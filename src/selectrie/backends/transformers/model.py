@@ -28,7 +28,7 @@ from selectrie.backends.transformers.states import StateContexts, sequences_for
 from selectrie.core.model import SOLO_SEQUENCES
 from selectrie.core.types import BatchSizes, Limits, ModelIdentity, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import OptionError, PythonOnly, UnsupportedModelError, Words, words
+from selectrie.errors import OptionError, PythonOnly, UnsupportedModelError, Words, ways, words
 
 _USUAL_NODES = 8192
 _MAX_LOGIT_BYTES = 384 << 20
@@ -151,7 +151,7 @@ def _require_room(source: _Source, nodes: int) -> None:
     most = (bound if bound is not None and is_bound else nodes) - MIN_NODES
     if n_prefix > most:
         bounded = f"as {source.prepared.name} has {bound} positions"
-        remedy = bounded if is_bound else words("or load with a larger `n_ctx`")
+        remedy = bounded if is_bound else Words("or ", ways(operator="load with a larger `n_ctx`"))
         allowed = words("at most {}, so that {} fit behind, {}", most, MIN_NODES, remedy)
         raise OptionError("prefix", f"{n_prefix} tokens", allowed)
 

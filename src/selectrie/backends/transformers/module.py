@@ -29,7 +29,7 @@ from selectrie.backends.transformers.caches import cache_argument, cache_in, lay
 from selectrie.backends.transformers.hooks import ALIBI_BLOCKS, first_of_each, repeat_rows, stop_if_asked
 from selectrie.backends.transformers.positions import max_positions_of, other_windows
 from selectrie.core.types import ModelKind
-from selectrie.errors import DecodeError, ModelError, SelectrieError, UnsupportedModelError, words
+from selectrie.errors import DecodeError, ModelError, SelectrieError, UnsupportedModelError, ways, words
 
 logger = logging.getLogger(__name__)
 
@@ -178,8 +178,8 @@ class PreparedModule:
                 if states is not None:
                     layer.lazy_initialization(*states)
         except RuntimeError as error:
-            lacking = "{}: no memory for {} cells; ask for a smaller `n_ctx`, or free memory ({})"
-            raise ModelError(words(lacking, self.name, n_cells, error)) from error
+            remedy = ways(operator="ask for a smaller `n_ctx`, or free memory")
+            raise ModelError(words("{}: no memory for {} cells; {} ({})", self.name, n_cells, remedy, error)) from error
         return cache
 
     def forward_tree(self, call: TreeCall, ids: Tensor, positions: Tensor, outputs: Tensor, cache: CellCache) -> Tensor:
@@ -261,8 +261,8 @@ class PreparedModule:
             except SelectrieError:
                 raise
             except torch.OutOfMemoryError as error:
-                lacking = words("{}: out of memory; ask for a smaller `n_ctx` or `n_batch`", self.name)
-                raise DecodeError(lacking) from error
+                remedy = ways(operator="ask for a smaller `n_ctx` or `n_batch`")
+                raise DecodeError(words("{}: out of memory; {}", self.name, remedy)) from error
             except Exception as error:
                 raise DecodeError(f"{self.name}: {type(error).__name__}: {error}") from error
 

@@ -18,7 +18,7 @@ from selectrie.core.model import Extension
 from selectrie.core.rows import DenseRows, Rows
 from selectrie.core.types import BoolArray, Capacity, IntArray, Limits
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import CapacityError, ClosedError, words
+from selectrie.errors import CapacityError, ClosedError, ways
 
 _Model = TypeVar("_Model", bound="ModuleModel")
 
@@ -157,7 +157,7 @@ def larger_context(nodes: int, max_positions: int | None) -> str:
     """
     if max_positions is not None and nodes >= max_positions:
         return f"use a model of more than {max_positions} positions"
-    return words("load with a larger `n_ctx`")
+    return ways(operator="load with a larger `n_ctx`")
 
 
 def _rows(evaluated: Evaluated, plan: CallPlan, wanted: BoolArray, n_vocabulary: int) -> Rows:

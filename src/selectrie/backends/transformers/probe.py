@@ -28,7 +28,7 @@ from selectrie.backends.transformers.states import StateContexts
 from selectrie.core.model import Model, chain
 from selectrie.core.reads import Reads
 from selectrie.core.types import ROOT, FloatArray, ModelKind
-from selectrie.errors import DecodeError, UnsupportedModelError, Words, words
+from selectrie.errors import DecodeError, UnsupportedModelError, Words, ways
 
 logger = logging.getLogger(__name__)
 
@@ -212,10 +212,10 @@ def _why_not_finite(prepared: PreparedModule) -> str:
         where = ", ".join(names[:_MAX_NAMES]) + more
         return f"it computes NaN, as weights are NaN or infinite: {where}; get the model's files again, or take others"
     dtype = str(prepared.dtype).removeprefix("torch.")
-    remedy = "get the model's files again, or take others"
-    if prepared.dtype != torch.float32:
-        remedy = words("numbers may be too large for {}: load it with `dtype='float32'`", dtype)
-    return Words("it computes NaN although its weights are finite; ", remedy)
+    if prepared.dtype == torch.float32:
+        return "it computes NaN although its weights are finite; get the model's files again, or take others"
+    remedy = ways(operator="load it with `dtype='float32'`")
+    return Words(f"it computes NaN although its weights are finite; numbers may be too large for {dtype}: ", remedy)
 
 
 def _own_rows(prepared: PreparedModule, texts: Any, prefix: Prefix | None = None) -> FloatArray:

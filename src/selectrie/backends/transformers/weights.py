@@ -25,7 +25,16 @@ from selectrie.backends.transformers.options import TransformersOptions
 from selectrie.backends.transformers.vocabulary import open_tokenizer, read_vocabulary
 from selectrie.core.types import Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import ModelError, ModelFileError, OptionError, SelectrieError, UnsupportedModelError, clip, words
+from selectrie.errors import (
+    ModelError,
+    ModelFileError,
+    OptionError,
+    SelectrieError,
+    UnsupportedModelError,
+    clip,
+    ways,
+    words,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -271,8 +280,8 @@ def _load(found: Checkpoint, config: Any, options: TransformersOptions, device: 
             output_loading_info=True,
         )
     except (torch.OutOfMemoryError, MemoryError) as error:
-        lacking = "{}: no memory for the weights; free memory, or load it by `precision='fast'`"
-        raise ModelError(words(lacking, folder)) from error
+        remedy = ways(operator="free memory, or load it by `precision='fast'`")
+        raise ModelError(words("{}: no memory for the weights; {}", folder, remedy)) from error
     except SelectrieError:
         raise
     except ImportError as error:

@@ -42,11 +42,11 @@ from selectrie.core.cache_dir import cache_folder, read_object, write_object
 from selectrie.core.output import is_terminal, visible, write
 from selectrie.core.types import BatchSizes, Precision
 from selectrie.core.vocabulary import Vocabulary
-from selectrie.errors import DecodeError, OptionError, UnsupportedModelError, Words, words
+from selectrie.errors import DecodeError, OptionError, UnsupportedModelError, Words, ways, words
 
 logger = logging.getLogger(__name__)
 
-_OTHER = words("use `backend='transformers'`")
+_OTHER = ways(operator="use `backend='transformers'`")
 
 
 def open_model(source: Any, options: XlaOptions | None = None) -> XlaModel:

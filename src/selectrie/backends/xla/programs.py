@@ -29,7 +29,7 @@ from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.xla.torchax_import import load_torchax
 from selectrie.core.types import BoolArray, LogitArray
-from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, clip, words
+from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, Words, clip, ways, words
 
 torchax = load_torchax()
 import jax  # noqa: E402 - torchax comes first
@@ -266,10 +266,13 @@ class Programs:
                 return jax.jit(pure, donate_argnums=donated).lower(self._state, *arguments).compile()
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                lacking = "{}: no memory to compile a program; ask for a smaller `n_ctx` or smaller buckets"
-                raise ModelError(words(lacking, self._prepared.name)) from error
+                remedy = ways(operator="ask for a smaller `n_ctx` or smaller buckets")
+                raise ModelError(
+                    words("{}: no memory to compile a program; {}", self._prepared.name, remedy)
+                ) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
-            reason = words("cannot be compiled by XLA: {}; use `backend='transformers'`", _said(cause))
+            remedy = ways(operator="use `backend='transformers'`")
+            reason = words("cannot be compiled by XLA: {}; {}", _said(cause), remedy)
             raise UnsupportedModelError(self._prepared.name, reason) from error
 
     def _run(self, program: Any, arguments: tuple[Any, ...]) -> Any:
@@ -308,9 +311,9 @@ class Programs:
         try:
             yield
         except (RuntimeError, MemoryError) as error:
-            lacking = "{}: no memory for {} on {}; ask for a smaller `n_ctx`, or free memory ({})"
-            said = clip(str(error), 200)
-            raise ModelError(words(lacking, self._prepared.name, what, self._device, said)) from error
+            remedy, said = ways(operator="ask for a smaller `n_ctx`, or free memory"), clip(str(error), 200)
+            lacking = f"{self._prepared.name}: no memory for {what} on {self._device}; "
+            raise ModelError(Words(lacking, remedy, f" ({said})")) from error
 
 
 def least_seconds(run: Callable[[], object], n_runs: int) -> float:

@@ -25,7 +25,7 @@ from selectrie.engine.requests.generate import GenerateRequest
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.errors import InternalError, NothingFoundError, words
+from selectrie.errors import InternalError, NothingFoundError, ways
 from selectrie.options import DEFAULT_PROMPTING, SamplingParams, SearchParams, StopParams
 from selectrie.results import BeamResult, ChoiceTable, Generation, Samples, Selection
 from selectrie.results.sampled_choice import SampledChoice
@@ -221,7 +221,7 @@ def _decide_beam(session: Session, slot: BeamSlot, context: SlotContext) -> Slot
     result = ending.of_beam(prepared.run(session))
     if slot.options is not None and not result.best.complete:
         reason = f"none was finished within {slot.beam.max_tokens} tokens"
-        raise NothingFoundError("the options", reason, words("give more `max_tokens`, or shorter options"))
+        raise NothingFoundError("the options", reason, ways("give more `max_tokens`", "give shorter options"))
     return SlotResult(_value_of(slot.options, result.text), result.text, result)
 
 

@@ -23,7 +23,7 @@ from selectrie.engine.rendering.terminators import default_stops
 from selectrie.engine.requests import select
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.errors import DeadlineError, PromptTooLongError, of_slot, words
+from selectrie.errors import DeadlineError, PromptTooLongError, of_slot, ways
 from selectrie.options import RenderParams
 from selectrie.results import BeamResult, Generation, Page, SlotEvent
 from selectrie.template.analysis.template import Template
@@ -33,10 +33,12 @@ from selectrie.template.runtime.steps import Continue, Decide, Hide, Step, Toget
 from selectrie.template.syntax import ast
 from selectrie.template.syntax.ast import Document, Span
 from selectrie.template.syntax.source_positions import error_at, where
+from selectrie.template.syntax.tags import TAGS
 from selectrie.template.values.scope import text_at
 from selectrie.template.values.tag_values import values_at
 from selectrie.template.values.values import plain
 
+_SHORTEN_PAGE = ways("shorten the page before the slot", "lower its `max_tokens`")
 MAX_SLOTS = 10_000
 """Maximum number of slots that one page decides."""
 
@@ -143,7 +145,7 @@ class _PageRenderer:
         """Decide a single slot. A hidden slot is decided as if it were shown."""
         tag, position = step.slot, where(step.document, step.slot.span)
         pieces: list[str] = []
-        with _in_slot(f"{tag.kind} {tag.name!r} at {position}", has_limit=tag.kind != "select"):
+        with _in_slot(tag.kind, repr(tag.name), position):
             max_tokens = self._request.rendering.max_tokens
             slot = slot_of(tag, step.scope, self._request.template, step.document, max_tokens=max_tokens)
             logprobs = slot.logprobs if isinstance(slot, SelectSlot) else None
@@ -194,7 +196,7 @@ class _PageRenderer:
         """Decide the slots of a joint block together."""
         joint, document = step.joint, step.document
         positions = {part.name: where(document, part.span) for part in joint.body if isinstance(part, ast.Slot)}
-        with _in_slot(f"joint {', '.join(map(repr, positions))} at {where(document, joint.span)}"):
+        with _in_slot("joint", ", ".join(map(repr, positions)), where(document, joint.span)):
             self._check_plain(joint, document)
             request = _joint_request(step, self._request.template)
             context = self._context(self._following(*positions), document, joint.span)
@@ -232,7 +234,7 @@ class _PageRenderer:
         coming = what_comes(self._interpreter, more=True, cut=self._writer.page.before_control).text
         if coming == step.stop:
             raise error_at(document, loop.span, f"an item begins with the stop text itself: {step.stop!r}")
-        with _in_slot(f"geneach {loop.name!r} at {position}"):
+        with _in_slot("geneach", repr(loop.name), position):
             context = self._context(Following(), document, loop.span)
             texts = [step.stop, coming] if coming else [step.stop]
             prepared = select.prepare(self._session.model, [(context.prompt, texts)], SelectRequest())
@@ -245,25 +247,19 @@ class _PageRenderer:
 
 
 @contextmanager
-def _in_slot(slot: str, *, has_limit: bool = False) -> Iterator[None]:
-    """Name `slot` in errors raised in the block.
+def _in_slot(kind: str, name: str, position: str) -> Iterator[None]:
+    """Name a slot in errors raised in the block, and the arguments of its tag.
 
-    A `PromptTooLongError` gets a remedy for pages. `has_limit` says that the slot has
-    an argument `max_tokens`, which the remedy may mention.
+    A `PromptTooLongError` gets a remedy for pages.
     """
-    with of_slot(slot):
+    arguments = {argument: argument for argument in TAGS[kind].arguments}
+    if "budget" in arguments:
+        arguments["budget_nodes"] = "budget"
+    with of_slot(f"{kind} {name} at {position}", arguments):
         try:
             yield
         except PromptTooLongError as error:
-            remedy = "shorten the page before the slot"
-            remedy = words("{}, lower its `max_tokens`", remedy) if has_limit else remedy
-            raise PromptTooLongError(
-                required_tokens=error.required_tokens,
-                available_tokens=error.available_tokens,
-                prefix_tokens=error.prefix_tokens,
-                remedy=remedy,
-                larger_context=error.larger_context,
-            ) from error
+            raise error.with_remedy(_SHORTEN_PAGE) from error
 
 
 def _ended(slot: AnySlot, following: Following, before: str) -> AnySlot:

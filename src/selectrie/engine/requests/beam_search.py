@@ -29,7 +29,7 @@ from selectrie.engine.requests.constrained_prompt import (
 )
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import beam_ended, gap_moves, left_unread, too_close
-from selectrie.errors import NothingFoundError, WholeRowsError, words
+from selectrie.errors import NothingFoundError, WholeRowsError, ways, words
 from selectrie.grammar import Grammar
 from selectrie.options import BeamSearchParams, PromptParams, SearchParams, record
 from selectrie.results import BeamCertificate, BeamResult, Hypothesis, Signature, TokenScore
@@ -310,7 +310,7 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
         remedy = (
             UNREAD_REMEDY
             if outcome.unread == outcome.lost
-            else words("widen the beam, or allow any tokens (`canonical_only=False`)")
+            else ways("widen the beam", "allow any tokens (`canonical_only=False`)")
         )
     elif reasons:
         remedy = "widen the beam"

@@ -31,7 +31,7 @@ from selectrie.errors import (
     PromptTooLongError,
     TextError,
     WholeRowsError,
-    joined,
+    ways,
     words,
 )
 from selectrie.grammar import Grammar
@@ -250,20 +250,20 @@ def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max
         remedies.append(UNREAD_REMEDY)
     elif not outcome.proved:
         reasons.append(f"the budget ended after {outcome.n_evaluated} rows")
-        remedies += [words("raise `budget_nodes`"), "search with a beam", "use a grammar of fewer and shorter texts"]
+        remedies += ["raise `budget_nodes`", "search with a beam", "use a grammar of fewer and shorter texts"]
     elif outcome.cut_bound > -np.inf:
         reasons.append(f"none has at most {max_tokens} tokens")
-        remedies.append(words("raise `max_tokens`"))
+        remedies += ["raise `max_tokens`", "use a grammar of shorter texts"]
     else:
         reasons.append("no path of tokens leads to one")
     if outcome.n_dead_ends:
         reasons.append(f"{outcome.n_dead_ends} paths were dead ends")
     if outcome.n_other:
         reasons.append(f"{outcome.n_other} were in tokens that the tokenizer would not write")
-        remedies.append(words("allow any tokens (`canonical_only=False`)"))
+        remedies.append("allow any tokens (`canonical_only=False`)")
     reasons += [constrained.doubt] if constrained.doubt else []
     remedies = remedies or ["use a grammar whose texts this model has tokens for"]
-    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), joined(remedies, " or "))
+    return NothingFoundError(constrained.grammar.name, ", ".join(reasons), ways(*remedies))
 
 
 def about(*, strings: bool) -> str:
@@ -454,12 +454,12 @@ def _fitting(
     if max_context_tokens(opened) > available > n_more and prompting.truncate == "left":
         opened = open_prompt(vocabulary, truncate_left(vocabulary, read, available - n_more), prompting.boundary)
     if max_context_tokens(opened) > available:
-        shorter = words("{}, ", SHORTEN_PROMPT) if available > n_more else ""
+        shorter = SHORTEN_PROMPT if available > n_more else ""
         raise PromptTooLongError(
             required_tokens=max_context_tokens(opened) + max_tokens,
             available_tokens=limits.nodes,
             prefix_tokens=limits.prefix_tokens,
-            remedy=words("{}lower `max_tokens` ({})", shorter, max_tokens),
+            remedy=ways(shorter, words("lower `max_tokens` ({})", max_tokens)),
             larger_context=limits.larger_context,
         )
     return opened

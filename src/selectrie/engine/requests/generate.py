@@ -23,7 +23,7 @@ from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, Gene
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request, words
+from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request, ways, words
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -177,12 +177,12 @@ def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest
         n_kept = available + n_prompt - len(spec.prompt)
         spec, n_prompt = _spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
     if len(spec.prompt) > available:
-        shorter = words("{}, ", SHORTEN_PROMPT) if available >= 1 else ""
+        shorter = SHORTEN_PROMPT if available >= 1 else ""
         raise PromptTooLongError(
             required_tokens=len(spec.prompt) + _n_more(spec),
             available_tokens=n_nodes,
             prefix_tokens=model.limits.prefix_tokens,
-            remedy=words("{}lower `max_tokens` ({})", shorter, spec.stopping.max_tokens),
+            remedy=ways(shorter, words("lower `max_tokens` ({})", spec.stopping.max_tokens)),
             larger_context=model.limits.larger_context,
         )
     return spec, n_prompt

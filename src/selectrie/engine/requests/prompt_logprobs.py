@@ -24,11 +24,13 @@ from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.scheduler.model_thread import Handle
 from selectrie.errors import (
+    THE_PROMPT,
     IncompatibleOptionsError,
     OptionError,
     OptionRef,
     PromptTooLongError,
     of_request,
+    words,
 )
 from selectrie.options import DEFAULT_PROMPTING, PromptParams, at_least, record, token_ids
 from selectrie.options.checks import DEADLINE
@@ -295,7 +297,7 @@ def _check_fits(n_tokens: int, limits: Limits) -> None:
             required_tokens=n_tokens - 1,
             available_tokens=limits.nodes,
             prefix_tokens=limits.prefix_tokens,
-            remedy="shorten the prompt",
+            remedy=words("shorten {}", THE_PROMPT),
             larger_context=limits.larger_context,
         )
 

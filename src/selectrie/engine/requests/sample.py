@@ -13,7 +13,7 @@ from selectrie.decoding.sampling.task import Sampled, SampleSpec, SampleTask
 from selectrie.engine.requests.constrained_prompt import ConstrainedPrompt, about, constrain, is_prefix_free
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
-from selectrie.errors import NothingFoundError, words
+from selectrie.errors import NothingFoundError, ways
 from selectrie.grammar import Grammar
 from selectrie.options import (
     BEAM_TERMINATORS,
@@ -97,12 +97,12 @@ class PreparedSample:
         name = self.constrained.grammar.name
         if outcome.is_empty:
             reason = f"none of at most {self.search.max_tokens} tokens is possible"
-            return NothingFoundError(name, reason, words("raise `max_tokens`"))
+            return NothingFoundError(name, reason, ways("raise `max_tokens`", "use a grammar of shorter texts"))
         reason = (
             f"the budget ended after {outcome.n_evaluated} rows and {outcome.n_attempts} walks, "
             f"when {n_drawn} of {self.n} texts were drawn, which are not a sample, since short texts come first"
         )
-        remedy = words("raise `budget_nodes`, draw fewer or shorter texts, or draw step by step (`exact=False`)")
+        remedy = ways("raise `budget_nodes`", "draw fewer or shorter texts", "draw step by step (`exact=False`)")
         return NothingFoundError(name, reason, remedy)
 
     def _draw_locally(self, session: Session) -> Samples:

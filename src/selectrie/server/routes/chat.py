@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import time
 
 from fastapi import APIRouter
@@ -11,13 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.engine.aio import Arrivals, in_thread
-from selectrie.errors import PromptTooLongError
-from selectrie.server.chat_wire import ChatRequest, ChatWriter, read_chat
+from selectrie.server.chat_wire import FIELDS, ChatBody, ChatRequest, ChatWriter, read_chat
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
-from selectrie.server.generation_wire import note_generation, take_id
-from selectrie.server.http_errors import HttpError
+from selectrie.server.generation_wire import note_generation, options_of, take_id
 from selectrie.server.messages import with_roles_of
 from selectrie.server.models import ModelLease
 from selectrie.server.state import ServerState, state_of
@@ -30,6 +26,7 @@ router = APIRouter()
 async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)
+    exchange.fields = FIELDS | options_of(ChatBody, exchange.body)
 
     def read_request() -> ChatRequest:
         return read_chat(exchange.body, state.options)
@@ -42,8 +39,7 @@ async def chat_completions(request: Request) -> Response:
         return EventStream(_events(state, exchange, chat_request))
     async with lease_model(state, exchange) as lease:
         messages = await _messages(lease, chat_request)
-        with _naming():
-            generation = await generate(lease.engine, messages, chat_request.generation, chat_request.prompting)
+        generation = await generate(lease.engine, messages, chat_request.generation, chat_request.prompting)
         writer = _writer(chat_request, exchange)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
 
@@ -53,25 +49,14 @@ async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) 
     async with lease_model(state, exchange) as lease:
         writer = _writer(request, exchange)
         messages = await _messages(lease, request)
-        with _naming():
-            async with open_stream(lease.engine, messages, request.generation, request.prompting) as stream:
-                async for arrived in Arrivals(stream):
-                    exchange.n_drawn += sum(len(one.tokens) for one in arrived)
-                    events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
-                    if events:
-                        yield events
-                usage = note_generation(stream.generation(), exchange)
+        async with open_stream(lease.engine, messages, request.generation, request.prompting) as stream:
+            async for arrived in Arrivals(stream):
+                exchange.n_drawn += sum(len(one.tokens) for one in arrived)
+                events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
+                if events:
+                    yield events
+            usage = note_generation(stream.generation(), exchange)
     yield writer.last(usage)
-
-
-@contextmanager
-def _naming() -> Iterator[None]:
-    """Name the field of the request in the error about a chat that does not fit."""
-    try:
-        yield
-    except PromptTooLongError as error:
-        message = str(error).replace("shorten the prompt, set truncate='left'", "shorten the messages")
-        raise HttpError(400, error.code, message, None if message == str(error) else "messages") from error
 
 
 async def _messages(lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from selectrie.engine.engine import Engine
 from selectrie.results import Generation
 from selectrie.server.completion_prompts import fixed, naming, noted, score_prompts
 from selectrie.server.completion_response import AnsweredPrompt, ChoiceWriter, CompletionWriter
-from selectrie.server.completion_wire import CompletionRequest, read_completion
+from selectrie.server.completion_wire import FIELDS, CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
@@ -32,6 +32,7 @@ WRITTEN_IN_PLACE = 1_000
 async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompt and text."""
     state, exchange = state_of(request), exchange_of(request)
+    exchange.fields = FIELDS
 
     def read_request() -> CompletionRequest:
         return read_completion(exchange.body, state.options)

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from selectrie.decide.answers import Decision
 from selectrie.engine.aio import in_thread
 from selectrie.server.decision_wire import (
+    DECISIONS_FIELDS,
+    SYSTEMONE_FIELDS,
     DecisionRequest,
     decisions_response,
     errors_about,
@@ -35,17 +37,18 @@ Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
 @router.post("/v1/decisions")
 async def decisions(request: Request) -> Response:
     """Answer typed questions about an input, as OpenAI's API does."""
-    return await _decided(request, read_decisions, decisions_response)
+    return await _decided(request, DECISIONS_FIELDS, read_decisions, decisions_response)
 
 
 @router.post("/v1/systemone")
 async def systemone(request: Request) -> Response:
     """Answer typed questions about a state, as TypeSafe's API does."""
-    return await _decided(request, read_systemone, systemone_response)
+    return await _decided(request, SYSTEMONE_FIELDS, read_systemone, systemone_response)
 
 
-async def _decided(request: Request, read: Read, write: Write) -> Response:
+async def _decided(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
+    exchange.fields = fields
     take_id(exchange.body, exchange)
 
     def read_request() -> DecisionRequest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from selectrie.errors import RequestError, TemplateError, clip
+from selectrie.errors import RequestError, TemplateError, Words, clip
 from selectrie.template.syntax.ast import Document, Span
 
 
@@ -74,7 +74,7 @@ def reported_at(document: Document, span: Span) -> Iterator[None]:
             raise
         raise error_at(document, span, error.reason) from error.__cause__
     except RequestError as error:
-        raise error_at(document, span, str(error)) from error
+        raise error_at(document, span, Words(*error.args).worded(str)) from error
 
 
 def where(document: Document, span: Span) -> str:

@@ -11,7 +11,7 @@ from functools import partial
 from types import MappingProxyType, NoneType
 from typing import Protocol
 
-from selectrie.errors import OptionError, TemplateError
+from selectrie.errors import OptionError, PythonOnly, TemplateError, Words
 from selectrie.grammar import Grammar
 from selectrie.options import (
     BEAM_TERMINATORS,
@@ -82,7 +82,8 @@ def check_argument(kind: str, name: str, value: object, grammars: Grammars) -> N
     try:
         _CHECKS[kind][name](name, inner)
     except OptionError as error:
-        raise TemplateError(f"{error.name}={shown(error.value)}: expected {error.allowed}") from error
+        allowed = Words(error.allowed).worded(str)
+        raise TemplateError(f"{error.name}={shown(error.value)}: expected {allowed}") from error
 
 
 def _check_language(name: str, value: object, grammars: Grammars) -> None:
@@ -94,8 +95,8 @@ def _check_language(name: str, value: object, grammars: Grammars) -> None:
         try_grammar(value)
         return
     if not isinstance(value, str):
-        allowed = "a Grammar, or the name of a file or of an installed one" if name == "grammar" else "a str"
-        raise TemplateError(f"{name}={shown(value)}: expected {allowed}")
+        kind = Words(PythonOnly("a Grammar, or "), "the name of a file or of an installed one")
+        raise TemplateError(Words(f"{name}={shown(value)}: expected ", kind if name == "grammar" else "a text"))
     (grammars.read_grammar if name == "grammar" else grammars.read_regex)(value)
 
 
@@ -136,8 +137,8 @@ def _rule(name: str, value: object) -> None:
     if rule == "batch":
         raise TemplateError(f"{name}='batch' compares several prompts, but a slot has only one; use another rule")
     if value == "calibrated":
-        advice = 'pass ScoringRule("calibrated", content_free=[…]) as a value'
-        raise TemplateError(f"{name}='calibrated' needs content-free prompts; {advice}")
+        advice = PythonOnly('pass ScoringRule("calibrated", content_free=[…]) as a value, or ')
+        raise TemplateError(Words(f"{name}='calibrated' needs content-free prompts; ", advice, "use another rule"))
     one_of(name, rule, RULES)
 
 

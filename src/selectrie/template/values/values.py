@@ -20,7 +20,7 @@ from itertools import islice
 from numbers import Integral, Rational, Real
 from typing import TypeGuard
 
-from selectrie.errors import TemplateError, clip
+from selectrie.errors import PythonOnly, TemplateError, Words, clip
 
 MAX_TURNS = 100_000
 """Maximum number of items of one loop."""
@@ -345,8 +345,9 @@ def options_of(value: object) -> tuple[Option, ...]:
     elif is_list(value):
         listed = value
     else:
-        reason = f"options must be a list, a mapping from texts to values, or an Enum class, not {shown(value)}"
-        raise TemplateError(reason + _make_list(value))
+        members, hint = PythonOnly(", or an Enum class"), PythonOnly(_make_list(value))
+        expected = "options must be a list or a mapping from texts to values"
+        raise TemplateError(Words(expected, members, f", not {shown(value)}", hint))
     options: list[Option] = []
     indices: dict[str, int] = {}
     for index, one in enumerate(listed):
