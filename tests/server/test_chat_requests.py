@@ -366,6 +366,31 @@ def test_a_remedy_names_fields_of_the_request(given, n_characters, n_tokens):
     assert found["param"] == (given if n_tokens > 100 else "messages")
 
 
+SURROGATE = "a\ud800"
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"messages": [{"role": "user", "content": "x", "name": SURROGATE}]}, "messages[0].name"),
+        ({"messages": [{"role": "user", "content": "x", "reasoning": SURROGATE}]}, "messages[0].reasoning"),
+        (
+            {"messages": [{"role": "user", "content": "x", "reasoning_content": SURROGATE}]},
+            "messages[0].reasoning_content",
+        ),
+        ({"messages": [{"role": "user", "content": None, "refusal": SURROGATE}]}, "messages[0].refusal"),
+        ({"chat_template_kwargs": {"k": SURROGATE}}, "chat_template_kwargs.k"),
+        ({"chat_template_kwargs": {"k": [1, {"x": SURROGATE}]}}, "chat_template_kwargs.k[1].x"),
+    ],
+)
+@pytest.mark.parametrize("path", [PATH, "/tokenize"])
+def test_a_lone_surrogate_is_named_by_its_path(llm, path, changes, param):
+    """Wherever a chat has texts."""
+    error = ask(app(llm), "POST", path, BODY | changes).error
+    assert (error["code"], error["param"]) == ("text", param)
+    assert error["message"] == f"{param}: character 1 is the lone surrogate U+D800, which is not text; repair it"
+
+
 def test_the_id_of_a_request(llm):
     """The field `request_id` names the answer, cut to what a header can hold; else the header of the client does."""
     for stream in (False, True):

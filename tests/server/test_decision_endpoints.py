@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
-from selectrie.server import ServerOptions, app
+from selectrie.server import ServerOptions, app, decision_wire
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
 
@@ -361,6 +361,12 @@ IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]
         ("systemone", {"questions": {"a": {"type": "box"}}}, "unsupported_input", "questions.a.type"),
         ("systemone", {"questions": {"a": {"type": "choice", "criteria": {}}}}, "choice", "questions.a"),
         ("systemone", {"questions": {"a": {"type": "noul"}}}, "option", "questions.a"),
+        (
+            "decisions",
+            {"questions": [{"type": "choice", "choices": ["a", "b"], "cue": "a\ud800"}]},
+            "text",
+            "questions[0].cue",
+        ),
         ("systemone", {"instructions": 7}, "option", "instructions"),
         ("systemone", {"questions": {"a": {**SYSTEMONE["angry"], "x": 1}}}, "option", "questions.a.x"),
         ("systemone", {"questions": {"it's": {"type": "noul"}}}, "option", "questions.it's"),
@@ -397,6 +403,24 @@ def test_limits_are_checked_before_the_model(options, message):
         assert message in reply.error["message"]
         assert llm._model.calls == 0
         assert ask(app(llm), "POST", "/v1/decisions", body).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "questions"),
+    [
+        ("decisions", [{"type": "choice", "choices": ["a", {"value": "b", "texts": ["b", "B"]}]}, QUESTIONS[1]] * 2),
+        ("systemone", {f"q{i}": {"type": "score", "criteria": ["low", "high", "higher"]} for i in range(4)}),
+    ],
+)
+def test_options_are_counted_before_other_work(path, questions, monkeypatch):
+    """What a request has too many of is not read by models and made into records first."""
+    monkeypatch.setattr(decision_wire, "read", None)
+    monkeypatch.setattr(decision_wire, "question_of_data", None)
+    body = {"input": STATE, "state": STATE, "questions": questions}
+    with fake() as llm:
+        error = ask(app(llm, ServerOptions(max_options_in_all=9)), "POST", f"/v1/{path}", body).error
+    assert error["param"] == "questions"
+    assert error["message"].startswith(("questions=10: expected at most 9", "questions=12: expected at most 9"))
 
 
 def test_options_have_several_texts_over_http():

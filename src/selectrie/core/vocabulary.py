@@ -15,7 +15,7 @@ import numpy as np
 
 from selectrie.core.plain_text import escaped
 from selectrie.core.types import BoolArray, IntArray
-from selectrie.errors import TextError, TokenRangeError
+from selectrie.errors import PythonOnly, TextError, TokenRangeError, Words
 
 Derived = TypeVar("Derived")
 
@@ -548,11 +548,9 @@ def to_bytes(text: str, what: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         surrogate = ord(text[error.start])
-        reason = (
-            f"character {error.start} is the lone surrogate U+{surrogate:04X}, which is not text; "
-            "decode the source with errors='replace' or repair it"
-        )
-        raise TextError(what, reason) from error
+        reason = f"character {error.start} is the lone surrogate U+{surrogate:04X}, which is not text; "
+        remedy = Words(PythonOnly("decode the source with errors='replace' or "), "repair it")
+        raise TextError(what, Words(reason, remedy)) from error
 
 
 def _after_prefix(start: bytes) -> bytes | None:

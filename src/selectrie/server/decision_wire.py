@@ -7,8 +7,7 @@ and `confidence` in requests, and `diagnostics` and `warnings` in responses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -29,9 +28,8 @@ from selectrie.decide.params import (
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
-from selectrie.errors import MAX_QUOTED, THE_PROMPT, OptionError, PromptError, TextError, clip
+from selectrie.errors import MAX_QUOTED, THE_PROMPT, OptionError
 from selectrie.results.openai import json_logprob
-from selectrie.server.http_errors import HttpError, message_of
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
 from selectrie.server.wire import (
@@ -169,33 +167,35 @@ class _QuestionModel(ClosedModel):
     """The question, or the statement of a predicate."""
 
 
-class ChoiceQuestion(_QuestionModel):
+class _OwnQuestion(_QuestionModel):
+    examples: Items[QuestionExample] | None = None
+    """Examples, shown before the state."""
+
+
+class _CuedQuestion(_OwnQuestion):
+    cue: TextOrJson | None = None
+    """What introduces the answer."""
+
+
+class ChoiceQuestion(_CuedQuestion):
     """Which of some options it is."""
 
     type: Literal["choice"]
     """The kind of question."""
     choices: Annotated[Annotated[Items[_OptionOrValue], _SOME, _OPTIONS] | _Described, BY_TYPE]
     """The options, or an object of their descriptions."""
-    cue: TextOrJson | None = None
-    """What introduces the answer."""
-    examples: Items[QuestionExample] | None = None
-    """Examples, shown before the state."""
 
 
-class ScoreQuestion(_QuestionModel):
+class ScoreQuestion(_CuedQuestion):
     """How much of something it is."""
 
     type: Literal["score"]
     """The kind of question."""
     levels: Annotated[Annotated[Items[_LevelOrText], _SOME, _OPTIONS] | _Described, BY_TYPE]
     """The levels from the lowest, or an object of their descriptions."""
-    cue: TextOrJson | None = None
-    """What introduces the answer."""
-    examples: Items[QuestionExample] | None = None
-    """Examples, shown before the state."""
 
 
-class PredicateQuestion(_QuestionModel):
+class PredicateQuestion(_OwnQuestion):
     """Whether a statement is true; that is `instructions`."""
 
     type: Literal["predicate"]
@@ -208,8 +208,6 @@ class PredicateQuestion(_QuestionModel):
     """When it is true."""
     no_when: TextOrJson | None = None
     """When it is not."""
-    examples: Items[QuestionExample] | None = None
-    """Examples, shown before the state."""
 
 
 class ChoiceByCriteria(_QuestionModel):
@@ -319,6 +317,10 @@ class SystemoneBody(_DecisionBody):
     assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
 
 
+DECISIONS_FIELDS = fields_of(DecisionsBody, state="input") | {THE_PROMPT.name: "input"}
+SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_PROMPT.name: "state"}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionRequest:
     """A request of either endpoint.
@@ -402,28 +404,10 @@ def _request(
     if options.calibration is not None and body.rule not in BASELINE_RULES:
         given.setdefault("calibration", replace(options.calibration, is_default=True))
     params = DecisionParams(**given)
-    with errors_about(field):
-        text = text_of_state(of_json(data[field]), field)
+    text = text_of_state(of_json(data[field]), field)
     warnings = unknown_fields(data, type(body).model_fields)
     confidence = body.confidence or options.confidence
     return DecisionRequest(text, field, questions, names, [*named.values()], params, confidence, warnings)
-
-
-DECISIONS_FIELDS = fields_of(DecisionsBody, state="input") | {THE_PROMPT.name: "input"}
-SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_PROMPT.name: "state"}
-
-
-@contextmanager
-def errors_about(field: str) -> Iterator[None]:
-    """Name the field of the request in errors about what is asked about."""
-    try:
-        yield
-    except (PromptError, TextError) as error:
-        place = error.where if isinstance(error, PromptError) else error.what
-        if place.partition("[")[0] != field:
-            raise
-        path = place.replace("['", ".").replace("']", "")
-        raise HttpError(400, error.code, message_of(error), clip(path, MAX_QUOTED)) from error
 
 
 def _path(name: str, index: int) -> str:

@@ -19,10 +19,12 @@ from selectrie.errors import (
     ModelFileError,
     OptionError,
     OptionRef,
+    PromptError,
     PromptTooLongError,
     QueueFullError,
     RequestError,
     SelectrieError,
+    TextError,
     Words,
     clip,
     renamed,
@@ -158,10 +160,11 @@ def _param_of(error: RequestError, fields: Mapping[str, str]) -> str | None:
     if isinstance(error, PromptTooLongError):  # what can be made shorter
         options = error.remedy.options if isinstance(error.remedy, Words) else []
         return next((fields[one.name] for one in options if one.name in fields), None)
-    path = None
-    if isinstance(error, OptionError):
-        name, bracket, rest = error.name.partition("[")
-        path = fields.get(name, name) + bracket + rest
+    place = error.name if isinstance(error, OptionError) else error.where if isinstance(error, PromptError) else ""
+    place = error.what if isinstance(error, TextError) else place
+    name, bracket, rest = place.partition("[")
+    own = fields.get(name, name if isinstance(error, OptionError) else "")
+    path = f"{own}{bracket}{rest}".replace("['", ".").replace("']", "") if own else None
     if error.slot is not None:
         question = _PARAM.match(error.slot)
         path = question[2] if question else error.slot

@@ -12,7 +12,7 @@ from selectrie.core.vocabulary import Vocabulary
 from selectrie.errors import OptionError, PromptError
 from selectrie.options import PromptParams
 from selectrie.server.http_errors import unsupported
-from selectrie.server.wire import BY_TYPE, Ignored, Items, NotOffered, Text, UnsupportedError, WireModel
+from selectrie.server.wire import BY_TYPE, Ignored, Items, JsonTexts, NotOffered, Text, UnsupportedError, WireModel
 from selectrie.tokenization.prompts import ROLE
 
 _TEXTS = ("name", "reasoning", "reasoning_content")
@@ -84,13 +84,13 @@ class Message(WireModel):
     """Who says it: a role that the model's chat template writes, or `developer`."""
     content: Annotated[Text | Items[Part], BY_TYPE] | None = Field(None, title="a text, null, or a list of parts")
     """What is said; parts are joined by line ends."""
-    name: str | None = None
+    name: Text | None = None
     """A name that a template may write."""
-    reasoning: str | None = None
+    reasoning: Text | None = None
     """What the assistant thought, which a template may write."""
-    reasoning_content: str | None = None
+    reasoning_content: Text | None = None
     """The same, as other servers call it."""
-    refusal: Any = None
+    refusal: Annotated[Any, JsonTexts] = None
     """What is said where `content` is null, if it is a text."""
     annotations: Ignored = None
     tool_calls: Annotated[Any, NotOffered(_EMPTY)] = None
@@ -128,7 +128,7 @@ class Conversation(WireModel):
         max_length=MAX_MESSAGES,
     )
     """The messages."""
-    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template)] | None = Field(
+    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_no_template), JsonTexts] | None = Field(
         None,
         title=f"an object of at most {MAX_ARGUMENTS} arguments of the chat template",
         max_length=MAX_ARGUMENTS,

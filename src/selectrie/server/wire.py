@@ -39,7 +39,7 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from selectrie.core.vocabulary import to_bytes
 from selectrie.errors import MAX_QUOTED, OptionError, TextError, clip, of_value
 from selectrie.options.checks import Bounds
-from selectrie.server.http_errors import HttpError, unsupported
+from selectrie.server.http_errors import HttpError, message_of, unsupported
 from selectrie.server.options import ServerOptions
 
 M = TypeVar("M", bound=BaseModel)
@@ -212,13 +212,29 @@ Ignored = Annotated[Any, Field(description="Taken, and without effect on the ans
 
 
 def _encodable(text: str) -> str:
-    to_bytes(text, "text")
+    to_bytes(text, "")
     return text
+
+
+def _encodable_in(value: Any) -> Any:
+    """Return a value of JSON; raise `TextError` for a text in it with its path."""
+    rest = [("", value)]
+    while rest:
+        path, one = rest.pop()
+        if isinstance(one, str):
+            to_bytes(one, path)
+        elif isinstance(one, dict):
+            rest += [(f"{path}.{key}", below) for key, below in one.items()]
+        elif isinstance(one, list):
+            rest += [(f"{path}[{index}]", below) for index, below in enumerate(one)]
+    return value
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
 """The type of a text that is tokenized."""
-TextOrJson = Annotated[str | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")]
+JsonTexts = AfterValidator(_encodable_in)
+"""Marks a value of JSON whose texts are tokenized."""
+TextOrJson = Annotated[Text | list[Any] | dict[Any, Any], BY_TYPE, Field(title="a text, or an object or array of JSON")]
 """The type of instructions and descriptions: text, parts of text, or JSON as text."""
 TokenId = Annotated[int, Field(ge=0, title="a token id (a whole number of at least 0)")]
 
@@ -310,11 +326,14 @@ def _refusal(
         return unsupported(path + cause.below, str(cause), code=cause.code)
     if isinstance(cause, OptionError):
         return OptionError(path + cause.name, cause.value, cause.allowed)
-    if isinstance(cause, TextError) or first["type"] == "string_unicode":
+    if first["type"] == "string_unicode":
         try:
-            to_bytes(value, path)
+            to_bytes(value, "")
         except TextError as wrong:
-            return HttpError(400, wrong.code, str(wrong), clip(path, MAX_QUOTED))
+            cause = wrong
+    if isinstance(cause, TextError):
+        where = path + cause.what
+        return HttpError(400, cause.code, message_of(TextError(where, cause.reason)), clip(where, MAX_QUOTED))
     return OptionError(
         path, len(value) if first["type"] == "too_long" else value, _allowed(_limited(schema, options), schemas)
     )

@@ -16,7 +16,6 @@ from selectrie.server.decision_wire import (
     SYSTEMONE_FIELDS,
     DecisionRequest,
     decisions_response,
-    errors_about,
     read_decisions,
     read_systemone,
     systemone_response,
@@ -57,10 +56,9 @@ async def _decided(request: Request, fields: Mapping[str, str], read: Read, writ
     decision_request = await read_in_thread(read_request) if exchange.is_large else read_request()
     async with lease_model(state, exchange) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
-        with errors_about(decision_request.field):
-            decision = await lease.engine.adecide(
-                decision_request.state, questions, params=decision_request.params, max_rows=max_rows
-            )
+        decision = await lease.engine.adecide(
+            decision_request.state, questions, params=decision_request.params, max_rows=max_rows
+        )
     usage = usage_of(decision)
     exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
 
