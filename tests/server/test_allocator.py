@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
 import subprocess
 import sys
+import threading
+from contextlib import closing
+from functools import partial
 
 import pytest
 
 pytest.importorskip("uvicorn", reason="needs the extra 'server'")
 
-from selectrie.server import allocator, serve
+from selectrie.server import allocator, app, body, serve
 
 N_THREADS = 12
 ALLOCATING = f"""
@@ -108,3 +112,37 @@ def test_a_server_limits_its_arenas_before_anything_else(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         serve.serve(lambda: None, serve.Serving(port=0), None)
     assert happened == ["limited", "bound"]
+
+
+def test_the_objects_of_a_model_are_collected_once(monkeypatch):
+    """Before the server is ready, when nothing waits: a later collection would hold up every request for their time."""
+    happened = []
+    for name in ("collect", "freeze"):
+        monkeypatch.setattr(allocator.gc, name, partial(happened.append, name))
+    monkeypatch.setattr(serve._Run, "_tell", lambda *_: happened.append("ready") or True)
+    with closing(serve._bound(serve.Serving(port=0))) as listening:
+        run = serve._Run(app(None), listening, serve.Serving(), lambda: None, None, "")
+        run._load_in_thread(None)
+    assert happened == ["collect", "freeze", "ready"]
+
+
+def test_memory_is_given_back_off_the_event_loop(monkeypatch):
+    """A second after a large request; the C library takes its time without Python's lock."""
+    threads: list[int] = []
+
+    async def main():
+        given, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def give_back():
+            threads.append(threading.get_ident())
+            loop.call_soon_threadsafe(given.set)
+
+        monkeypatch.setattr(body, "_TRIM_S", 0)
+        monkeypatch.setattr(body, "give_back", give_back)
+        with body.BodyBudget(1 << 20).share() as share:
+            share.grow(1 << 19)
+        await given.wait()
+
+    asyncio.run(main())
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]

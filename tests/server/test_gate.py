@@ -355,7 +355,7 @@ def test_the_queue_counts_open_requests(monkeypatch):
         assert (refused.status, refused.error["code"], refused.headers["retry-after"]) == (429, "queue_full", "1")
         assert refused.error["message"] == (
             "3 requests wait or are worked on, and no more are taken: "
-            "send fewer at once, or start the server with a larger --max-requests"
+            "send fewer at once, or the operator can start the server with a larger --max-requests"
         )
         assert (await asked(application, "GET", "/health")).status == 200
         held.go.set()

@@ -37,13 +37,23 @@ def limit_arenas() -> bool:
         return False
 
 
+def settle() -> None:
+    """Leave all objects that there are out of later collections.
+
+    A collection holds Python's lock while it looks at every object: 0.14 s for the
+    110 000 of a server with a model, and less than 0.1 ms for those made since.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def give_back() -> bool:
     """Return free memory to the system, and return whether there was some.
 
     Python keeps a large body that is part of a cycle, such as that of an error and its
     traceback, until enough new objects were made. glibc keeps what was freed below a
     block that is still used. So the size of a server would stay that of its largest
-    requests. With many objects it takes about 0.1 s.
+    requests. After the largest, it takes about 25 ms.
     """
     gc.collect()
     try:

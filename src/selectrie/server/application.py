@@ -42,7 +42,11 @@ class _Cors(CORSMiddleware):
     def preflight_response(self, request_headers: Headers) -> Response:
         response = super().preflight_response(request_headers)
         if response.status_code != 200:
-            error = HttpError(403, "cors", "pages of this origin may not send this request; --cors-origin names some")
+            error = HttpError(
+                403,
+                "cors",
+                "pages of this origin may not send it; the operator can start the server with --cors-origin",
+            )
             response = _response(error, response.headers)
         response.raw_headers.extend(Exchange(id_of(request_headers.get("x-request-id", "")), "other").headers())
         return response

@@ -95,7 +95,8 @@ class BodyBudget:
             yield share
         finally:
             if share.end():
-                asyncio.get_running_loop().call_later(_TRIM_S, give_back)
+                loop = asyncio.get_running_loop()
+                loop.call_later(_TRIM_S, loop.run_in_executor, None, give_back)
 
     def move(self, more: int) -> None:
         """Take bytes, or give back as many if `more` is below 0.

@@ -74,7 +74,7 @@ def _few_characters(stop: str | list[str]) -> str | list[str]:
 
 def _permitted(priority: int, info: ValidationInfo) -> int:
     if priority and not info.context.allow_priority:  # type: ignore[union-attr]  # `wire.read` gives it
-        raise UnsupportedError("this server does not take it (--allow-priority)")
+        raise UnsupportedError("this server does not take it; the operator can start it with --allow-priority")
     return priority
 
 

@@ -22,7 +22,7 @@ from selectrie.engine.engine import Engine
 from selectrie.engine.pool import ModelPool
 from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionError, RequestError, UnsupportedModelError
 from selectrie.options.checks import at_least, number
-from selectrie.server.allocator import limit_arenas
+from selectrie.server.allocator import limit_arenas, settle
 from selectrie.server.application import App, app
 from selectrie.server.options import ServerOptions
 from selectrie.server.protocol import ConnectionLimits, HttpProtocol
@@ -228,6 +228,7 @@ class _Run:
             loaded = self._load()
             if isinstance(loaded, Engine):
                 _warm(loaded)
+            settle()
         except BaseException as error:  # noqa: BLE001 - it is raised by `serve`
             self._tell(loop, partial(self._failed, error))
             return
