@@ -5,13 +5,22 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
+from importlib import import_module
+from inspect import isclass
+from pkgutil import iter_modules
 
 import pytest
 
+import selectrie.results
 from selectrie import Choice, DecisionParams, Grammar, Predicate, PromptParams, SamplingParams, Score, Template
+from selectrie.decide import answers, calibration
+from selectrie.decide.answers import AnswerBounds
 from selectrie.options.checks import ReadOnlyDict
+from selectrie.results import ModelRecord
+from selectrie.results.pool_model import RegisteredModel
 from tests.support.deciding import fake
 
 BLOCK = "<<#joint>><<select 'x' options=['b', 'c']>><<select 'y' options=['b', 'c']>><</joint>>"
@@ -20,14 +29,15 @@ QUESTIONS = {"a": Choice("Which?", ["yes", "no"]), "b": Predicate("It is."), "c"
 
 @pytest.fixture(scope="module")
 def results():
-    """One result of each kind, by name."""
+    """One result of each kind that a call returns, by name."""
     with closing(fake()) as llm:
         page = llm.render(Template("a <<select 'z' options=['b', 'c']>> " + BLOCK))
+        drawn = llm.render(Template("a <<select 'z' options=['b', 'c'] temperature=1 seed=1>>"))
         grammar = Grammar.from_regex("(yes|no)")
         decision = llm.decide("It is late.", QUESTIONS)
         return {
-            "selection": llm.select("a ", ["b", "c"]),
-            "text_score": llm.score("a", " b"),
+            "selection": llm.select("a ", ["b", "c"], tokenizations="all"),
+            "text_score": llm.score("a", " b", tokenizations="all"),
             "token_plan": llm.tokens("a", ["b", "c"]),
             "generation": llm.generate("a"),
             "beam": llm.beam_search("a", grammar),
@@ -35,29 +45,77 @@ def results():
             "prompt_logprobs": llm.prompt_logprobs(["a b"])[0],
             "page": page,
             "joint": page.selections["x"],
+            "sampled_choice": drawn.selections["z"],
             "decision": decision,
             **{f"answer {name}": answer for name, answer in decision.items()},
+            "calibration": llm.fit_calibration(["It is late.", "It is early."], {"a": QUESTIONS["a"]}),
+            "parts": (AnswerBounds({"a": (0.0, 1.0)}, (0.5, 1.0)), *MODELS),
         }
 
 
+MODELS = (
+    ModelRecord("a.gguf", "a.gguf", "/a.gguf", 1, "d", "present"),
+    RegisteredModel("a", "a.gguf", None, is_loaded=False, n_uses=0, idle_s=None),
+)
 NAMES = (
     *("selection", "text_score", "token_plan", "generation", "beam", "samples", "prompt_logprobs", "page", "joint"),
-    *("decision", "answer a", "answer b", "answer c"),
+    *("sampled_choice", "decision", "answer a", "answer b", "answer c"),
 )
+
+
+def check_plain(one):
+    """Copies and pickles are equal to it, `asdict` takes it apart, and its dictionary is JSON; return that."""
+    for made in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):  # noqa: S301 - our own
+        assert made == one
+    assert set(asdict(one)) == set(one.__dataclass_fields__)
+    return json.loads(json.dumps(one.to_dict(), allow_nan=False))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_result_is_a_plain_value(results, name):
-    """Copies and pickles are equal to it, `asdict` takes it apart, and its dictionary is JSON."""
+    """Its dictionary says what it is, and has its warnings."""
     one = results[name]
-    assert set(results) == set(NAMES)
-    for made in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):  # noqa: S301 - our own
-        assert made == one
-    assert set(asdict(one)) == set(one.__dataclass_fields__)
-    written = one.to_dict()
+    written = check_plain(one)
     if name not in ("token_plan", "decision"):  # a plan has no result, and a decision that of its answers
         assert written.get("warnings", []) == [advice.to_dict() for advice in one.warnings]
-    assert json.loads(json.dumps(written, allow_nan=False))["kind"] == written["kind"]
+    assert written["kind"] == one.to_dict()["kind"]
+
+
+def records_in(value):
+    """Each record in a value that has a dictionary."""
+    if hasattr(value, "to_dict"):
+        yield value
+    if is_dataclass(value):
+        value = [getattr(value, field.name) for field in fields(value)] + [getattr(value, "warnings", ())]
+    elif isinstance(value, Mapping):
+        value = list(value.values())
+    for one in value if isinstance(value, list | tuple) else ():
+        yield from records_in(one)
+
+
+def test_every_record_of_a_result_is_a_plain_value(results):
+    """Whatever a caller can come by has an example here."""
+    found = {type(one): one for one in records_in(list(results.values()))}
+    rooms = [import_module(f"selectrie.results.{module.name}") for module in iter_modules(selectrie.results.__path__)]
+    public = {
+        kind
+        for room in (*rooms, answers, calibration)
+        for kind in vars(room).values()
+        if isclass(kind) and kind.__module__ == room.__name__ and is_dataclass(kind) and hasattr(kind, "to_dict")
+    }
+    assert set(found) == public
+    for one in found.values():
+        check_plain(one)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_endpoint_of_fastapi_returns(results, name):
+    """As documented: the dictionary, since FastAPI takes a dataclass apart itself, and not the bytes in it."""
+    encoders = pytest.importorskip("fastapi.encoders", reason="needs the extra 'server'")
+    written = results[name].to_dict()
+    assert encoders.jsonable_encoder(written) == written
+    with pytest.raises(UnicodeDecodeError):
+        encoders.jsonable_encoder(results["selection"])
 
 
 @pytest.mark.parametrize(
