@@ -18,6 +18,7 @@ from selectrie import Choice, DecisionParams, Grammar, Option, Predicate, Score,
 from selectrie.backends.chat.template import chat_template
 from selectrie.decide.answers import ChoiceAnswer, Decision
 from selectrie.decide.columns import columns_of
+from selectrie.engine import decisions
 from selectrie.errors import (
     ChoiceError,
     ClosedError,
@@ -606,6 +607,15 @@ def test_too_long_a_prompt_names_the_remedy():
         with pytest.raises(PromptTooLongError) as caught:
             llm.decide("x" * 900, question)
         assert "list_options" not in str(caught.value), "the state alone is too long"
+
+
+def test_instructions_that_cannot_fit_are_not_rendered(monkeypatch):
+    """As a state that cannot; what is longer is to be shortened."""
+    monkeypatch.setattr(decisions, "StateFrame", None)
+    with fake(nodes=600) as llm:
+        for question in (Choice("x" * 40_000, ["a", "b"]), Predicate("x" * 40_000)):
+            with pytest.raises(PromptTooLongError, match=r"needs at least \d+ tokens, .*; shorten the instructions"):
+                llm.decide(STATE, question)
 
 
 def test_states_read_before_a_failure_are_decided():

@@ -357,6 +357,7 @@ IMAGE = [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]
         ("systemone", {"state": 7}, "option", "state"),
         ("systemone", {"state": "x" * 40_000}, "prompt_too_long", "state"),
         ("systemone", {"state": [{"role": "cook", "content": "x"}]}, "prompt", "state[0]"),
+        ("systemone", {"instructions": "x" * 40_000}, "prompt_too_long", "questions.intent"),
         ("systemone", {"assets": {"x": {}}}, "unsupported_input", "assets"),
         ("systemone", {"questions": {"a": {"type": "box"}}}, "unsupported_input", "questions.a.type"),
         ("systemone", {"questions": {"a": {"type": "choice", "criteria": {}}}}, "choice", "questions.a"),

@@ -312,15 +312,16 @@ class PromptMaker:
         return self._frame.page(state)
 
     def _check_length(self, state: str) -> None:
-        """Raise `PromptTooLongError` for a state that no prompt can hold."""
+        """Raise `PromptTooLongError` for a text that no prompt can hold."""
         model = self._maker.model
-        if len(state) > (nodes := model.limits.nodes):
-            n_least = least_tokens(model.vocabulary, state.encode("utf-8", "replace"), limit=nodes)
+        longest = max(state, self._ask.question.instructions, key=len)
+        if len(longest) > (nodes := model.limits.nodes):
+            n_least = least_tokens(model.vocabulary, longest.encode("utf-8", "replace"), limit=nodes)
             if n_least > nodes:
                 raise PromptTooLongError(
                     required_tokens=n_least,
                     available_tokens=nodes,
-                    remedy=_SHORTEN,
+                    remedy=_shorten(self._ask, state),
                     larger_context=model.limits.larger_context,
                     is_least=True,
                 )
@@ -548,12 +549,16 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
         return _PreparedQuestion(name, ask, tuple([one.prepared(state) for one in maker.prompts(name)]))
     except PromptTooLongError as error:
         unlisted = "score the options without listing them (`list_options=False`)"
-        remedy = ways(_SHORTEN, unlisted if _fits_unlisted(maker, ask, state) else "")
+        remedy = ways(_shorten(ask, state), unlisted if _fits_unlisted(maker, ask, state) else "")
         with _errors_of(None, name):
             raise error.with_remedy(remedy) from error
     except SelectrieError:
         with _errors_of(None, name):
             raise
+
+
+def _shorten(ask: Ask, state: str) -> str:
+    return _SHORTEN if len(state) >= len(ask.question.instructions) else "shorten the instructions"
 
 
 def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:

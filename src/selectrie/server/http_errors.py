@@ -25,6 +25,7 @@ from selectrie.errors import (
     RequestError,
     SelectrieError,
     TextError,
+    Ways,
     Words,
     clip,
     renamed,
@@ -157,15 +158,16 @@ def _flag(option: OptionRef) -> str:
 
 def _param_of(error: RequestError, fields: Mapping[str, str]) -> str | None:
     """Return the path to the field of the request that is wrong, if it is known."""
-    if isinstance(error, PromptTooLongError):  # what can be made shorter
-        options = error.remedy.options if isinstance(error.remedy, Words) else []
-        return next((fields[one.name] for one in options if one.name in fields), None)
+    if isinstance(error, PromptTooLongError) and isinstance(error.remedy, Words):  # what can be made shorter
+        ways = error.remedy.parts[0]
+        options = (ways.remedies[0] if isinstance(ways, Ways) else error.remedy).options
+        if options and options[0].name in fields:
+            return fields[options[0].name]
+    if error.slot is not None:
+        question = _PARAM.match(error.slot)
+        return clip(question[2] if question else error.slot, MAX_QUOTED)
     place = error.name if isinstance(error, OptionError) else error.where if isinstance(error, PromptError) else ""
     place = error.what if isinstance(error, TextError) else place
     name, bracket, rest = place.partition("[")
     own = fields.get(name, name if isinstance(error, OptionError) else "")
-    path = f"{own}{bracket}{rest}".replace("['", ".").replace("']", "") if own else None
-    if error.slot is not None:
-        question = _PARAM.match(error.slot)
-        path = question[2] if question else error.slot
-    return None if path is None else clip(path, MAX_QUOTED)
+    return clip(f"{own}{bracket}{rest}".replace("['", ".").replace("']", ""), MAX_QUOTED) if own else None
