@@ -73,7 +73,9 @@ def test_a_server_from_start_to_end():
     process = started("--model-name", "mine")
     try:
         first, curl = process.stdout.readline(), process.stdout.readline()
-        url = re.match(r"(http://127\.0\.0\.1:\d+): model mine, precision exact", first)[1]
+        url = re.match(
+            r"(http://127\.0\.0\.1:\d+): model mine, precision exact, 1024 tokens for all requests \(--n-ctx\);", first
+        )[1]
         shown = re.match(r"curl (\S+) -H 'Content-Type: application/json' -d '(.*)'\n", curl)
         assert posted(shown[1], json.loads(shown[2]))[0] == 200
         status, found = posted(f"{url}/v1/decisions", BODY)

@@ -152,7 +152,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
 
 
 def _tell(url: str, app: App) -> None:
-    """Write where the server listens, which model answers, and a request that works."""
+    """Write where the server listens, its model and memory, and a request that works."""
     models = app.state.models
     body = {
         "model": models.names[0],
@@ -160,8 +160,9 @@ def _tell(url: str, app: App) -> None:
         "questions": [{"type": "predicate", "instructions": "The customer is angry."}],
     }
     key = " -H 'Authorization: Bearer KEY'" if app.state.options.key_digests else ""
-    precision = "" if models.engine is None else f", precision {models.engine.identity.precision}"
-    write(f"{url}: model {models.names[0]}{precision}; stop with Ctrl-C", sys.stdout)
+    own = models.engine
+    took = f", precision {own.identity.precision}, {own.limits.nodes} tokens for all requests (--n-ctx)" if own else ""
+    write(f"{url}: model {models.names[0]}{took}; stop with Ctrl-C", sys.stdout)
     data = shlex.quote(json.dumps(body))
     write(f"curl {url}/v1/decisions -H 'Content-Type: application/json'{key} -d {data}", sys.stdout)
     sys.stdout.flush()
