@@ -152,7 +152,7 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
 
 
 def _tell(url: str, app: App) -> None:
-    """Write where the server listens, its model and memory, and a request that works."""
+    """Write where the server listens, its model and memory, and a working request."""
     models = app.state.models
     body = {
         "model": models.names[0],
