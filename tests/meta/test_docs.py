@@ -309,6 +309,22 @@ def test_notes_name_files_that_exist():
     assert missing == []
 
 
+def test_figures_have_a_command_that_prints_them():
+    """Each section of the page on speed names its script, which `make bench` runs; the sweeps that pages name exist."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    run = set(re.search(r"^BENCHMARKS := (.*)", makefile, re.MULTILINE)[1].split())
+    _, *sections = re.split(r"^## ", (ROOT / "docs" / "speed.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    for section in sections:
+        named = set(re.findall(r"`python benchmarks/(\w+)\.py`", section))
+        assert named, section.partition("\n")[0]
+        assert named <= run
+    sweeps = {
+        name for page in (*PAGES, *NOTES) for name in re.findall(r"SWEEP=(\w+)", page.read_text(encoding="utf-8"))
+    }
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert {name for name in sweeps if f"def test_{name}(" not in tests} <= {"name"}
+
+
 def test_every_room_has_a_page():
     """Each folder directly below the package says what lies in it, in at most 60 lines."""
     rooms = {path.parent for path in SOURCE.glob("*/__init__.py")}
