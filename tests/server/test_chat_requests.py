@@ -366,6 +366,14 @@ def test_a_remedy_names_fields_of_the_request(given, n_characters, n_tokens):
     assert found["param"] == (given if n_tokens > 100 else "messages")
 
 
+@pytest.mark.parametrize(("stop", "path"), [("", "stop"), (["a", ""], "stop[1]")])
+def test_an_empty_stop_text_is_said_to_be_empty(llm, stop, path):
+    """The message says what is allowed, not what it is already."""
+    error = ask(app(llm), "POST", PATH, {**BODY, "stop": stop}).error
+    assert error["param"] == path
+    assert error["message"].startswith(f"{path}='': expected a text that is not empty")
+
+
 SURROGATE = "a\ud800"
 
 

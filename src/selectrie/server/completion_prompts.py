@@ -12,7 +12,7 @@ from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
 from selectrie.errors import PromptTooLongError, RequestError
 from selectrie.options import PromptParams
-from selectrie.server.completion_response import AnsweredPrompt
+from selectrie.server.completion_response import PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionRequest, PromptInput
 from selectrie.server.http_errors import HttpError, message_of
 from selectrie.server.options import ServerOptions
@@ -30,7 +30,7 @@ count, twice that.
 """
 
 
-async def score_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[AnsweredPrompt]:
+async def score_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[PromptTokens]:
     """Return the prompts of a request, with their log-probabilities if it needs them.
 
     Raises:
@@ -50,7 +50,7 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
         counted = "logprobs" if prompt_top is None else "prompt_logprobs"
         message = f"the prompts have {n_scores} log-probabilities: expected at most {MAX_SCORES} in all; ask for fewer"
         raise HttpError(400, "too_many_rows", message, counted)
-    with naming(request):
+    with prompt_errors(request):
         scored = await engine.aprompt_logprobs(
             [one.ids for one in prompts],
             top=max(n_top, prompt_top or 0),
@@ -60,7 +60,7 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
     return [replace(one, scored=scores) for one, scores in zip(prompts, scored, strict=True)]
 
 
-def noted(engine: Engine, request: CompletionRequest) -> CompletionRequest:
+def with_warning(engine: Engine, request: CompletionRequest) -> CompletionRequest:
     """Return the request with a warning about control tokens in its text, if any.
 
     A request that says how they are read has none.
@@ -77,7 +77,7 @@ def noted(engine: Engine, request: CompletionRequest) -> CompletionRequest:
 
 
 @contextmanager
-def naming(request: CompletionRequest, index: int = 0) -> Iterator[None]:
+def prompt_errors(request: CompletionRequest, index: int = 0) -> Iterator[None]:
     """Name the prompt in the error about one too long: by default a single one."""
     try:
         yield
@@ -85,7 +85,7 @@ def naming(request: CompletionRequest, index: int = 0) -> Iterator[None]:
         raise HttpError(400, error.code, message_of(error, FIELDS), request.name_of(error.request or index)) from error
 
 
-def fixed(prompts: Sequence[AnsweredPrompt]) -> list[PromptText]:
+def exact_prompts(prompts: Sequence[PromptTokens]) -> list[PromptText]:
     """Return the prompts as the engine draws after them: exactly these tokens."""
     return [PromptText(np.asarray(one.ids, dtype=np.int32), b"") for one in prompts]
 
@@ -112,7 +112,7 @@ def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) ->
     for index, prompt in enumerate(request.prompts):
         least = least_tokens(engine.vocabulary, prompt.encode()) if isinstance(prompt, str) else len(prompt)
         if n_kept is None and least - 1 > engine.limits.nodes:  # the last token takes no room
-            with naming(request, index):
+            with prompt_errors(request, index):
                 raise PromptTooLongError(
                     required_tokens=least - 1,
                     available_tokens=engine.limits.nodes,
@@ -125,7 +125,7 @@ def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) ->
             raise _too_many(in_all, max_rows, is_least=True)
 
 
-def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list[AnsweredPrompt]:
+def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list[PromptTokens]:
     try:
         engine.vocabulary.check_tokens(request.named)
     except RequestError as error:
@@ -134,7 +134,7 @@ def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list
     return [_read(engine, request, index) for index in range(len(request.prompts))]
 
 
-def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPrompt:
+def _read(engine: Engine, request: CompletionRequest, index: int) -> PromptTokens:
     prompt, vocabulary = request.prompts[index], engine.vocabulary
     try:
         ids = _tokens(engine, prompt, request)
@@ -144,7 +144,7 @@ def _read(engine: Engine, request: CompletionRequest, index: int) -> AnsweredPro
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:
         ids = [*ids[:1], *ids[len(ids) - n_kept + 1 :]] if hides_first else ids[len(ids) - n_kept :]
-    return AnsweredPrompt(ids, spelling_of(vocabulary, ids, hides_first=hides_first))
+    return PromptTokens(ids, spelling_of(vocabulary, ids, hides_first=hides_first))
 
 
 def _tokens(engine: Engine, prompt: PromptInput, request: CompletionRequest) -> list[int]:

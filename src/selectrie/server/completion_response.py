@@ -36,8 +36,8 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AnsweredPrompt:
-    """A prompt that is answered.
+class PromptTokens:
+    """A prompt as its tokens.
 
     Attributes:
         ids: Its tokens.
@@ -97,7 +97,7 @@ class ChoiceWriter:
         label: How tokens are shown.
     """
 
-    def __init__(self, request: CompletionRequest, prompt: AnsweredPrompt, index: int, label: Label) -> None:
+    def __init__(self, request: CompletionRequest, prompt: PromptTokens, index: int, label: Label) -> None:
         self._request, self._prompt, self._index, self._label = request, prompt, index, label
         spelling = prompt.spelling
         self._begun = BegunCharacter(spelling.tail if request.body.echo else b"")
@@ -108,7 +108,7 @@ class ChoiceWriter:
         self._places = Places(self._n_sent, spelling.tail, shows_broken=bool(request.body.echo))
         self._waiting: list[Entry] = []
 
-    def echoed(self) -> Choice:
+    def before(self) -> Choice:
         """Return the choice before anything is drawn: the prompt, if it is echoed.
 
         If nothing will be drawn, it has ended.
@@ -123,7 +123,7 @@ class ChoiceWriter:
             choice |= {"prompt_token_ids": list(prompt.ids), "token_ids": []}
         return choice
 
-    def grown(self, chunk: Chunk) -> Choice | None:
+    def after(self, chunk: Chunk) -> Choice | None:
         """Return the choice of what its sequence has gained, None for nothing to send.
 
         The log-probabilities of a token wait for the text at its place. So places do
@@ -148,8 +148,8 @@ class ChoiceWriter:
         """Return the whole choice of a finished sequence."""
         text, tokens = completion.text, completion.tokens
         chunk = Chunk(completion.prompt_index, completion.index, text, tokens, completion)
-        before = self.echoed()
-        after = self.grown(replace(chunk, alternatives=completion.alternatives, named=completion.named)) or {}
+        before = self.before()
+        after = self.after(replace(chunk, alternatives=completion.alternatives, named=completion.named)) or {}
         whole = {**before, **after, "text": before["text"] + after["text"]}
         if before["logprobs"] is not None:
             whole["logprobs"] = {
@@ -187,17 +187,17 @@ class ChoiceWriter:
         The token itself comes first. Its rank is known if it is among those asked for.
         """
         scored = self._prompt.scored
-        listed: list[dict[str, Any] | None] = []
+        entries: list[dict[str, Any] | None] = []
         for index, token in enumerate(self._prompt.ids):
             logp = None if scored is None else scored.logp[index]
             if scored is None or logp is None:
-                listed.append(None)
+                entries.append(None)
                 continue
             top = (scored.top[index] or ())[:k]
             ranks = {one: rank for rank, (one, _) in enumerate(scored.top[index] or (), 1)}
             if scored.is_greedy[index]:
                 ranks[token] = 1
-            listed.append(
+            entries.append(
                 {
                     str(one): {
                         "logprob": json_logprob(value),
@@ -207,7 +207,7 @@ class ChoiceWriter:
                     for one, value in dict([(token, logp), *top]).items()
                 }
             )
-        return listed
+        return entries
 
 
 def logprobs_of(entries: Iterable[Entry], label: Label) -> dict[str, list[Any]]:

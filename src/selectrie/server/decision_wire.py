@@ -137,7 +137,7 @@ _OPTIONS = UpTo("max_options", "options of a question")
 _SOME = Field(json_schema_extra={"minItems": 1})  # `questions` refuses others
 
 
-def _described(texts: dict[str, Any]) -> dict[str, Any]:
+def _check_descriptions(texts: dict[str, Any]) -> dict[str, Any]:
     """Refuse the first wrong description; pydantic would make an error of each."""
     for index, (name, text) in enumerate(texts.items()):
         if not isinstance(text, str | list | dict | None):
@@ -147,9 +147,9 @@ def _described(texts: dict[str, Any]) -> dict[str, Any]:
 
 
 _DESCRIPTIONS = {"anyOf": [{"type": one} for one in ("string", "array", "object", "null")]}
-_Described = Annotated[
+_Descriptions = Annotated[
     dict[Any, Any],
-    AfterValidator(_described),
+    AfterValidator(_check_descriptions),
     WithJsonSchema({"type": "object", "additionalProperties": _DESCRIPTIONS}),
     _OPTIONS,
 ]
@@ -182,7 +182,7 @@ class ChoiceQuestion(_CuedQuestion):
 
     type: Literal["choice"]
     """The kind of question."""
-    choices: Annotated[Annotated[Items[_OptionOrValue], _SOME, _OPTIONS] | _Described, BY_TYPE]
+    choices: Annotated[Annotated[Items[_OptionOrValue], _SOME, _OPTIONS] | _Descriptions, BY_TYPE]
     """The options, or an object of their descriptions."""
 
 
@@ -191,7 +191,7 @@ class ScoreQuestion(_CuedQuestion):
 
     type: Literal["score"]
     """The kind of question."""
-    levels: Annotated[Annotated[Items[_LevelOrText], _SOME, _OPTIONS] | _Described, BY_TYPE]
+    levels: Annotated[Annotated[Items[_LevelOrText], _SOME, _OPTIONS] | _Descriptions, BY_TYPE]
     """The levels from the lowest, or an object of their descriptions."""
 
 
@@ -215,7 +215,7 @@ class ChoiceByCriteria(_QuestionModel):
 
     type: Literal["choice"]
     """The kind of question."""
-    criteria: _Described
+    criteria: _Descriptions
     """What each option means."""
 
 
@@ -352,16 +352,16 @@ def read_decisions(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
-    given = data.get("questions")
-    named = {f"questions[{index}]": one for index, one in enumerate(given if isinstance(given, list) else ())}
-    _check_size(named, options)
+    questions = data.get("questions")
+    by_path = {f"questions[{index}]": one for index, one in enumerate(questions if isinstance(questions, list) else ())}
+    _check_size(by_path, options)
     body = read(DecisionsBody, data, options)
     refuse_media(body.input, "input")
     for index, item in enumerate(body.input if isinstance(body.input, list) else ()):
         if not is_message(item):
             allowed = "a message with `role` and `content`, since input is a text, or a list of messages"
             raise OptionError(f"input[{index}]", item, allowed)
-    return _request(body, data, named, [one.name for one in body.questions], options)
+    return _request(body, data, by_path, [one.name for one in body.questions], options)
 
 
 def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionRequest:
@@ -370,44 +370,44 @@ def read_systemone(data: Mapping[str, Any], options: ServerOptions) -> DecisionR
     Raises:
         HttpError, RequestError: For whatever can be found wrong without a model.
     """
-    given = data.get("questions")
-    items = given.items() if isinstance(given, dict) else ()
-    named = {_path(name, index): one for index, (name, one) in enumerate(items)}
-    _check_size(named, options)
+    questions = data.get("questions")
+    items = questions.items() if isinstance(questions, dict) else ()
+    by_path = {_path(name, index): one for index, (name, one) in enumerate(items)}
+    _check_size(by_path, options)
     body = read(SystemoneBody, data, options)
     refuse_media(body.state, "state")
-    return _request(body, data, named, list(data["questions"]), options)
+    return _request(body, data, by_path, list(data["questions"]), options)
 
 
 def _request(
     body: DecisionsBody | SystemoneBody,
     data: Mapping[str, Any],
-    named: Mapping[str, Mapping[str, Any]],
+    by_path: Mapping[str, Mapping[str, Any]],
     names: Sequence[str | None],
     options: ServerOptions,
 ) -> DecisionRequest:
     """Return a request whose questions have these paths and names."""
     field, lead = ("state", body.instructions or "") if isinstance(body, SystemoneBody) else ("input", "")
-    if len(lead) * len(named) > options.max_body_bytes:  # each question has a copy
+    if len(lead) * len(by_path) > options.max_body_bytes:  # each question has a copy
         allowed = f"at most {options.max_body_bytes} characters in all, since they are those of each question"
-        raise OptionError("instructions", len(lead) * len(named), allowed)
-    n_examples = sum(len(one.get("examples") or ()) for one in named.values())
+        raise OptionError("instructions", len(lead) * len(by_path), allowed)
+    n_examples = sum(len(one.get("examples") or ()) for one in by_path.values())
     if n_examples > MAX_EXAMPLES:
         raise OptionError("questions", n_examples, f"at most {MAX_EXAMPLES} examples in a request")
-    for path, one in named.items():
+    for path, one in by_path.items():
         refuse_media(one.get("instructions"), f"{path}.instructions")
-    questions = {path: question_of_data(one, path, lead) for path, one in named.items()}
-    given = {name: getattr(body, name) for name in _Params.model_fields if getattr(body, name) is not None}
-    given.setdefault("min_label_mass", options.min_label_mass)
+    questions = {path: question_of_data(one, path, lead) for path, one in by_path.items()}
+    values = {name: getattr(body, name) for name in _Params.model_fields if getattr(body, name) is not None}
+    values.setdefault("min_label_mass", options.min_label_mass)
     if isinstance(body.calibration, dict):
-        given["calibration"] = Calibration.from_dict(body.calibration)
+        values["calibration"] = Calibration.from_dict(body.calibration)
     if options.calibration is not None and body.rule not in BASELINE_RULES:
-        given.setdefault("calibration", replace(options.calibration, is_default=True))
-    params = DecisionParams(**given)
+        values.setdefault("calibration", replace(options.calibration, is_default=True))
+    params = DecisionParams(**values)
     text = text_of_state(of_json(data[field]), field)
     warnings = unknown_fields(data, type(body).model_fields)
     confidence = body.confidence or options.confidence
-    return DecisionRequest(text, field, questions, names, [*named.values()], params, confidence, warnings)
+    return DecisionRequest(text, field, questions, names, [*by_path.values()], params, confidence, warnings)
 
 
 def _path(name: str, index: int) -> str:
@@ -462,8 +462,8 @@ def _decisions_answer(answer: Answer, confidence: str) -> dict[str, Any]:
         return {"type": "predicate", "probability": answer.probability}
     sure = confidence_of(answer, confidence)
     if isinstance(answer, ChoiceAnswer):
-        listed = [{"value": value, "probability": p} for value, p in answer.probabilities.items()]
-        return {"type": "choice", "choice": answer.value, "confidence": sure, "probabilities": listed}
+        probabilities = [{"value": value, "probability": p} for value, p in answer.probabilities.items()]
+        return {"type": "choice", "choice": answer.value, "confidence": sure, "probabilities": probabilities}
     levels = [
         {"value": index, "label": answer.legend[value], "probability": p}
         for index, (value, p) in enumerate(answer.probabilities.items())
@@ -518,7 +518,7 @@ def confidence_of(answer: Answer, kind: str) -> float:
 def _diagnosed(answer: Answer) -> dict[str, Any]:
     """Return what says how far an answer can be trusted, and what it took."""
     first = answer.selections[0]
-    wanted = [
+    top_tokens = [
         {"token": one.piece.decode("utf-8", "replace") or one.spelling, "logprob": json_logprob(one.logp)}
         for one in first.top_tokens
     ]
@@ -527,7 +527,7 @@ def _diagnosed(answer: Answer) -> dict[str, Any]:
         "diagnostics": {
             "label_mass": answer.label_mass,
             "first_token_fits": answer.first_token_fits,
-            "top_tokens": wanted,
+            "top_tokens": top_tokens,
             "margin": None if math.isinf(answer.margin) else answer.margin,
             "is_tie": answer.is_tie,
             "proved": all(one.certificate.proved for one in answer.selections),

@@ -62,15 +62,13 @@ async def open_stream(
     """Yield the stream that a request asks for; its work ends with the block."""
     _check_tokens(engine.vocabulary, request)
 
-    def begun(wanted: GenerationRequest) -> Stream:
-        return engine.stream(prompts, prompting=prompting, **wanted.arguments())
-
     def start() -> Stream:
+        arguments = {"prompting": prompting, **request.arguments()}
         try:
-            return begun(request)
+            return engine.stream(prompts, **arguments)
         except PromptTooLongError as error:
             shorter = request.shortened(error)
-        return begun(shorter)
+        return engine.stream(prompts, **{**arguments, **shorter.arguments()})
 
     with _naming(request):
         async with opened(start) as stream:
@@ -79,7 +77,7 @@ async def open_stream(
 
 def _naming(request: GenerationRequest) -> AbstractContextManager[None]:
     """Return a context that raises errors of a grammar under its path."""
-    return nullcontext() if request.structured is None else request.structured.naming()
+    return nullcontext() if request.structured is None else request.structured.grammar_errors()
 
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:

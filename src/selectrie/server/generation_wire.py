@@ -183,7 +183,7 @@ class GenerationBody(Body):
     """Added to logits, by token id."""
     stop: (
         Annotated[_Stop | Annotated[Items[_Stop], UpTo("max_stops")], BY_TYPE, AfterValidator(_few_characters)] | None
-    ) = Field(None, title="a text, or a list of texts")
+    ) = Field(None, title="a text that is not empty, or a list of these")
     """Texts that end the answer."""
     stop_token_ids: Annotated[Items[TokenId], UpTo("max_stops")] | None = Field(None, title="a list of token ids")
     """Tokens that end the answer."""
@@ -342,8 +342,8 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
 
     Of several fields for one option, it is one that the request has.
     """
-    given = sorted(_OPTIONS.items(), key=lambda one: data.get(one[0]) is not None)
-    return fields_of(kind) | {option: field for field, option in given if field in kind.model_fields}
+    by_option = sorted(_OPTIONS.items(), key=lambda one: data.get(one[0]) is not None)
+    return fields_of(kind) | {option: field for field, option in by_option if field in kind.model_fields}
 
 
 def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:

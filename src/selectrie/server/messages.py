@@ -109,8 +109,8 @@ class Message(WireModel):
             content = self.refusal if isinstance(self.refusal, str) else ""
         elif not isinstance(content, str):
             content = "\n".join(part.text if isinstance(part, TextPart) else part.refusal for part in content)
-        given = {name: getattr(self, name) for name in _TEXTS}
-        return {"role": self.role, "content": content, **{name: text for name, text in given.items() if text}}
+        extras = {name: getattr(self, name) for name in _TEXTS}
+        return {"role": self.role, "content": content, **{name: text for name, text in extras.items() if text}}
 
 
 def _no_template(args: dict[str, Any]) -> dict[str, Any]:

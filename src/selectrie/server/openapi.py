@@ -80,19 +80,19 @@ def statuses_of(path: str) -> set[int]:
 
 def document(api: FastAPI, options: ServerOptions) -> dict[str, Any]:
     """Return OpenAPI's document of an application with these options."""
-    made = get_openapi(title=api.title, version=api.version, routes=api.routes)
+    page = get_openapi(title=api.title, version=api.version, routes=api.routes)
     bodies = dict.fromkeys(one for kinds in BODIES.values() for one in kinds)
-    made["components"] = {
+    page["components"] = {
         "schemas": schemas_of([*bodies, Error], options),
         "securitySchemes": {
             "bearer": {"type": "http", "scheme": "bearer"},
             "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
         },
     }
-    for path, methods in made["paths"].items():
+    for path, methods in page["paths"].items():
         for one in methods.values():
             _describe(one, path, needs_key=bool(options.key_digests))
-    return made
+    return page
 
 
 def _describe(one: dict[str, Any], path: str, *, needs_key: bool) -> None:

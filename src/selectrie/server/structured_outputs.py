@@ -53,7 +53,7 @@ class StructuredText:
         return [f"{self.path}: {clip(note, _MAX_NOTE)}" for note in self.grammar.notes[:_MAX_NOTES]]
 
     @contextmanager
-    def naming(self) -> Iterator[None]:
+    def grammar_errors(self) -> Iterator[None]:
         """Raise errors of the grammar under its path in the request."""
         try:
             yield
@@ -102,13 +102,13 @@ class StructuredOutputs(ClosedModel):
         Raises:
             RequestError, HttpError: For anything but one kind that can be read.
         """
-        given = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
-        kinds = [kind for kind, value in given.items() if value is not None and value is not False]
+        sources = {kind: getattr(self, "json_" if kind == "json" else kind) for kind in KINDS}
+        kinds = [kind for kind, value in sources.items() if value is not None and value is not False]
         if len(kinds) != 1:
-            found = " and ".join(f"`{kind}`" for kind in kinds) or "none"
-            raise HttpError(400, OptionError.code, f"{FIELD} has {found}: expected exactly one of {_LISTED}", FIELD)
+            several = " and ".join(f"`{kind}`" for kind in kinds) or "none"
+            raise HttpError(400, OptionError.code, f"{FIELD} has {several}: expected exactly one of {_LISTED}", FIELD)
         (kind,) = kinds
-        path, source = f"{FIELD}.{kind}", given[kind]
+        path, source = f"{FIELD}.{kind}", sources[kind]
         if isinstance(source, dict):
             source = json.dumps(source)
         n_characters = sum(map(len, source)) if isinstance(source, str | list) else 0

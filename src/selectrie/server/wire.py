@@ -261,8 +261,8 @@ class _Schemas(GenerateJsonSchema):
 def _schemas_of(*kinds: type[BaseModel]) -> dict[str, Any]:
     """Return the schemas of models and of all that they name."""
     both = [(kind, "validation") for kind in kinds]
-    _, found = models_json_schema(both, ref_template=REFERENCE, schema_generator=_Schemas)  # type: ignore[arg-type]
-    schemas: dict[str, Any] = found["$defs"]
+    _, page = models_json_schema(both, ref_template=REFERENCE, schema_generator=_Schemas)  # type: ignore[arg-type]
+    schemas: dict[str, Any] = page["$defs"]
     return schemas
 
 
@@ -317,8 +317,8 @@ def _refusal(
     error: ValidationError, data: Mapping[str, Any], kind: type[BaseModel], options: ServerOptions
 ) -> Exception:
     """Return the error about a field; one that is not offered comes before others."""
-    found = error.errors(include_url=False, include_input=False)
-    first = next((one for one in found if isinstance(_cause(one), UnsupportedError)), found[0])
+    details = error.errors(include_url=False, include_input=False)
+    first = next((one for one in details if isinstance(_cause(one), UnsupportedError)), details[0])
     schemas = _schemas_of(kind)
     path, value, schema = _place(first, data, schemas[kind.__name__], schemas)
     cause = _cause(first)

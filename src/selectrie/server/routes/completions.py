@@ -11,8 +11,8 @@ from starlette.responses import Response
 from selectrie.engine.aio import Arrivals, in_thread
 from selectrie.engine.engine import Engine
 from selectrie.results import Generation
-from selectrie.server.completion_prompts import fixed, naming, noted, score_prompts
-from selectrie.server.completion_response import AnsweredPrompt, ChoiceWriter, CompletionWriter
+from selectrie.server.completion_prompts import exact_prompts, prompt_errors, score_prompts, with_warning
+from selectrie.server.completion_response import ChoiceWriter, CompletionWriter, PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
@@ -45,17 +45,17 @@ async def completions(request: Request) -> Response:
         return EventStream(_events(state, exchange, completion_request))
     generation = None
     async with lease_model(state, exchange) as lease:
-        completion_request = noted(lease.engine, completion_request)
+        completion_request = with_warning(lease.engine, completion_request)
         prompts = await score_prompts(lease.engine, completion_request, state.options)
         if completion_request.max_tokens:
-            with naming(completion_request):
-                generation = await generate(lease.engine, fixed(prompts), completion_request.generation)
+            with prompt_errors(completion_request):
+                generation = await generate(lease.engine, exact_prompts(prompts), completion_request.generation)
         choices = _choices(lease.engine, completion_request, prompts)
-    usage, answer = _noted(exchange, prompts, generation), CompletionWriter(completion_request, exchange)
+    usage, answer = _usage(exchange, prompts, generation), CompletionWriter(completion_request, exchange)
 
     def response() -> Response:
         if generation is None:
-            return json_response(answer.whole([writer.echoed() for writer in choices], usage))
+            return json_response(answer.whole([writer.before() for writer in choices], usage))
         return json_response(answer.whole([w.whole(one) for w, one in zip(choices, generation, strict=True)], usage))
 
     return await in_thread(response) if _is_large(prompts) else response()
@@ -65,37 +65,37 @@ async def _events(state: ServerState, exchange: Exchange, request: CompletionReq
     """Yield the objects of an answer while it is drawn."""
     generation = None
     async with lease_model(state, exchange) as lease:
-        request = noted(lease.engine, request)
+        request = with_warning(lease.engine, request)
         prompts = await score_prompts(lease.engine, request, state.options)
         choices, answer = _choices(lease.engine, request, prompts), CompletionWriter(request, exchange)
         if request.body.echo or request.body.return_token_ids or not request.max_tokens:
             for writer in choices:
-                yield answer.chunks([await in_thread(writer.echoed) if _is_large(prompts) else writer.echoed()])
+                yield answer.chunks([await in_thread(writer.before) if _is_large(prompts) else writer.before()])
         if request.max_tokens:
-            with naming(request):
-                async with open_stream(lease.engine, fixed(prompts), request.generation) as stream:
+            with prompt_errors(request):
+                async with open_stream(lease.engine, exact_prompts(prompts), request.generation) as stream:
                     async for arrived in Arrivals(stream):
                         exchange.n_drawn += sum(len(one.tokens) for one in arrived)
-                        grown = [choices[request.number_of(one)].grown(one) for one in join_chunks(arrived)]
-                        if any(grown):
-                            yield answer.chunks(grown)
+                        more = [choices[request.number_of(one)].after(one) for one in join_chunks(arrived)]
+                        if any(more):
+                            yield answer.chunks(more)
                     generation = stream.generation()
-        usage = _noted(exchange, prompts, generation)
+        usage = _usage(exchange, prompts, generation)
     yield answer.last(usage)
 
 
-def _is_large(prompts: Sequence[AnsweredPrompt]) -> bool:
+def _is_large(prompts: Sequence[PromptTokens]) -> bool:
     """Return whether writing the answer would hold up other requests."""
     return sum(len(one.ids) for one in prompts if one.scored is not None) > WRITTEN_IN_PLACE
 
 
-def _choices(engine: Engine, request: CompletionRequest, prompts: Sequence[AnsweredPrompt]) -> list[ChoiceWriter]:
+def _choices(engine: Engine, request: CompletionRequest, prompts: Sequence[PromptTokens]) -> list[ChoiceWriter]:
     """Return a writer for each choice; choice i of prompt p is number p·n + i."""
     label, n = labels_of(engine.vocabulary, as_ids=bool(request.body.return_tokens_as_token_ids)), request.generation.n
     return [ChoiceWriter(request, prompt, p * n + i, label) for p, prompt in enumerate(prompts) for i in range(n)]
 
 
-def _noted(exchange: Exchange, prompts: Sequence[AnsweredPrompt], generation: Generation | None) -> dict[str, int]:
+def _usage(exchange: Exchange, prompts: Sequence[PromptTokens], generation: Generation | None) -> dict[str, int]:
     """Return the usage of an answer, and keep what it took for log and metrics."""
     if generation is not None:
         return note_generation(generation, exchange)

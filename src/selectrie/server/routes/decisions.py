@@ -36,16 +36,16 @@ Write = Callable[[DecisionRequest, Decision, str], dict[str, Any]]
 @router.post("/v1/decisions")
 async def decisions(request: Request) -> Response:
     """Answer typed questions about an input, as OpenAI's API does."""
-    return await _decided(request, DECISIONS_FIELDS, read_decisions, decisions_response)
+    return await _decide(request, DECISIONS_FIELDS, read_decisions, decisions_response)
 
 
 @router.post("/v1/systemone")
 async def systemone(request: Request) -> Response:
     """Answer typed questions about a state, as TypeSafe's API does."""
-    return await _decided(request, SYSTEMONE_FIELDS, read_systemone, systemone_response)
+    return await _decide(request, SYSTEMONE_FIELDS, read_systemone, systemone_response)
 
 
-async def _decided(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
+async def _decide(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = fields
     take_id(exchange.body, exchange)
