@@ -115,12 +115,8 @@ def read_tokenize(data: Mapping[str, Any], options: ServerOptions) -> TokenizeRe
         body = read(TokenizeTextBody, data, options)
         check_tokenized("prompt", len(body.prompt.encode()))
         prompt, prompting = body.prompt, PromptParams(parse_special=True)
-        adds_bos, has_texts, fields = (
-            body.add_special_tokens is not False,
-            body.return_token_strs,
-            TokenizeTextBody.model_fields,
-        )
-        return TokenizeRequest(prompt, prompting, adds_bos, bool(has_texts), unknown_fields(data, fields))
+        adds_bos, warnings = body.add_special_tokens is not False, unknown_fields(data, TokenizeTextBody.model_fields)
+        return TokenizeRequest(prompt, prompting, adds_bos, bool(body.return_token_strs), warnings)
     chat = read(TokenizeChatBody, data, options)
     messages, prompting = chat.conversation()
     check_tokenized("messages", sum(len(one["content"].encode()) for one in messages))
