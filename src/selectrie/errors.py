@@ -254,6 +254,10 @@ def joined(items: Iterable[str | OptionRef], comma: str = ", ", *, last: str | N
     return Words(*parts)
 
 
+LOAD_HERE = "load the model here"
+"""What helps where a server does not tell enough about its model."""
+
+
 class SelectrieError(Exception):
     """The base class of all exceptions of selectrie.
 
@@ -501,11 +505,10 @@ class WholeRowsError(RequestError):
 
     code = "whole_rows"
 
-    def __init__(self, what: str, remedy: str = "use `select`, `rank` or `score`, or load the model here") -> None:
-        self.what, self.remedy = what, remedy
-        super().__init__(
-            Words(what, " reads the probability of every token, and this model tells those of some only; ", remedy)
-        )
+    def __init__(self, what: str, remedy: str = "use `select`, `rank` or `score`") -> None:
+        self.what, self.remedy = what, ways(remedy, operator=LOAD_HERE)
+        some = " reads the probability of every token, and this model tells those of some only; "
+        super().__init__(Words(what, some, self.remedy))
 
 
 class TokenRangeError(RequestError, ValueError):

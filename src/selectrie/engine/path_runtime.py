@@ -121,5 +121,5 @@ class PathRuntime(Runtime):
 
     def require_whole_rows(self, what: str, *, instead: str = "") -> None:
         if instead and self._completer is not None:
-            raise WholeRowsError(what, f"use {instead}, or load the model here")
+            raise WholeRowsError(what, f"use {instead}")
         raise WholeRowsError(what)

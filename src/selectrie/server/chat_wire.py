@@ -55,6 +55,7 @@ class ChatBody(Conversation, GenerationBody):
 FIELDS = {
     THE_PROMPT.name: "messages",
     "template_args": "chat_template_kwargs",
+    "n_alternatives": "top_logprobs",
     "parse_special": "/v1/completions",  # which takes the text of a chat
 }
 """What stands for options that no field is."""

@@ -84,7 +84,12 @@ class CompletionBody(GenerationBody):
     """Number of last tokens of a prompt that are kept; -1: what there is room for."""
 
 
-FIELDS = {**options_of(CompletionBody, {}), THE_PROMPT.name: "prompt", "truncate": "truncate_prompt_tokens=-1"}
+FIELDS = {
+    **options_of(CompletionBody, {}),
+    THE_PROMPT.name: "prompt",
+    "truncate": "truncate_prompt_tokens=-1",
+    "n_alternatives": "logprobs",
+}
 """The fields by the names of the options that they become."""
 
 

@@ -49,10 +49,10 @@ async def generate(
     prompting = at_one_time(engine.vocabulary, prompting, prompts)  # for both tries
     with _naming(request):
         try:
-            return await engine.agenerate(prompts, prompting=prompting, **request.arguments())
+            return await engine.agenerate(prompts, prompting=prompting, **request.arguments(engine.identity))
         except PromptTooLongError as error:
             shorter = request.shortened(error)
-        return await engine.agenerate(prompts, prompting=prompting, **shorter.arguments())
+        return await engine.agenerate(prompts, prompting=prompting, **shorter.arguments(engine.identity))
 
 
 @asynccontextmanager
@@ -63,12 +63,12 @@ async def open_stream(
     _check_tokens(engine.vocabulary, request)
 
     def start() -> Stream:
-        arguments = {"prompting": prompting, **request.arguments()}
+        arguments = {"prompting": prompting, **request.arguments(engine.identity)}
         try:
             return engine.stream(prompts, **arguments)
         except PromptTooLongError as error:
             shorter = request.shortened(error)
-        return engine.stream(prompts, **{**arguments, **shorter.arguments()})
+        return engine.stream(prompts, **{**arguments, **shorter.arguments(engine.identity)})
 
     with _naming(request):
         async with opened(start) as stream:

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
+from selectrie.core.path_model import REMOTE
+from selectrie.core.types import ModelIdentity
 from selectrie.engine.requests.generation_params import GenerationParams
 from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_value
 from selectrie.options import SamplingParams, StopParams
@@ -23,6 +25,7 @@ from selectrie.results import Generation
 from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
+from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 from selectrie.server.structured_outputs import StructuredOutputs, StructuredText
 from selectrie.server.wire import (
     BY_TYPE,
@@ -219,6 +222,8 @@ class GenerationRequest:
         n: Number of sequences after each prompt.
         seed: Seed of the first of them, or None.
         sampling, stopping, options: Options of `Engine.generate`.
+        own_sampling: The options of sampling that the request itself sets. Of a model
+            that another server has, no others are asked.
         structured: The grammar among the options with its path in the request, or None.
         has_max_tokens: Whether the request itself limits the tokens.
         is_stream: Whether the answer is a stream.
@@ -229,6 +234,7 @@ class GenerationRequest:
     n: int
     seed: int | None
     sampling: SamplingParams
+    own_sampling: SamplingParams
     stopping: StopParams
     options: GenerationParams
     structured: StructuredText | None
@@ -237,12 +243,12 @@ class GenerationRequest:
     includes_usage: bool
     warnings: Sequence[str]
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, model: ModelIdentity) -> dict[str, Any]:
         """Return the arguments of `Engine.generate` and `Engine.stream`."""
         return {
             "n": self.n,
             "seed": self.seed,
-            "sampling": self.sampling,
+            "sampling": self.own_sampling if model.precision == REMOTE else self.sampling,
             "stopping": self.stopping,
             "options": self.options,
         }
@@ -297,7 +303,6 @@ def read_generation(
     sampled = _options_of(body, _SAMPLING)
     if sampled.get("top_k") == -1:  # vLLM's
         sampled["top_k"] = 0
-    sampling = SamplingParams(**{**neutral, **sampled})
     stopping = StopParams(max_tokens=limit, **_options_of(body, _STOPPING))
     if body.stream_options is not None and not is_stream:
         raise IncompatibleOptionsError("stream_options", "an answer that is no stream", "set `stream`")
@@ -306,7 +311,8 @@ def read_generation(
     return GenerationRequest(
         n=n,
         seed=None if body.seed is None else body.seed % _SEEDS,
-        sampling=sampling,
+        sampling=SamplingParams(**{**neutral, **sampled}),
+        own_sampling=SamplingParams(**sampled),
         stopping=stopping,
         options=GenerationParams(
             best_of=None if best_of == n else best_of,
@@ -342,8 +348,9 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
 
     Of several fields for one option, it is one that the request has.
     """
-    by_option = sorted(_OPTIONS.items(), key=lambda one: data.get(one[0]) is not None)
-    return fields_of(kind) | {option: field for field, option in by_option if field in kind.model_fields}
+    by_option = sorted(_OPTIONS.items(), key=lambda one: (data.get(one[0]) is not None, one[0] == one[1]))
+    names = {"grammar": STRUCTURED_OUTPUTS, "named": "logprob_token_ids", "generate": "stream=false"}
+    return fields_of(kind, **names) | {option: field for field, option in by_option if field in kind.model_fields}
 
 
 def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:

@@ -30,6 +30,7 @@ from selectrie.options import PromptParams
 from selectrie.server import app
 from tests.support.deciding import BYTES, fake
 from tests.support.fake_servers import STALL, EchoServer, LlamaServer, SglangServer, VllmServer
+from tests.support.serving import ask
 
 KINDS = {"vllm": VllmServer, "sglang": SglangServer, "llama-server": LlamaServer, "echo": EchoServer}
 NAMES = {"vllm": "org/model", "sglang": "org/model", "llama-server": "m.gguf", "echo": "m"}
@@ -214,6 +215,36 @@ def test_what_openais_api_does_not_have_is_refused_before_anything_is_sent(servi
         assert remedy in refused.value.allowed
         assert all(part in str(refused.value) for part in (name, llm.identity.build, refused.value.allowed))
         assert (transport.n_requests, server.asked) == (n, [])
+
+
+@pytest.mark.parametrize(("path", "own"), [
+    ("/v1/completions", {"prompt": "ab"}),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "ab"}]}),
+])  # fmt: skip
+def test_over_http_a_request_asks_for_what_it_has(serving, path, own):
+    """Not for what an engine's own model is asked without being told; what cannot be sent is named as the request has it."""
+    with serving("vllm") as (llm, server):
+        server.plans.append(ids("xyz"))
+        reply = ask(app(llm), "POST", path, {**own, "max_tokens": 3, "temperature": 0.5})
+        assert (reply.status, reply.json["usage"]["completion_tokens"]) == (200, 3)
+        drawn = [body for asked, body in server.asked if asked == "/v1/completions"]
+        assert {"top_k", "min_p", "repetition_penalty"}.isdisjoint(drawn[-1])
+        assert drawn[-1]["temperature"] == 0.5
+        logprobs = "logprobs" if "prompt" in own else "top_logprobs"
+        for options, name, remedies in (
+            ({"top_k": 0}, "top_k", "leave it out, or "),
+            ({"ignore_eos": True}, "ignore_eos", "leave it out, or "),
+            ({"structured_outputs": {"choice": ["a"]}}, "structured_outputs", ""),
+            (
+                {logprobs: 1} | ({} if "prompt" in own else {"logprobs": True}),
+                logprobs,
+                "use `prompt_logprobs` on the text, or " if "prompt" in own else "",
+            ),
+            ({"stream": True}, None, "use stream=false, or "),
+        ):
+            error = ask(app(llm), "POST", path, {**own, **options, "max_tokens": 3}).error
+            assert error["param"] == name
+            assert error["message"].endswith(f"; {remedies}the operator can load the model here")
 
 
 def test_every_option_is_sent_counts_here_or_is_refused():

@@ -250,7 +250,7 @@ def prepare(
     """Check and tokenize a beam search."""
     record("beam", beam, BeamSearchParams)
     if beam.expand is not None and model.identity.precision == REMOTE:
-        raise WholeRowsError(words("`expand`"), "leave it out, or load the model here")
+        raise WholeRowsError(words("`expand`"), "leave it out")
     constrained = constrain(
         model, prompt, grammar, max_tokens=beam.max_tokens, terminator=beam.terminator, prompting=prompting
     )
@@ -305,6 +305,7 @@ def _nothing(constrained: ConstrainedPrompt, outcome: BeamOutcome) -> NothingFou
     reasons = [f"{outcome.n_dead_ends} paths were dead ends"] if outcome.n_dead_ends else []
     reasons += [f"{outcome.n_refused} were not as the tokenizer writes them"] if outcome.n_refused else []
     reasons += [constrained.doubt] if constrained.doubt else []
+    remedy: str
     if outcome.lost > -math.inf:
         reasons.append("beginnings were left aside")
         remedy = (

@@ -25,6 +25,7 @@ from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.unproved import heal_unknown
 from selectrie.errors import (
+    LOAD_HERE,
     GrammarError,
     NothingFoundError,
     OptionError,
@@ -238,7 +239,7 @@ class ConstrainedPrompt:
         return replace(cost, rows_naive=sum(len(self.prompt) + len(one.tokens) for one in texts))
 
 
-UNREAD_REMEDY = "use a grammar that allows fewer tokens at a time, or load the model here"
+UNREAD_REMEDY = ways("use a grammar that allows fewer tokens at a time", operator=LOAD_HERE)
 
 
 def nothing_found(constrained: ConstrainedPrompt, outcome: AutomatonOutcome, max_tokens: int) -> NothingFoundError:
@@ -312,7 +313,7 @@ def constrain(
         if terminator == "unless-continued" and is_served:
             terminator = "none"  # it has no end of generation
     if terminator == "unless-continued" and is_served:
-        raise WholeRowsError(words("`terminator='unless-continued'`"), "use 'eog' or 'none', or load the model here")
+        raise WholeRowsError(words("`terminator='unless-continued'`"), "use 'eog' or 'none'")
     opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
     takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE

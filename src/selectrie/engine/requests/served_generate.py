@@ -25,7 +25,7 @@ from selectrie.engine.requests import generate
 from selectrie.engine.requests.generate import GenerateRequest, PreparedGenerate, Prompts
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING
 from selectrie.engine.requests.session import Session
-from selectrie.errors import OptionRef, ServerOptionError, Words, joined, of_request, words
+from selectrie.errors import LOAD_HERE, OptionRef, ServerOptionError, Words, joined, of_request, ways
 from selectrie.options import DEFAULT_SAMPLING, DEFAULT_STOPPING
 from selectrie.results import Completion, Generation
 
@@ -36,11 +36,11 @@ _HERE = frozenset({"max_tokens", "priority", "deadline_s"})
 _FILTERS = frozenset({"top_k", "top_p", "min_p", "typical_p"})
 """Options without effect at temperature 0."""
 _REMEDIES = {
-    "grammar": "use `select` or `beam_search` with the grammar, or load the model here",
-    "choices": "use `select`, or load the model here",
-    "when": words("use `stop`, or load the model here"),
-    **dict.fromkeys(("n_alternatives", "named"), "use `prompt_logprobs` on the text, or load the model here"),
-    "best_of": words("draw `n` texts and compare them by {}, or load the model here", "`prompt_logprobs`"),
+    "grammar": "use `select` or `beam_search` with the grammar",
+    "choices": "use `select`",
+    "when": "use `stop`",
+    **dict.fromkeys(("n_alternatives", "named"), "use `prompt_logprobs` on the text"),
+    "best_of": "draw `n` texts and compare them by `prompt_logprobs`",
 }
 _NO_ROWS = DenseRows(np.empty((1, 0), dtype=np.float32))
 
@@ -209,5 +209,5 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
 def _refused(
     model: SupportsCompletion, name: str, value: object, reason: str, remedy: str | None = None
 ) -> ServerOptionError:
-    remedy = remedy or _REMEDIES.get(name, "leave it out, or load the model here")
+    remedy = remedy or ways(_REMEDIES.get(name, "leave it out"), operator=LOAD_HERE)
     return ServerOptionError(name, value, server=model.sampler_name, reason=reason, remedy=remedy)
