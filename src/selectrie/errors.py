@@ -247,15 +247,17 @@ def renamed(names: Mapping[str, str]) -> Write:
     return written
 
 
-def joined(items: Iterable[str | OptionRef], comma: str = ", ", *, last: str | None = None) -> Words:
+def joined(items: Iterable[str | OptionRef], *, last: str = ", ") -> Words:
     """Return texts or options as a list, with `last` in place of the last comma."""
-    parts = [part for one in items for part in (comma, one)][1:]
-    parts[-2:-1] = [comma if last is None else last] if len(parts) > 1 else []
+    parts = [part for one in items for part in (", ", one)][1:]
+    parts[-2:-1] = [last] if len(parts) > 1 else []
     return Words(*parts)
 
 
 LOAD_HERE = "load the model here"
 """What helps where a server does not tell enough about its model."""
+LESS_MEMORY = ways(operator="ask for a smaller `n_ctx`, or free memory")
+"""What helps where there is no memory for a context."""
 
 
 class SelectrieError(Exception):

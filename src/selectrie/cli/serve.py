@@ -6,7 +6,7 @@ import json
 import logging
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -117,31 +117,15 @@ def serve(model: ModelGroup, address: AddressGroup, serving: ServingGroup) -> in
     except ImportError as error:
         raise MissingExtraError("the server", "server") from error
     number("max_body_mib", serving.max_body_mib, min_value=1e-6, remedy="a number of MiB above 0")
+    same = {one.name for one in fields(ServerOptions)} & {one.name for one in fields(serving)} - {"calibration"}
     options = ServerOptions(
         model_names=tuple(serving.model_name or ()),
-        strict_model=serving.strict_model,
         key_digests=serving_room.key_digests(address.api_key_file) if address.api_key_file else (),
         hosts=serving_room.hosts_of(address.host, address.allowed_host or ()),
         origins=tuple(address.cors_origin or ()),
-        allow_priority=serving.allow_priority,
-        max_requests=serving.max_requests,
         max_body_bytes=max(1, round(serving.max_body_mib * (1 << 20))),
-        max_depth=serving.max_depth,
-        body_timeout_s=serving.body_timeout_s,
-        deadline_s=serving.deadline_s,
-        max_questions=serving.max_questions,
-        max_options=serving.max_options,
-        max_options_in_all=serving.max_options_in_all,
-        max_rows=serving.max_rows,
-        max_n=serving.max_n,
-        max_prompts=serving.max_prompts,
-        max_stops=serving.max_stops,
-        max_logprobs=serving.max_logprobs,
-        default_max_tokens=serving.default_max_tokens,
-        confidence=serving.confidence,
-        min_label_mass=serving.min_label_mass,
         calibration=None if serving.calibration is None else Calibration.load(serving.calibration),
-        log_prompts=serving.log_prompts,
+        **{name: getattr(serving, name) for name in same},
     )
     serving_room.check_exposed(address.host, options, without_keys=address.no_auth)
     where = serving_room.Serving(

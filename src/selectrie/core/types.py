@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from selectrie.errors import OptionError
+from selectrie.errors import OptionError, PromptTooLongError
 
 IntArray: TypeAlias = NDArray[np.int32]
 OffsetArray: TypeAlias = NDArray[np.int64]
@@ -244,6 +244,17 @@ class Limits:
     prefix_tokens: int = 0
     larger_context: str = "use a model with a larger context"
     copies_paths: bool = False
+
+    def too_long(self, required_tokens: int, remedy: str, *, is_least: bool = False) -> PromptTooLongError:
+        """Return the error for a path of more tokens than `nodes`."""
+        return PromptTooLongError(
+            required_tokens=required_tokens,
+            available_tokens=self.nodes,
+            remedy=remedy,
+            larger_context=self.larger_context,
+            prefix_tokens=self.prefix_tokens,
+            is_least=is_least,
+        )
 
 
 @dataclass(frozen=True, slots=True)

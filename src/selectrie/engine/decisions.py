@@ -313,18 +313,12 @@ class PromptMaker:
 
     def _check_length(self, state: str) -> None:
         """Raise `PromptTooLongError` for a text that no prompt can hold."""
-        model = self._maker.model
+        vocabulary, limits = self._maker.model.vocabulary, self._maker.model.limits
         longest = max(state, self._ask.question.instructions, key=len)
-        if len(longest) > (nodes := model.limits.nodes):
-            n_least = least_tokens(model.vocabulary, longest.encode("utf-8", "replace"), limit=nodes)
-            if n_least > nodes:
-                raise PromptTooLongError(
-                    required_tokens=n_least,
-                    available_tokens=nodes,
-                    remedy=_shorten(self._ask, state),
-                    larger_context=model.limits.larger_context,
-                    is_least=True,
-                )
+        if len(longest) > limits.nodes:
+            n_least = least_tokens(vocabulary, longest.encode("utf-8", "replace"), limit=limits.nodes)
+            if n_least > limits.nodes:
+                raise limits.too_long(n_least, _shorten(self._ask, state), is_least=True)
 
     def _is_example(self, state: str) -> bool:
         """Return whether a state is an example, which its own prompt leaves out."""

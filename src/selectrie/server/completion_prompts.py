@@ -10,11 +10,11 @@ import numpy as np
 
 from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
-from selectrie.errors import PromptTooLongError, RequestError
+from selectrie.errors import PromptTooLongError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionRequest, PromptInput
-from selectrie.server.http_errors import HttpError, message_of
+from selectrie.server.http_errors import HttpError, errors_at, message_of
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
 from selectrie.server.wire import check_tokenized
@@ -113,33 +113,23 @@ def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) ->
         least = least_tokens(engine.vocabulary, prompt.encode()) if isinstance(prompt, str) else len(prompt)
         if n_kept is None and least - 1 > engine.limits.nodes:  # the last token takes no room
             with prompt_errors(request, index):
-                raise PromptTooLongError(
-                    required_tokens=least - 1,
-                    available_tokens=engine.limits.nodes,
-                    remedy=SHORTEN_PROMPT,
-                    larger_context=engine.limits.larger_context,
-                    is_least=True,
-                )
+                raise engine.limits.too_long(least - 1, SHORTEN_PROMPT, is_least=True)
         in_all += n_copies * (least if n_kept is None else min(least, n_kept))
         if in_all > max_rows:
             raise _too_many(in_all, max_rows, is_least=True)
 
 
 def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list[PromptTokens]:
-    try:
+    with errors_at("logprob_token_ids"):
         engine.vocabulary.check_tokens(request.named)
-    except RequestError as error:
-        raise HttpError(400, error.code, str(error), "logprob_token_ids") from error
     _check_lengths(engine, request, max_rows)
     return [_read(engine, request, index) for index in range(len(request.prompts))]
 
 
 def _read(engine: Engine, request: CompletionRequest, index: int) -> PromptTokens:
     prompt, vocabulary = request.prompts[index], engine.vocabulary
-    try:
+    with errors_at(request.name_of(index)):
         ids = _tokens(engine, prompt, request)
-    except RequestError as error:
-        raise HttpError(400, error.code, str(error), request.name_of(index)) from error
     hides_first = isinstance(prompt, str) and request.adds_bos and _is_added(engine, ids, prompt, request)
     n_kept = _n_kept(engine, request)
     if n_kept is not None and len(ids) > n_kept:

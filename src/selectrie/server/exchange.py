@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
@@ -17,6 +17,8 @@ from starlette.responses import Response
 from selectrie.core.types import Cost
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.turns import Turn
+from selectrie.server.options import ServerOptions
+from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 
 R = TypeVar("R")
 _NO_ID = re.compile(r"[^A-Za-z0-9._-]+")
@@ -109,14 +111,22 @@ class Exchange:
         return [*headers, (b"x-selectrie-warning", warned)] if warned else headers
 
 
-async def read_in_thread(function: Callable[[], R]) -> R:
-    """Await what a thread reads of a request.
+async def read_request(
+    exchange: Exchange, read: Callable[[Mapping[str, Any], ServerOptions], R], options: ServerOptions
+) -> R:
+    """Return the request that a body is; its `request_id` names the exchange.
 
-    The thread cannot be stopped. If the request is given up meanwhile, it keeps its
-    place in the queue, and its bytes, until the thread has ended: a client that sends
-    and leaves, again and again, would else have any number of threads.
+    A large body, or one with a grammar, is read in a thread, which cannot be stopped.
+    If the request is given up meanwhile, it keeps its place in the queue, and its
+    bytes, until the thread has ended: a client that sends and leaves, again and again,
+    would else have any number of threads.
     """
-    reading = asyncio.ensure_future(in_thread(function))
+    name = exchange.body.get("request_id")
+    if name and isinstance(name, str):
+        exchange.id = id_of(name)
+    if not exchange.is_large and exchange.body.get(STRUCTURED_OUTPUTS) is None:
+        return read(exchange.body, options)
+    reading = asyncio.ensure_future(in_thread(lambda: read(exchange.body, options)))
     try:
         return await asyncio.shield(reading)
     except asyncio.CancelledError:
@@ -143,6 +153,7 @@ def encoded_json(content: Mapping[str, Any]) -> bytes:
     return data.encode("utf-8", "backslashreplace")
 
 
-def json_response(content: Mapping[str, Any]) -> Response:
-    """Return a response of JSON."""
-    return Response(encoded_json(content), media_type="application/json")
+def json_response(content: Mapping[str, Any], warnings: Sequence[str] = ()) -> Response:
+    """Return a response of JSON, with the warnings if there are any."""
+    warned = {**content, "warnings": list(warnings)} if warnings else content
+    return Response(encoded_json(warned), media_type="application/json")

@@ -14,12 +14,12 @@ from selectrie.engine.requests.chat_time import at_one_time
 from selectrie.engine.requests.generate import Prompts
 from selectrie.engine.requests.stream import Stream
 from selectrie.engine.scheduler.job import charge_to
-from selectrie.errors import PromptTooLongError, TokenRangeError
+from selectrie.errors import PromptTooLongError
 from selectrie.options import DEFAULT_PROMPTING, PromptParams
 from selectrie.results import Chunk, Generation
 from selectrie.server.exchange import Exchange
 from selectrie.server.generation_wire import GenerationRequest
-from selectrie.server.http_errors import HttpError
+from selectrie.server.http_errors import errors_at
 from selectrie.server.models import ModelLease
 from selectrie.server.state import ServerState
 
@@ -82,15 +82,10 @@ def _naming(request: GenerationRequest) -> AbstractContextManager[None]:
 
 def _check_tokens(vocabulary: Vocabulary, request: GenerationRequest) -> None:
     """Raise `HttpError` for a token that does not exist, with the field it is in."""
-    _check_field(vocabulary, request.stopping.stop_tokens, "stop_token_ids")
-    _check_field(vocabulary, tuple(request.sampling.logit_bias), "logit_bias")
-
-
-def _check_field(vocabulary: Vocabulary, tokens: Sequence[int], field: str) -> None:
-    try:
-        vocabulary.check_tokens(tokens)
-    except TokenRangeError as error:
-        raise HttpError(400, error.code, f"{field}: {error}", field) from error
+    with errors_at("stop_token_ids"):
+        vocabulary.check_tokens(request.stopping.stop_tokens)
+    with errors_at("logit_bias"):
+        vocabulary.check_tokens(tuple(request.sampling.logit_bias))
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> list[Chunk]:

@@ -22,7 +22,7 @@ from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLon
 from selectrie.options import SamplingParams, StopParams
 from selectrie.options.sampling import SAMPLING_BOUNDS, STOP_BOUNDS
 from selectrie.results import Generation
-from selectrie.server.exchange import Exchange, id_of
+from selectrie.server.exchange import Exchange
 from selectrie.server.http_errors import HttpError
 from selectrie.server.options import ServerOptions
 from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
@@ -351,13 +351,6 @@ def options_of(kind: type[GenerationBody], data: Mapping[str, Any]) -> dict[str,
     by_option = sorted(_OPTIONS.items(), key=lambda one: (data.get(one[0]) is not None, one[0] == one[1]))
     names = {"grammar": STRUCTURED_OUTPUTS, "named": "logprob_token_ids", "generate": "stream=false"}
     return fields_of(kind, **names) | {option: field for field, option in by_option if field in kind.model_fields}
-
-
-def take_id(body: Mapping[str, Any], exchange: Exchange) -> None:
-    """Name an exchange by the field `request_id`, if there is one."""
-    name = body.get("request_id")
-    if name and isinstance(name, str):
-        exchange.id = id_of(name)
 
 
 def note_generation(generation: Generation, exchange: Exchange) -> dict[str, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,6 +145,15 @@ def message_of(error: SelectrieError, fields: Mapping[str, str] = _NO_FIELDS) ->
         fields: The fields of the request by the names of the options that they become.
     """
     return error.worded(renamed(fields), _by_operator, max_slot=MAX_QUOTED)
+
+
+@contextmanager
+def errors_at(path: str) -> Iterator[None]:
+    """Raise errors about a field under its path, with which their message begins."""
+    try:
+        yield
+    except RequestError as error:
+        raise HttpError(400, error.code, f"{path}: {message_of(error)}", path) from error
 
 
 def _by_operator(remedy: Words) -> Words:

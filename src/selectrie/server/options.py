@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from selectrie.decide.calibration import Calibration
 from selectrie.decide.params import SHARE
@@ -79,26 +79,15 @@ class ServerOptions:
     log_prompts: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_requests",
-            "max_body_bytes",
-            "max_depth",
-            "max_questions",
-            "max_options",
-            "max_options_in_all",
-            "max_rows",
-            "max_n",
-            "max_prompts",
-            "max_stops",
-            "max_logprobs",
-            "default_max_tokens",
-        ):
-            at_least(name, getattr(self, name), 1, optional=False)
-        for name in ("body_timeout_s", "deadline_s", "ping_interval_s"):
-            number(name, getattr(self, name), min_value=0.001, remedy="a number of seconds above 0")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.type == "int":
+                at_least(one.name, value, 1, optional=False)
+            elif one.type == "bool":
+                flag(one.name, value)
+            elif one.name.endswith("_s"):
+                number(one.name, value, min_value=0.001, remedy="a number of seconds above 0")
         one_of("confidence", self.confidence, CONFIDENCES)
         SHARE.check("min_label_mass", self.min_label_mass)
-        for name in ("strict_model", "allow_priority", "log_prompts"):
-            flag(name, getattr(self, name))
         if any(len(digest) != 32 for digest in self.key_digests):
             raise OptionError("key_digests", "…", "SHA-256 digests of 32 bytes")

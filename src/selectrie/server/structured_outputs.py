@@ -19,7 +19,7 @@ from pydantic.config import JsonDict
 
 from selectrie.errors import GrammarError, OptionError, TokenRangeError, clip
 from selectrie.grammar import Grammar
-from selectrie.server.http_errors import HttpError
+from selectrie.server.http_errors import HttpError, errors_at
 from selectrie.server.wire import BY_TYPE, ClosedModel, Items, NotOffered, UpTo
 
 FIELD = "structured_outputs"
@@ -55,12 +55,8 @@ class StructuredText:
     @contextmanager
     def grammar_errors(self) -> Iterator[None]:
         """Raise errors of the grammar under its path in the request."""
-        try:
+        with _errors_at(self.path):
             yield
-        except GrammarError as error:
-            raise _unreadable(self.path, error) from error
-        except TokenRangeError as error:
-            raise HttpError(400, error.code, f"{self.path}: {error}", self.path) from error
 
 
 def _with(kind: str) -> JsonDict:
@@ -114,10 +110,8 @@ class StructuredOutputs(ClosedModel):
         n_characters = sum(map(len, source)) if isinstance(source, str | list) else 0
         if n_characters > MAX_CHARACTERS:
             raise OptionError(path, n_characters, f"at most {MAX_CHARACTERS} characters")
-        try:
+        with _errors_at(path):
             return StructuredText(path, _read(kind, tuple(source) if isinstance(source, list) else source))
-        except GrammarError as error:
-            raise _unreadable(path, error) from error
 
 
 @lru_cache(maxsize=_MAX_KEPT)
@@ -132,7 +126,14 @@ def _read(kind: str, source: Any) -> Grammar:
     return Grammar.from_json_schema({"type": "object"} if kind == "json_object" else source, name=kind)
 
 
-def _unreadable(path: str, error: GrammarError) -> HttpError:
-    """Return the response for a grammar; the position is enough, without the line."""
-    short = GrammarError(error.reason, line=error.line, column=error.column)
-    return HttpError(400, error.code, f"{path}: {short}", path)
+@contextmanager
+def _errors_at(path: str) -> Iterator[None]:
+    """Raise errors about a grammar and its tokens, without the line of a position."""
+    try:
+        yield
+    except GrammarError as error:
+        with errors_at(path):
+            raise GrammarError(error.reason, line=error.line, column=error.column) from error
+    except TokenRangeError:
+        with errors_at(path):
+            raise

@@ -20,13 +20,13 @@ from selectrie.backends.llama_cpp.metadata import cell_type
 from selectrie.backends.llama_cpp.weights import LlamaOptions, Weights
 from selectrie.core.types import LogitArray, Precision
 from selectrie.errors import (
+    LESS_MEMORY,
     CapacityError,
     DecodeError,
     DecodeInterrupted,
     InternalError,
     ModelError,
     Words,
-    ways,
 )
 
 _RC_NO_ROOM, _RC_ABORTED = 1, 2
@@ -259,11 +259,8 @@ def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
         pointer = llama_cpp.llama_init_from_model(weights.pointer, params)
         reason = log.reason("llama.cpp gives no reason")
     if not pointer:
-        counts = f"tokens ({size.cells} cells, {size.rows} rows a call)"
-        remedy = ways(operator="ask for a smaller `n_ctx`, or free memory")
-        raise ModelError(
-            Words(f"{weights.name}: no context of {size.nodes} {counts} could be made: {reason}; ", remedy)
-        )
+        context = f"context of {size.nodes} tokens ({size.cells} cells, {size.rows} rows a call)"
+        raise ModelError(Words(f"{weights.name}: no {context} could be made: {reason}; ", LESS_MEMORY))
     if not llama_cpp.llama_get_memory(pointer):
         llama_cpp.llama_free(pointer)
         raise ModelError(f"{weights.name}: keeps no context, so it is not a language model")

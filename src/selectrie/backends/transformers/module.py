@@ -29,7 +29,7 @@ from selectrie.backends.transformers.caches import cache_argument, cache_in, lay
 from selectrie.backends.transformers.hooks import ALIBI_BLOCKS, first_of_each, repeat_rows, stop_if_asked
 from selectrie.backends.transformers.positions import max_positions_of, other_windows
 from selectrie.core.types import ModelKind
-from selectrie.errors import DecodeError, ModelError, SelectrieError, UnsupportedModelError, ways, words
+from selectrie.errors import LESS_MEMORY, DecodeError, ModelError, SelectrieError, UnsupportedModelError, ways, words
 
 logger = logging.getLogger(__name__)
 
@@ -178,8 +178,8 @@ class PreparedModule:
                 if states is not None:
                     layer.lazy_initialization(*states)
         except RuntimeError as error:
-            remedy = ways(operator="ask for a smaller `n_ctx`, or free memory")
-            raise ModelError(words("{}: no memory for {} cells; {} ({})", self.name, n_cells, remedy, error)) from error
+            lacking = "{}: no memory for {} cells; {} ({})"
+            raise ModelError(words(lacking, self.name, n_cells, LESS_MEMORY, error)) from error
         return cache
 
     def forward_tree(self, call: TreeCall, ids: Tensor, positions: Tensor, outputs: Tensor, cache: CellCache) -> Tensor:

@@ -23,7 +23,7 @@ from selectrie.backends.transformers.attention import ModuleCall
 from selectrie.backends.transformers.cells import Evaluated
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.core.types import ROOT
-from selectrie.errors import CapacityError, ModelError, Words, ways
+from selectrie.errors import LESS_MEMORY, CapacityError, ModelError, Words
 
 _MAX_STATES = 256
 _MAX_STATE_BYTES = 4 << 30
@@ -151,8 +151,7 @@ def sequences_for(prepared: PreparedModule, nodes: int) -> int:
     n_states = states_for(largest, prepared.device)
     if n_states < 2:
         takes = f"a context of {nodes} tokens takes {largest >> 20} MiB, and {_STATE_SHARE} times as much"
-        remedy = ways(operator="ask for a smaller `n_ctx`, or free memory")
-        raise ModelError(Words(f"{prepared.name}: {takes} is to be free for each of two; ", remedy))
+        raise ModelError(Words(f"{prepared.name}: {takes} is to be free for each of two; ", LESS_MEMORY))
     return n_states
 
 

@@ -29,7 +29,7 @@ from selectrie.backends.transformers.attention import CellLayer, TreeCall
 from selectrie.backends.transformers.module import PreparedModule
 from selectrie.backends.xla.torchax_import import load_torchax
 from selectrie.core.types import BoolArray, LogitArray
-from selectrie.errors import DecodeError, ModelError, UnsupportedModelError, Words, clip, ways, words
+from selectrie.errors import LESS_MEMORY, DecodeError, ModelError, UnsupportedModelError, Words, clip, ways, words
 
 torchax = load_torchax()
 import jax  # noqa: E402 - torchax comes first
@@ -267,9 +267,7 @@ class Programs:
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
                 remedy = ways(operator="ask for a smaller `n_ctx` or smaller buckets")
-                raise ModelError(
-                    words("{}: no memory to compile a program; {}", self._prepared.name, remedy)
-                ) from error
+                raise ModelError(Words(self._prepared.name, ": no memory to compile a program; ", remedy)) from error
             cause = error.__cause__ if isinstance(error, DecodeError) and error.__cause__ is not None else error
             remedy = ways(operator="use `backend='transformers'`")
             reason = words("cannot be compiled by XLA: {}; {}", _said(cause), remedy)
@@ -311,9 +309,8 @@ class Programs:
         try:
             yield
         except (RuntimeError, MemoryError) as error:
-            remedy, said = ways(operator="ask for a smaller `n_ctx`, or free memory"), clip(str(error), 200)
             lacking = f"{self._prepared.name}: no memory for {what} on {self._device}; "
-            raise ModelError(Words(lacking, remedy, f" ({said})")) from error
+            raise ModelError(Words(lacking, LESS_MEMORY, f" ({clip(str(error), 200)})")) from error
 
 
 def least_seconds(run: Callable[[], object], n_runs: int) -> float:

@@ -23,7 +23,7 @@ from selectrie.decoding.beam.records import BeamSpec
 from selectrie.decoding.beam.search import BeamTask
 from selectrie.decoding.scoring.tolerance import ROUNDING
 from selectrie.engine.requests.session import Session
-from selectrie.errors import OptionError, PromptTooLongError
+from selectrie.errors import OptionError
 from selectrie.options import BeamSearchParams, SearchParams
 from selectrie.tokenization.canonical import is_cut
 from selectrie.tokenization.products import (
@@ -172,13 +172,7 @@ def check_fits(paths: ProductPaths, limits: Limits) -> None:
     """Raise `PromptTooLongError` if the longest path does not fit after its context."""
     required = len(paths.context.tokens) + paths.longest + 1
     if required > limits.nodes:
-        raise PromptTooLongError(
-            required_tokens=required,
-            available_tokens=limits.nodes,
-            prefix_tokens=limits.prefix_tokens,
-            remedy="shorten the page before the block",
-            larger_context=limits.larger_context,
-        )
+        raise limits.too_long(required, "shorten the page before the block")
 
 
 class ProductSearch:

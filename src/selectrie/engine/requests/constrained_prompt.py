@@ -29,7 +29,6 @@ from selectrie.errors import (
     GrammarError,
     NothingFoundError,
     OptionError,
-    PromptTooLongError,
     TextError,
     WholeRowsError,
     ways,
@@ -456,13 +455,8 @@ def _fitting(
         opened = open_prompt(vocabulary, truncate_left(vocabulary, read, available - n_more), prompting.boundary)
     if max_context_tokens(opened) > available:
         shorter = SHORTEN_PROMPT if available > n_more else ""
-        raise PromptTooLongError(
-            required_tokens=max_context_tokens(opened) + max_tokens,
-            available_tokens=limits.nodes,
-            prefix_tokens=limits.prefix_tokens,
-            remedy=ways(shorter, words("lower `max_tokens` ({})", max_tokens)),
-            larger_context=limits.larger_context,
-        )
+        remedy = ways(shorter, words("lower `max_tokens` ({})", max_tokens))
+        raise limits.too_long(max_context_tokens(opened) + max_tokens, remedy)
     return opened
 
 

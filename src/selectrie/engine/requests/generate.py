@@ -23,7 +23,7 @@ from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, Gene
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import IncompatibleOptionsError, OptionError, PromptTooLongError, of_request, ways, words
+from selectrie.errors import IncompatibleOptionsError, OptionError, of_request, ways, words
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -178,13 +178,8 @@ def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest
         spec, n_prompt = _spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
     if len(spec.prompt) > available:
         shorter = SHORTEN_PROMPT if available >= 1 else ""
-        raise PromptTooLongError(
-            required_tokens=len(spec.prompt) + _n_more(spec),
-            available_tokens=n_nodes,
-            prefix_tokens=model.limits.prefix_tokens,
-            remedy=ways(shorter, words("lower `max_tokens` ({})", spec.stopping.max_tokens)),
-            larger_context=model.limits.larger_context,
-        )
+        remedy = ways(shorter, words("lower `max_tokens` ({})", spec.stopping.max_tokens))
+        raise model.limits.too_long(len(spec.prompt) + _n_more(spec), remedy)
     return spec, n_prompt
 
 
@@ -201,14 +196,8 @@ def _checked_length(model: ModelDescription, request: GenerateRequest) -> CheckL
     def check(text: bytes) -> None:
         n_least = least_tokens(model.vocabulary, text, limit=limits.nodes)
         if n_least > limits.nodes:  # the first token drawn takes no node
-            raise PromptTooLongError(
-                required_tokens=n_least + (request.stopping.max_tokens - 1 if request.options.choices is None else 0),
-                available_tokens=limits.nodes,
-                prefix_tokens=limits.prefix_tokens,
-                remedy=SHORTEN_PROMPT,
-                larger_context=limits.larger_context,
-                is_least=True,
-            )
+            n_more = request.stopping.max_tokens - 1 if request.options.choices is None else 0
+            raise limits.too_long(n_least + n_more, SHORTEN_PROMPT, is_least=True)
 
     return check
 

@@ -28,7 +28,6 @@ from selectrie.errors import (
     IncompatibleOptionsError,
     OptionError,
     OptionRef,
-    PromptTooLongError,
     of_request,
     words,
 )
@@ -293,13 +292,7 @@ def _check_fits(n_tokens: int, limits: Limits) -> None:
     The last token takes no node, because its row is not read.
     """
     if n_tokens - 1 > limits.nodes:
-        raise PromptTooLongError(
-            required_tokens=n_tokens - 1,
-            available_tokens=limits.nodes,
-            prefix_tokens=limits.prefix_tokens,
-            remedy=words("shorten {}", THE_PROMPT),
-            larger_context=limits.larger_context,
-        )
+        raise limits.too_long(n_tokens - 1, words("shorten {}", THE_PROMPT))
 
 
 def _shares(reading: _Reading, paths: Sequence[Sequence[int]], trie: TokenTrie) -> list[Cost]:

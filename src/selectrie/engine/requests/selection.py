@@ -18,7 +18,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding import scoring
 from selectrie.decoding.trie.exhaustive import ScorePlan
 from selectrie.engine.requests.chat_time import at_one_time
-from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef, PromptTooLongError
+from selectrie.errors import ChoiceError, IncompatibleOptionsError, OptionError, OptionRef
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SEARCH,
@@ -309,14 +309,7 @@ class SelectPlan:
         """
         n_least = least_tokens(self._vocabulary, text, limit=self._limits.nodes)
         if n_least > self._limits.nodes:
-            raise PromptTooLongError(
-                required_tokens=n_least,
-                available_tokens=self._limits.nodes,
-                prefix_tokens=self._limits.prefix_tokens,
-                remedy=remedy,
-                larger_context=self._limits.larger_context,
-                is_least=True,
-            )
+            raise self._limits.too_long(n_least, remedy, is_least=True)
 
     def _made(self, read: PromptText) -> PreparedSelect:
         vocabulary, request, rule = self._vocabulary, self._request, self._rule
@@ -497,14 +490,7 @@ def _check_fits(prepared: PreparedSelect, limits: Limits) -> None:
         n_nodes = len(context) + longest
         if n_nodes > limits.nodes:
             is_long_choice = longest > len(context)
-            remedy = "shorten the longest choice" if is_long_choice else SHORTEN_PROMPT
-            raise PromptTooLongError(
-                required_tokens=n_nodes,
-                available_tokens=limits.nodes,
-                prefix_tokens=limits.prefix_tokens,
-                remedy=remedy,
-                larger_context=limits.larger_context,
-            )
+            raise limits.too_long(n_nodes, "shorten the longest choice" if is_long_choice else SHORTEN_PROMPT)
 
 
 def _premises(vocabulary: Vocabulary, rule: ScoringRule, prompting: PromptParams) -> tuple[IntArray, ...]:

@@ -195,7 +195,7 @@ def _set_options(model: SupportsCompletion, request: GenerateRequest) -> dict[st
                 model,
                 name,
                 value,
-                Words("is sent ", joined(map(OptionRef, ("max_tokens", "seed", *_SENT)), ", "), " alone"),
+                Words("is sent ", joined(map(OptionRef, ("max_tokens", "seed", *_SENT))), " alone"),
             )
     if "stop" in sent:
         sent["stop"] = list(sent["stop"])

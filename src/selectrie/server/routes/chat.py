@@ -11,13 +11,12 @@ from starlette.responses import Response
 from selectrie.engine.aio import Arrivals, in_thread
 from selectrie.server.chat_wire import FIELDS, ChatBody, ChatRequest, ChatWriter, read_chat
 from selectrie.server.event_stream import Events, EventStream
-from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
+from selectrie.server.exchange import Exchange, exchange_of, json_response, read_request
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
-from selectrie.server.generation_wire import note_generation, options_of, take_id
+from selectrie.server.generation_wire import note_generation, options_of
 from selectrie.server.messages import with_roles_of
 from selectrie.server.models import ModelLease
 from selectrie.server.state import ServerState, state_of
-from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 
 router = APIRouter()
 
@@ -27,13 +26,7 @@ async def chat_completions(request: Request) -> Response:
     """Answer a conversation, as OpenAI's API does."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS | options_of(ChatBody, exchange.body)
-
-    def read_request() -> ChatRequest:
-        return read_chat(exchange.body, state.options)
-
-    is_slow = exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is not None
-    chat_request = await read_in_thread(read_request) if is_slow else read_request()
-    take_id(exchange.body, exchange)
+    chat_request = await read_request(exchange, read_chat, state.options)
     if chat_request.generation.is_stream:
         exchange.warnings += chat_request.generation.warnings
         return EventStream(_events(state, exchange, chat_request))

@@ -15,11 +15,10 @@ from selectrie.server.completion_prompts import exact_prompts, prompt_errors, sc
 from selectrie.server.completion_response import ChoiceWriter, CompletionWriter, PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
-from selectrie.server.exchange import Exchange, exchange_of, json_response, read_in_thread
+from selectrie.server.exchange import Exchange, exchange_of, json_response, read_request
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
-from selectrie.server.generation_wire import note_generation, take_id
+from selectrie.server.generation_wire import note_generation
 from selectrie.server.state import ServerState, state_of
-from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 from selectrie.server.token_texts import labels_of
 
 router = APIRouter()
@@ -33,13 +32,7 @@ async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompt and text."""
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = FIELDS
-
-    def read_request() -> CompletionRequest:
-        return read_completion(exchange.body, state.options)
-
-    is_slow = exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is not None
-    completion_request = await read_in_thread(read_request) if is_slow else read_request()
-    take_id(exchange.body, exchange)
+    completion_request = await read_request(exchange, read_completion, state.options)
     if completion_request.generation.is_stream:
         exchange.warnings += completion_request.generation.warnings
         return EventStream(_events(state, exchange, completion_request))

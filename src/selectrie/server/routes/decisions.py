@@ -21,9 +21,8 @@ from selectrie.server.decision_wire import (
     systemone_response,
     usage_of,
 )
-from selectrie.server.exchange import exchange_of, json_response, read_in_thread
+from selectrie.server.exchange import exchange_of, json_response, read_request
 from selectrie.server.generation import lease_model
-from selectrie.server.generation_wire import take_id
 from selectrie.server.options import ServerOptions
 from selectrie.server.state import state_of
 
@@ -48,12 +47,7 @@ async def systemone(request: Request) -> Response:
 async def _decide(request: Request, fields: Mapping[str, str], read: Read, write: Write) -> Response:
     state, exchange = state_of(request), exchange_of(request)
     exchange.fields = fields
-    take_id(exchange.body, exchange)
-
-    def read_request() -> DecisionRequest:
-        return read(exchange.body, state.options)
-
-    decision_request = await read_in_thread(read_request) if exchange.is_large else read_request()
+    decision_request = await read_request(exchange, read, state.options)
     async with lease_model(state, exchange) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
         decision = await lease.engine.adecide(

@@ -6,7 +6,6 @@ Hugging Face.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,10 +14,9 @@ from starlette.responses import Response
 
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.aio import in_thread
-from selectrie.errors import TokenRangeError
 from selectrie.server.exchange import exchange_of, json_response
 from selectrie.server.generation import lease_model
-from selectrie.server.http_errors import HttpError
+from selectrie.server.http_errors import errors_at
 from selectrie.server.messages import with_roles_of
 from selectrie.server.state import state_of
 from selectrie.server.tokenizer_wire import DetokenizeBody, read_tokenize, spelling, with_bos
@@ -54,7 +52,7 @@ async def tokenize(request: Request) -> Response:
         if tokenize_request.wants_texts:
             answer["token_strs"] = [engine.vocabulary.texts[token] for token in tokens]
     exchange.n_prompt = len(tokens)
-    return _response(answer, tokenize_request.warnings)
+    return json_response(answer, tokenize_request.warnings)
 
 
 @router.post("/detokenize")
@@ -64,16 +62,10 @@ async def detokenize(request: Request) -> Response:
     tokens = read(DetokenizeBody, exchange.body, state.options).tokens
     async with lease_model(state, exchange) as lease:
         engine = lease.engine
-        try:
+        with errors_at("tokens"):
             answer: dict[str, Any] = {"prompt": await engine.adecode(tokens)}
-        except TokenRangeError as error:
-            raise HttpError(400, error.code, str(error), "tokens") from error
     exchange.n_prompt = len(tokens)
-    return _response(answer, unknown_fields(exchange.body, DetokenizeBody.model_fields))
-
-
-def _response(answer: Mapping[str, Any], warnings: Sequence[str]) -> Response:
-    return json_response({**answer, **({"warnings": list(warnings)} if warnings else {})})
+    return json_response(answer, unknown_fields(exchange.body, DetokenizeBody.model_fields))
 
 
 def _info(vocabulary: Vocabulary, n_nodes: int) -> dict[str, Any]:

@@ -59,8 +59,7 @@ async def encode(request: Request) -> Response:
         own = lease.engine.vocabulary
         answer = await in_thread(lambda: _answer(own, body.texts, body.form))
     exchange.n_prompt = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
-    warnings = unknown_fields(exchange.body, EncodeBody.model_fields)
-    return json_response({**answer, **({"warnings": list(warnings)} if warnings else {})})
+    return json_response(answer, unknown_fields(exchange.body, EncodeBody.model_fields))
 
 
 def _written(own: Vocabulary) -> _Written:
