@@ -98,7 +98,7 @@ class Noun(OptionRef):
         return self.name
 
 
-THE_PROMPT = Noun("the prompt")
+THE_PROMPT, THE_STATE = Noun("the prompt"), Noun("the state")
 
 
 class PythonOnly(str):

@@ -50,6 +50,7 @@ from selectrie.engine.requests.select_grammar import PreparedGrammarSelect
 from selectrie.engine.requests.selection import PreparedSelect, SelectRequest
 from selectrie.engine.requests.session import Session
 from selectrie.errors import (
+    THE_STATE,
     ChoiceError,
     ClosedError,
     ForkedError,
@@ -76,7 +77,7 @@ from selectrie.tokenization.prompt_frames import PromptFrame, chat_frame, page_f
 from selectrie.tokenization.prompts import Prompt, read_prompt
 from selectrie.tokenization.records import PromptText
 
-_SHORTEN = words("shorten `state`")
+_SHORTEN = words("shorten {}", THE_STATE)
 _OPEN_THOUGHT = re.compile(r"<(\w*think\w*)>\s*\Z")
 """A block of thinking that a chat template opens at the end of the prompt."""
 _MARK = "m4rk"

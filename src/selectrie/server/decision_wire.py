@@ -28,7 +28,7 @@ from selectrie.decide.params import (
 from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
-from selectrie.errors import MAX_QUOTED, THE_PROMPT, OptionError
+from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
 from selectrie.results.openai import json_logprob
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
@@ -317,8 +317,8 @@ class SystemoneBody(_DecisionBody):
     assets: Annotated[Any, NotOffered((), "images are not read", "unsupported_input")] = None
 
 
-DECISIONS_FIELDS = fields_of(DecisionsBody, state="input") | {THE_PROMPT.name: "input"}
-SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_PROMPT.name: "state"}
+DECISIONS_FIELDS = fields_of(DecisionsBody, state="input") | {THE_STATE.name: "input"}
+SYSTEMONE_FIELDS = fields_of(SystemoneBody) | {THE_STATE.name: "state"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
