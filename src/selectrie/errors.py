@@ -470,14 +470,8 @@ class PromptTooLongError(RequestError):
 
     def with_remedy(self, remedy: str) -> PromptTooLongError:
         """Return the error with other advice to the caller."""
-        return PromptTooLongError(
-            required_tokens=self.required_tokens,
-            available_tokens=self.available_tokens,
-            remedy=remedy,
-            larger_context=self.larger_context,
-            prefix_tokens=self.prefix_tokens,
-            is_least=self.is_least,
-        )
+        same = {name: value for name, value in vars(self).items() if name not in ("request", "slot")}
+        return PromptTooLongError(**{**same, "remedy": remedy})
 
 
 class TooManyRowsError(RequestError):

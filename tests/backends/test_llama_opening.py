@@ -114,7 +114,9 @@ def test_models_that_predict_no_next_token_are_refused(tmp_path, tiny_model, mon
 def test_a_context_that_cannot_be_made_names_its_size_and_the_remedy(tiny_model, monkeypatch):
     """llama.cpp returns no context where memory is short."""
     monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
-    with pytest.raises(ModelError, match=r"context of 900 tokens \(1536 cells, 512 rows a call\).*ask for a smaller `n_ctx`"):
+    with pytest.raises(
+        ModelError, match=r"context of 900 tokens \(1536 cells, 512 rows a call\).*ask for a smaller `n_ctx`"
+    ):
         open_model(tiny_model(), LlamaOptions(n_ctx=900))
 
 
