@@ -117,6 +117,14 @@ def test_what_is_wrong_is_named(llm, value, param, message):
     assert llm._model.calls == before
 
 
+def test_a_schema_as_a_grammar_is_not_given_pythons_advice(llm):
+    """A request has no functions of ours and no files."""
+    error = ask(
+        app(llm), "POST", PATH, {"messages": MESSAGES, "structured_outputs": {"grammar": '{"type": "object"}'}}
+    ).error
+    assert error["message"] == "structured_outputs.grammar: line 1, column 1: this looks like JSON"
+
+
 def test_options_that_a_grammar_decides(llm):
     """`min_tokens` is refused beside a grammar, under its name."""
     body = {"prompt": "a", "min_tokens": 2, "structured_outputs": {"regex": "a+"}}

@@ -16,7 +16,7 @@ from typing import Any
 
 from lark import Token, Transformer, UnexpectedToken
 
-from selectrie.errors import GrammarError, clipped
+from selectrie.errors import GrammarError, Noun, Words, clipped, ways, words
 from selectrie.grammar.readers.gbnf_symbols import (
     MAX_DEPTH,
     WORDS,
@@ -61,8 +61,8 @@ def read_gbnf(text: str, *, root: str = "root") -> RuleSet:
     if "\0" in text:
         raise source.refused(text.index("\0"), r"the grammar has a NUL character; write \x00 in quotes or a class")
     if text.lstrip().startswith("{"):
-        reason = "this looks like JSON; Grammar.from_json_schema reads a JSON Schema (in a file, by the ending .json)"
-        raise source.refused(text.index("{"), reason)
+        other = words("{} reads a JSON Schema (in a file, by the ending .json)", Noun("Grammar.from_json_schema"))
+        raise source.refused(text.index("{"), Words("this looks like JSON; ", ways(other)))
     definitions: list[tuple[Token, Expression]] = parsed(parser_of("gbnf.lark", Scanner, _Builder), source, _expected)
     rules: dict[str, Expression] = {}
     spans: dict[str, Span] = {}
