@@ -6,12 +6,12 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 import byte_bpe
-from selectrie import BeamResult, BeamSearchParams, Engine, Grammar
+from selectrie import BeamResult, BeamSearchParams, Engine, GenerationParams, Grammar
 from selectrie.core.types import Limits, ModelKind
 from selectrie.core.vocabulary import Vocabulary
 from selectrie.engine.precision_check import SelfCheck
@@ -135,6 +135,47 @@ def test_beams_keep_what_they_can_hold(name, part, tmp_path, record_property):
     assert tried.wrong == []
     record_property("questions", tried.questions)
     record_property("beams", tried.beams)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "texts"),
+    [
+        ("longest-match", "payment the transaction awa", ['"went', "card arrival", "no", "refund", "y"]),
+        ("merges", "boa", ["en", "rm", "t", "ver"]),
+        ("scores", "blu", ["e", "five", "rrency"]),
+    ],
+)
+def test_a_prompt_without_a_settled_position_is_opened_as_for_a_list(tmp_path, name, prompt, texts):
+    """Without BOS, beams, draws and drawn tokens have the joints and the healed bytes of a list of the same texts."""
+    grammar = Grammar.from_choices(texts)
+    with engine_on(replace(named(name, tmp_path), bos=None), 3) as engine:
+        listed = engine.select(prompt, texts, terminator="none")
+        found = engine.beam_search(prompt, grammar, beam=BeamSearchParams(width=8, n=8, terminator="none"))
+        samples = engine.sample(prompt, grammar, n=8, seed=1, terminator="none")
+        heals = [GenerationParams(heal=True, grammar=grammar), GenerationParams(heal=True, choices=texts)]
+        drawn = [engine.generate(prompt, seed=1, options=one)[0] for one in heals]
+    logp = {one.text: one.logp for one in listed.choices}
+    assert set(found.texts) == set(texts)
+    for texts_of in (found, samples):
+        moved = [one.logp - logp[one.text] for one in texts_of]
+        assert max(moved) - min(moved) <= NEAR
+    assert samples.exact
+    assert drawn[0].healed.endswith(drawn[1].healed)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts", "seed"),
+    [
+        ("leather you mastercard unab", '("reached|le|over|over lived|reset password|track order)', 4),
+        ("google cancellation can to", "(refund|s)", 5),
+    ],
+)
+def test_greedy_decoding_is_the_same_behind_the_longest_match(tmp_path, prompt, texts, seed):
+    """Tokens that span the ends of words do not make greedy decoding give up in a beam that has found other texts."""
+    tried = Tried()
+    with engine_on(named("longest-match", tmp_path), seed) as engine:
+        beams(engine, prompt, Grammar.from_regex(texts + CODES), tried, terminator="eog")
+    assert (tried.wrong, tried.beams) == ([], len(WIDTHS))
 
 
 def test_greedy_decoding_in_any_tokens_is_the_same_at_every_width(tmp_path):

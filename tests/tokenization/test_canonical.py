@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
+from selectrie.core.vocabulary import Tokenizing
 from selectrie.errors import OptionError, PromptError
 from selectrie.testing.tiny_vocabulary import make_vocabulary, spell
 from selectrie.tokenization.canonical import open_prompt
 from selectrie.tokenization.encoding import encode_after
 from selectrie.tokenization.records import PromptText
+from tests.support import made_vocabularies
 from tests.support.made_vocabularies import make_scored
 from tests.support.vocabularies import start_of, vocabulary_of
 
 TINY = make_vocabulary()
+NOTHING = np.empty(0, dtype=np.int32)
 PROMPTS = (
     "",
     "The answer is",
@@ -108,6 +112,49 @@ def test_the_last_token_is_opened_again():
         assert opened.paths.is_canonical(spell(TINY, path.split("|"))) is expected, path
     [c, at, a, t] = spell(TINY, ("c", "at", "a", "t"))
     assert [opened.paths.may_join(*pair) for pair in ((c, at), (a, t), (at, a), (c, a))] == [False, False, True, False]
+
+
+def test_a_longest_match_is_opened_as_far_as_a_token_reaches(tmp_path):
+    """` awa` may become ` away`, and what precedes it stays, although a token of the vocabulary spans every position."""
+    vocabulary = vocabulary_of(made_vocabularies.make("longest-match", tmp_path / "m.gguf"))
+    opened = open_prompt(vocabulary, PromptText(NOTHING, b"payment the transaction awa"))
+    assert [vocabulary.pieces[token] for token in opened.prompt_tokens[len(opened.context) :]] == [b" a", b"w", b"a"]
+    assert (opened.healed, opened.doubt) == (b" awa", "")
+
+
+@pytest.mark.parametrize("alphabet", ["ab", "a é"])
+def test_a_longest_match_keeps_what_no_text_changes(alphabet):
+    """On random vocabularies all tokens are kept but the last one, those that some text changes, and parts of a character."""
+    rng = random.Random(alphabet)
+    for _ in range(40):
+        data = "".join(rng.choices(alphabet, k=60)).encode()
+        starts = [rng.randrange(len(data) - 4) for _ in range(rng.randrange(2, 14))]
+        pieces = [bytes([byte]) for byte in sorted(set(data))]
+        pieces += [data[start : start + rng.randrange(2, 5)] for start in starts]
+        vocabulary = replace(make_vocabulary(dict.fromkeys(pieces)), bos=None)
+        text = "".join(rng.choices(alphabet, k=rng.randrange(1, 12))).encode()
+        own = vocabulary.tokenize(text)
+        n_kept = max(1, len(own) - 1)
+        for rest in product(pieces[: len(set(data))], repeat=4):
+            other = vocabulary.tokenize(text + b"".join(rest))
+            n_kept = next((i for i in range(n_kept) if own[i] != other[i]), n_kept)
+        while n_kept < len(own) and vocabulary.pieces[own[n_kept]][0] & 0xC0 == 0x80:
+            n_kept -= 1
+        opened = open_prompt(vocabulary, PromptText(NOTHING, text))
+        assert (len(opened.context), bool(opened.doubt)) == (max(1, n_kept), n_kept == 0), (pieces, text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "context", "healed"),
+    [((b"r", b"s"), ["b", "ca"], b""), ((b"t", b"s"), ["b"], b"ca"), ((b"",), ["b", "ca"], b""), (None, ["b"], b"ca")],
+)
+def test_texts_that_are_listed_say_how_far_a_prompt_is_opened(texts, context, healed):
+    """Where no position is settled, the context is that of choices; without a list as much is opened as a token may reach."""
+    vocabulary = make_vocabulary((b"b", b"ca", b"cat", b"bcar", b"r", b"s", b"t"))
+    unknown = replace(vocabulary, bos=None, examine=lambda _: Tokenizing())
+    opened = open_prompt(unknown, PromptText(NOTHING, b"bca"), listing=lambda: texts)
+    assert (opened.context.tolist(), opened.healed) == (list(spell(vocabulary, context)), healed)
+    assert bool(opened.doubt) == (texts is None)
 
 
 def test_a_text_is_encoded_apart_where_it_would_change_the_context(tmp_path):

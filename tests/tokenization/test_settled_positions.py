@@ -19,7 +19,6 @@ from selectrie import (
     Engine,
     GenerationParams,
     Grammar,
-    PromptParams,
     SamplingParams,
     SearchParams,
     StopParams,
@@ -468,13 +467,13 @@ def test_healed_generation_goes_on_within_a_word(llm):
 
 
 def test_a_prompt_without_a_settled_place_says_so():
-    """One word on a model without BOS: what was found stands, and nothing is proved or exact."""
+    """One word on a model without BOS, and texts that are not listed: what was found stands, and nothing is proved or exact."""
     vocabulary = replace(make_vocabulary(), bos=None)
-    grammar = Grammar.from_choices(["u", "at"])
+    grammar, search = Grammar.from_regex("(u|at)+"), SearchParams(max_tokens=4)
     with engine_on(HashModel(1, vocabulary=vocabulary)) as engine:
-        found = engine.beam_search("c", grammar, beam=BeamSearchParams(exact=True))
-        drawn = engine.sample("c", grammar, n=1, seed=1)
-        selected = engine.select("c", grammar=Grammar.from_regex("(u|at)+"), search=SearchParams(max_tokens=4))
+        found = engine.beam_search("c", grammar, beam=BeamSearchParams(exact=True, max_tokens=4))
+        drawn = engine.sample("c", grammar, n=1, seed=1, search=search)
+        selected = engine.select("c", grammar=grammar, search=search)
     for reason in (found.certificate.reason, selected.certificate.reason, drawn.reason):
         assert reason.startswith("no position of the prompt's text")
     assert (found.certificate.proved, selected.certificate.proved, drawn.exact) == (False, False, False)
@@ -483,24 +482,26 @@ def test_a_prompt_without_a_settled_place_says_so():
 
 @pytest.mark.parametrize(("prompt", "texts"), [("c", ("at",)), ("a", ("t", "b")), ("ca", ("t",))])
 def test_a_prompt_of_one_word_that_every_text_changes_is_answered(prompt, texts):
-    """Without BOS nothing of `c` stays before `at`: the texts are scored behind the prompt as it is encoded, and nothing is proved."""
+    """Without BOS nothing of `c` stays before `at`: the texts are scored behind the prompt as it is encoded, as those of a list;
+    of texts that are not listed nothing is proved."""
     vocabulary = replace(make_vocabulary(), bos=None)
-    listed, searched = Grammar.from_choices(texts), Grammar.from_regex(f"({'|'.join(texts)})+")
+    grammar, unlisted = Grammar.from_choices(texts), Grammar.from_regex(f"({'|'.join(texts)})+")
     with engine_on(HashModel(1, vocabulary=vocabulary)) as engine:
-        found = [engine.beam_search(prompt, listed, beam=BeamSearchParams(exact=exact, n=2)) for exact in (True, False)]
-        drawn = engine.sample(prompt, listed, n=3, seed=1)
-        selected = engine.select(prompt, grammar=searched, search=SearchParams(max_tokens=2))
-        page = engine.render(Template(f"{prompt}<<beam 'x' grammar=g>>"), g=listed)
-        split = engine.select(prompt, list(texts), terminator="none", prompting=PromptParams(boundary="split"))
+        listed = engine.select(prompt, list(texts), terminator="none")
+        found = [
+            engine.beam_search(prompt, grammar, beam=BeamSearchParams(exact=exact, n=2)) for exact in (True, False)
+        ]
+        drawn = engine.sample(prompt, grammar, n=3, seed=1)
+        selected = engine.select(prompt, grammar=unlisted, search=SearchParams(max_tokens=2))
+        page = engine.render(Template(f"{prompt}<<beam 'x' grammar=g>>"), g=grammar)
+    logp = {one.text: pytest.approx(one.logp) for one in listed.choices}
     assert all(set(one.texts) == set(texts) for one in found)
-    assert {one.text for one in drawn} <= set(texts)
-    assert {page["x"], selected.text} <= set(texts)
-    certificates = [one.certificate for one in (*found, selected, page.selections["x"])]
-    for proved, reason in [*((one.proved, one.reason) for one in certificates), (drawn.exact, drawn.reason)]:
-        assert not proved
-        assert reason.startswith("no position of the prompt's text")
-    if prompt == "c":  # of which nothing can be taken back
-        assert found[0].logp == pytest.approx(split.logp)
+    for one in (*found, page.selections["x"]):
+        assert all(text.logp == logp[text.text] for text in one)
+        assert (one.signature.boundary, one.certificate.proved) == (listed.signature.boundary, True) == ("split", True)
+    assert (drawn.exact, all(one.logp == logp[one.text] for one in drawn)) == (True, True)
+    assert selected.text in texts
+    assert selected.certificate.reason.startswith("no position of the prompt's text")
 
 
 def test_healed_tokens_do_not_count():

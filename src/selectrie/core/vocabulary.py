@@ -493,6 +493,12 @@ class Vocabulary:
         index = bisect_left(texts, start)
         return index < len(texts) and texts[index].startswith(start)
 
+    def goes_beyond(self, start: bytes) -> bool:
+        """Return whether some token's bytes begin with `start` and are longer."""
+        texts, _ = self.by_bytes()
+        index = bisect_right(texts, start)
+        return index < len(texts) and texts[index].startswith(start)
+
     def has_bytes(self, text: bytes) -> bool:
         """Return whether some token has exactly these bytes."""
         if self._tables.distinct is None:

@@ -7,14 +7,16 @@ canonical: the tokenizer's own encoding of their text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from selectrie.core.types import IntArray
 from selectrie.core.vocabulary import TokenizerKind, Vocabulary
-from selectrie.errors import OptionError, PromptError
+from selectrie.errors import OptionError, PromptError, TextError
+from selectrie.tokenization.choices import encode_choices
 from selectrie.tokenization.encoding import encode_after, encode_text, find_separator, is_at_start
 from selectrie.tokenization.records import PromptText
 from selectrie.tokenization.settled_positions import MAX_HEALED_BYTES, settled_positions
@@ -32,6 +34,9 @@ a word there.
 _LETTERS = re.compile(rb"[A-Za-z]+\Z")
 _ENCODE_PARTS_ALIKE = frozenset({TokenizerKind.MERGES, TokenizerKind.SCORES, TokenizerKind.LONGEST})
 """Kinds that provably encode two neighbours within a word alone as they do there."""
+
+Listing = Callable[[], Sequence[bytes] | None]
+"""Returns all texts that may follow a prompt, or None if they are not known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +95,7 @@ class HealedPrompt:
         prompt_tokens: int32[], the tokens of the prompt alone.
         is_aligned: Whether the bytes of the prompt's tokens are those of its text.
         doubt: As in `PromptBoundary`.
+        is_apart: Whether what follows the context is encoded separately from it.
     """
 
     context: IntArray
@@ -97,16 +103,20 @@ class HealedPrompt:
     prompt_tokens: IntArray
     is_aligned: bool
     doubt: str
+    is_apart: bool
 
 
-def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> HealedPrompt:
+def reopen(
+    vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True, listing: Listing = lambda: None
+) -> HealedPrompt:
     """Return the prompt without those of its last tokens that later text may change.
 
     These are the tokens after the last settled position of the text. If there is no
     such position, all tokens of the text are removed, provided that other tokens
-    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise the last
-    token is removed unless it is the only one, and `doubt` says that this may not be
-    enough.
+    precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise those are
+    removed that `encode_choices` removes for the texts of `listing`. If these are not
+    known either, those are removed into which a token over the end of the text may
+    reach, the first of all excepted, and `doubt` says that this may not be enough.
 
     No token is removed with `heal` false, if the text is empty, or if token bytes are
     not those of the text. Tokens up to the last end-of-generation token are never
@@ -123,10 +133,18 @@ def reopen(vocabulary: Vocabulary, prompt: PromptText, *, heal: bool = True) -> 
     is_certain = is_separable or vocabulary.derived(find_separator) is not None
     unknown = "" if is_certain else "it is not certain how the tokenizer writes text after other text"
     if not heal or not is_aligned or not len(own):
-        return HealedPrompt(tokens, b"", tokens, is_aligned, unknown)
+        return HealedPrompt(tokens, b"", tokens, is_aligned, unknown, is_apart=not unknown)
     n_kept, doubt = _n_settled(vocabulary, prompt, own)
-    healed = vocabulary.decode(own[n_kept:])
-    return HealedPrompt(tokens[: len(prompt.prefix) + n_kept], healed, tokens, is_aligned, unknown or doubt)
+    is_apart = not (unknown or doubt)
+    texts = listing() if doubt else None
+    if texts is not None:
+        with suppress(TextError):  # no tokens spell one of them
+            encoded = encode_choices(vocabulary, prompt, texts)
+            n_shared = len(encoded.context) - len(prompt.prefix)
+            if not np.isin(own[n_shared:], vocabulary.eog).any():
+                n_kept, doubt, is_apart = n_shared, "", not unknown and encoded.boundary == "split"
+    healed, context = vocabulary.decode(own[n_kept:]), tokens[: len(prompt.prefix) + n_kept]
+    return HealedPrompt(context, healed, tokens, is_aligned, unknown or doubt, is_apart)
 
 
 def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tuple[int, str]:
@@ -138,6 +156,10 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
     n_put = int(ends[-1]) - len(prompt.text)  # bytes of a space added before the text
     is_eog = np.isin(own, vocabulary.eog)
     min_kept = int(np.flatnonzero(is_eog)[-1]) + 1 if is_eog.any() else 0
+    if vocabulary.kind is TokenizerKind.LONGEST and not len(vocabulary.user_defined):
+        n_kept = _n_matched(vocabulary, own, max(len(own) - 1, int(not len(prompt.prefix))))
+        if n_kept >= min_kept and len(prompt.prefix) + n_kept:
+            return n_kept, ""
     for position in settled_positions(vocabulary, vocabulary.decode(own)):
         n_kept = int(np.searchsorted(ends, position)) + 1
         if position <= n_put or n_kept < min_kept or ends[n_kept - 1] != position:
@@ -147,11 +169,33 @@ def _n_settled(vocabulary: Vocabulary, prompt: PromptText, own: IntArray) -> tup
             return n_kept, ""
     if len(prompt.prefix) and not min_kept and len(prompt.text) <= MAX_HEALED_BYTES:
         return 0, ""
-    n_kept = max(min_kept, len(own) - 1, int(not len(prompt.prefix)))
+    reach = min(int(vocabulary.lengths.max()), MAX_HEALED_BYTES)
+    n_kept = max(min_kept, int(np.searchsorted(ends, ends[-1] - reach, "right")), int(not len(prompt.prefix)))
     return n_kept, "no position of the prompt's text is certain to stay a token boundary whatever follows"
 
 
-def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal") -> PromptBoundary:
+def _n_matched(vocabulary: Vocabulary, own: IntArray, at_most: int) -> int:
+    """Return how many first tokens of a longest match stay whatever text follows.
+
+    A token changes only if a longer one begins with all that is left of the text, and
+    the tokens after it only if it does. The tokens do not end inside a character.
+    """
+    longest, left = int(vocabulary.lengths.max()), b""
+    n_kept = at_most
+    for i in range(len(own) - 1, -1, -1):
+        left = vocabulary.pieces[own[i]] + left
+        if len(left) >= longest:
+            break
+        if vocabulary.goes_beyond(left):
+            n_kept = min(n_kept, i)
+    while 0 < n_kept < len(own) and vocabulary.pieces[own[n_kept]][0] & 0xC0 == 0x80:
+        n_kept -= 1
+    return n_kept
+
+
+def open_prompt(
+    vocabulary: Vocabulary, prompt: PromptText, boundary: str = "heal", listing: Listing = lambda: None
+) -> PromptBoundary:
     """Prepare a prompt for texts that are not known yet.
 
     Boundary "heal" removes the last tokens that the text may change (see `reopen`).
@@ -161,14 +205,14 @@ def open_prompt(vocabulary: Vocabulary, prompt: PromptText, boundary: str = "hea
     """
     if boundary not in ("heal", "split"):
         raise OptionError("boundary", boundary, "'heal' or 'split' with a grammar")
-    opened = reopen(vocabulary, prompt, heal=boundary == "heal")
+    opened = reopen(vocabulary, prompt, heal=boundary == "heal", listing=listing)
     put = b""
     if not opened.healed and vocabulary.space_prefix:
         first = encode_after(vocabulary, opened.context, _LETTER, continues=prompt.continues)
         put = _SPACE if first and vocabulary.pieces[first[0]].startswith(_SPACE) else b""
     is_changed = boundary == "heal" and not opened.is_aligned
-    as_a_whole = opened.doubt or is_changed
-    before, text = (prompt.prefix, prompt.text) if as_a_whole else (opened.context, opened.healed)
+    is_apart = opened.is_apart and not is_changed
+    before, text = (opened.context, opened.healed) if is_apart else (prompt.prefix, prompt.text)
     if opened.healed and len(opened.context) == len(prompt.prefix):
         text = prompt.text
     return PromptBoundary(

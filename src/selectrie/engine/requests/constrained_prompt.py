@@ -37,7 +37,7 @@ from selectrie.errors import (
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
-from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, PromptBoundary, open_prompt
+from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, Listing, PromptBoundary, open_prompt
 from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
     Prompt,
@@ -313,8 +313,10 @@ def constrain(
             terminator = "none"  # it has no end of generation
     if terminator == "unless-continued" and is_served:
         raise WholeRowsError(words("`terminator='unless-continued'`"), "use 'eog' or 'none'")
-    opened = _fitting(vocabulary, model.limits, read, prompting, max_tokens)
     before = to_bytes(prompting.delimiter, "delimiter")
+    opened = _fitting(
+        vocabulary, model.limits, read, prompting, max_tokens, listing=lambda: texts_behind(before, grammar)
+    )
     takes_space = bool(opened.space_prefix) and vocabulary.begun(_SPACE) == _SPACE
     shares_space = takes_space and not before
     delimiter = before if takes_space and before[:1] == _SPACE else opened.space_prefix + before
@@ -373,6 +375,12 @@ def _listed(grammar: Grammar) -> list[str] | None:
     except GrammarError:  # llguidance reads it
         return None
     return list(texts) if texts is not None and len(texts) <= _MAX_ENCODED else None
+
+
+def texts_behind(before: bytes, grammar: Grammar) -> list[bytes] | None:
+    """Return the texts of a grammar behind `before`; None if many or not known."""
+    texts = _listed(grammar)
+    return None if texts is None else [before + text.encode() for text in texts]
 
 
 def _alike(vocabulary: Vocabulary, grammar: Grammar) -> str:
@@ -440,7 +448,13 @@ def _written(altered: Iterable[bytes], start: bytes, used: frozenset[int]) -> st
 
 
 def _fitting(
-    vocabulary: Vocabulary, limits: Limits, read: PromptText, prompting: PromptParams, max_tokens: int
+    vocabulary: Vocabulary,
+    limits: Limits,
+    read: PromptText,
+    prompting: PromptParams,
+    max_tokens: int,
+    *,
+    listing: Listing,
 ) -> PromptBoundary:
     """Return the prompt, opened for a continuation and truncated on the left if needed.
 
@@ -448,11 +462,12 @@ def _fitting(
 
     Raises `PromptTooLongError` if a longest path does not fit after it.
     """
-    opened = open_prompt(vocabulary, read, prompting.boundary)
+    opened = open_prompt(vocabulary, read, prompting.boundary, listing)
     available = limits.nodes - max_tokens
     n_more = max_context_tokens(opened) - len(opened.prompt_tokens)
     if max_context_tokens(opened) > available > n_more and prompting.truncate == "left":
-        opened = open_prompt(vocabulary, truncate_left(vocabulary, read, available - n_more), prompting.boundary)
+        read = truncate_left(vocabulary, read, available - n_more)
+        opened = open_prompt(vocabulary, read, prompting.boundary, listing)
     if max_context_tokens(opened) > available:
         shorter = SHORTEN_PROMPT if available > n_more else ""
         remedy = ways(shorter, words("lower `max_tokens` ({})", max_tokens))

@@ -19,6 +19,7 @@ from selectrie.core.vocabulary import Vocabulary, to_bytes
 from selectrie.decoding.healed_bytes import Healed
 from selectrie.decoding.sampling.task import Drafter, Sampled, SampleSpec, SampleTask
 from selectrie.engine.requests.chat_time import at_one_time
+from selectrie.engine.requests.constrained_prompt import texts_behind
 from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, GenerationParams
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
@@ -222,9 +223,11 @@ def _spec(vocabulary: Vocabulary, read: PromptText, request: GenerateRequest) ->
     automaton: Automaton | None = None
     opened: HealedPrompt | EncodedChoices
     if options.choices is None:
-        opened = reopen(vocabulary, read, heal=options.heal)
-        if options.grammar is not None:
-            automaton = options.grammar.automaton(vocabulary, prefix=opened.healed + start)
+        grammar = options.grammar
+        listing = (lambda: None) if grammar is None else (lambda: texts_behind(start, grammar))
+        opened = reopen(vocabulary, read, heal=options.heal, listing=listing)
+        if grammar is not None:
+            automaton = grammar.automaton(vocabulary, prefix=opened.healed + start)
     else:
         written = [
             require_normalized(vocabulary, start + to_bytes(choice, f"choice {i}"), f"choice {i}")
