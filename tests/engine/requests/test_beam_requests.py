@@ -227,6 +227,27 @@ def test_greedy_decoding_comes_back_from_a_path_that_leads_nowhere(width):
     assert (result.text, result.agrees_with_greedy) == ("b" * 8, True)
 
 
+@pytest.mark.parametrize("width", [1, 2, 8, 12])
+@pytest.mark.parametrize("start", [[0], [0, 2]])
+def test_greedy_decoding_comes_back_to_the_last_of_many_tokens(width, start):
+    """Eight letters lead to no text: the ninth best token is taken, whatever the width, behind any prompt."""
+    letters = "bdefghjk"
+    words = [letter * 8 for letter in letters]
+    vocabulary = make_vocabulary([b"c", *(piece.encode() for piece in (*letters, *words))])
+    before = ("c",) * (len(start) - 1)
+    letter_p, word_p = (
+        {one: p + i / 1000 for i, one in enumerate(ones)} for ones, p in ((letters, 0.1), (words, 0.01))
+    )
+    table = {before: {**letter_p, **word_p, "c": 0.001}}
+    table |= {(*before, *letter * n): {letter: 0.9} for letter in letters for n in range(1, 9)}
+    texts = " | ".join(f'"{word}"' for word in words)
+    grammar = Grammar.from_gbnf(f'root ::= {texts} | "c" [bc]{{11}}')  # more texts than are listed
+    model = TableModel(table, vocabulary=vocabulary)
+    result = found(start, grammar, model=model, width=width, prompting=SPLIT, max_tokens=12)
+    assert [token.piece for token in result.greedy.tokens] == [b"k" * 8]
+    assert (result.text, result.agrees_with_greedy) == ("k" * 8, True)
+
+
 def test_an_exact_search_ends_without_a_budget():
     """Given none, it takes its own: the best so far comes out and says that it is not proved."""
     grammar = Grammar.from_regex("([abcrtu ]{9})s")

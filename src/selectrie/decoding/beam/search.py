@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -58,7 +59,9 @@ Beyond it, a step gives up on extensions that keep being refused.
 _MAX_GREEDY = 1024
 """Maximum number of tokens after a path that greedy decoding tries in a row."""
 _MAX_OTHERS = 4
-"""Number of further tokens after a path that greedy decoding may come back to."""
+"""Number of further tokens after a path that greedy decoding looks up at once."""
+_MORE = -2
+"""Stands for further tokens, for which the node's row is read again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,8 +104,10 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         self._groups = self._make_groups()
         self._greedy, self._greedy_end, self._greedy_end_logp = ROOT, NO_NODE, 0.0
         self._is_greedy_known = True
-        # (node, token, its log-probability), the next one last. NO_TOKEN is the end.
+        # (node, token, its log-probability), the next one last. NO_TOKEN is the end,
+        # and _MORE the tokens of the node beyond those that were looked up.
         self._greedy_options: list[tuple[int, int, float]] = []
+        self._n_looked_up: Counter[int] = Counter()
         self._n_turns = 0
         # A node that replaces another one, whose row is read again.
         self._again: dict[int, int] = {}
@@ -337,17 +342,24 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         options: list[tuple[int, int, float]] = []
         # The same number for every width.
         n_most = self._n_most(1) if self._grown.joins_all else _MAX_GREEDY
-        for token, logp, _ in self._followers(node, (1, n_most), {}):
-            if logp < end or len(options) > _MAX_OTHERS:
+        n_before = self._n_looked_up[node]
+        for token, logp, _ in islice(self._followers(node, (1, n_most), {}), n_before, None):
+            if logp < end:
                 break
+            if len(options) > _MAX_OTHERS:
+                options.append((node, _MORE, logp))
+                if node == ROOT:  # which cannot be evaluated again
+                    self._early.setdefault(ROOT, (rows.copy(), i))
+                break
+            self._n_looked_up[node] += 1
             if options or self._grown.reach(node, token, logp) != NO_NODE:
                 options.append((node, token, logp))
         if not options and self._unread_max(node) > end:
             self._is_greedy_known = False
             return
-        if node in self._grown.ends:
+        if node in self._grown.ends and not n_before:
             options.append((node, NO_TOKEN, end))
-        self._n_turns += not options
+        self._n_turns += not options or bool(n_before)
         self._greedy_options += reversed(options)
         if self._n_turns <= self._beam.max_tokens:
             self._take_greedy_option()
@@ -362,6 +374,9 @@ class BeamTask(TaskBase[list[int], BeamOutcome]):
         """
         while self._greedy_options:
             node, token, logp = self._greedy_options.pop()
+            if token == _MORE:
+                self._greedy = node
+                return
             if token == NO_TOKEN:
                 self._greedy_end, self._greedy_end_logp = node, logp if self._grown.ends_by_row(node) else 0.0
                 return
