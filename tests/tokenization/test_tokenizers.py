@@ -139,7 +139,7 @@ def made(kind: str, folder: Path) -> Vocabulary:
     return vocabulary_of(make_scored(path, PIECES + more, space_prefix=True))
 
 
-def asked(vocabulary: Vocabulary, prompt: str, grammar: Grammar) -> ConstrainedPrompt:
+def asked(vocabulary: Vocabulary, prompt: str | list[int], grammar: Grammar) -> ConstrainedPrompt:
     """The request, as every search of the grammar reads it."""
     model = HashModel(0, vocabulary=vocabulary, limits=LIMITS)
     return constrain(model, prompt, grammar, max_tokens=30, terminator="none", prompting=PromptParams())
@@ -169,6 +169,15 @@ def test_what_is_not_written_as_it_stands_leaves_no_proof(kind, prompt, texts, c
     many = Grammar.from_regex(f"({'|'.join(texts)}){LONG}")
     assert changed in asked(vocabulary, prompt, many).doubt
     assert "does not write" in asked(vocabulary, prompt, Grammar.from_choices(texts)).doubt
+
+
+def test_a_text_that_part_of_a_character_swallows_leaves_no_proof(tmp_path):
+    """SentencePiece takes the text behind the first byte of a character for its other bytes, and then writes no space."""
+    vocabulary = made("scored", tmp_path)
+    prompt = [*vocabulary.tokenize(b"x"), vocabulary.pieces.index(b"\xf0")]
+    assert asked(vocabulary, prompt, Grammar.from_choices(["ab", "b"])).doubt == ""
+    assert "does not write 'a b'" in asked(vocabulary, prompt, Grammar.from_choices(["ab", "a b"])).doubt
+    assert "part of a character" in asked(vocabulary, prompt, Grammar.from_regex(LONG)).doubt
 
 
 @pytest.mark.parametrize(

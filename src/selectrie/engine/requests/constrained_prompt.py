@@ -16,7 +16,7 @@ from selectrie.core.model import ModelDescription
 from selectrie.core.path_model import REMOTE
 from selectrie.core.token_trie import TokenTrie
 from selectrie.core.types import Cost, IntArray, Limits
-from selectrie.core.vocabulary import Vocabulary, to_bytes
+from selectrie.core.vocabulary import TokenizerKind, Vocabulary, to_bytes
 from selectrie.decoding.automaton.finished import FinishedPath
 from selectrie.decoding.automaton.records import AutomatonOutcome, AutomatonSpec
 from selectrie.decoding.healed_bytes import Healed
@@ -37,7 +37,7 @@ from selectrie.errors import (
 from selectrie.grammar import Grammar
 from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
-from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, Listing, PromptBoundary, open_prompt
+from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, Listing, PromptBoundary, is_cut, open_prompt
 from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
     Prompt,
@@ -348,16 +348,18 @@ def _unwritten(vocabulary: Vocabulary, grammar: Grammar, opened: PromptBoundary,
     Raises `TextError` for one that it would normalise.
     """
     start, used = opened.healed + before, _bytes_used(vocabulary, grammar)
+    at_prompt = ""
     if opened.is_changed:
-        reason = "the tokenizer does not write the prompt unchanged"
-    else:
-        reason = may_alter(vocabulary, start, used)
+        at_prompt = "the tokenizer does not write the prompt unchanged"
+    elif is_cut(opened.healed) and vocabulary.kind is not TokenizerKind.LONGEST:
+        at_prompt = "the tokenizer may not write a text unchanged after part of a character"
+    reason = at_prompt or may_alter(vocabulary, start, used)
     if not reason:
         return ""
     texts = _listed(grammar)
     if texts is not None:
         altered = vocabulary.tokenizing.altered
-        all_may = altered is None or opened.is_changed
+        all_may = altered is None or bool(at_prompt)
         for text in texts:
             data = text.encode()
             require_normalized(vocabulary, before + data, f"text {text!r} of the grammar")
