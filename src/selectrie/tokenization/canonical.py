@@ -111,7 +111,8 @@ def reopen(
 ) -> HealedPrompt:
     """Return the prompt without those of its last tokens that later text may change.
 
-    These are the tokens after the last settled position of the text. If there is no
+    These are the tokens after the last settled position of the text; of a longest match
+    those that a longer token may replace, the last one, and all between. If there is no
     such position, all tokens of the text are removed, provided that other tokens
     precede them and the text has at most `MAX_HEALED_BYTES` bytes. Otherwise those are
     removed that `encode_choices` removes for the texts of `listing`. If these are not
