@@ -557,6 +557,8 @@ def test_a_rewritten_pattern_matches_what_all_match(pieces, texts):
         "(?i)a",
         "(?=a)",
         "a{,3}",
+        "a{3,2}",
+        "a{4294967296}",
         "\\",
         r"\ud800",
         r"\cA",
@@ -566,6 +568,13 @@ def test_a_pattern_that_readers_differ_on_is_refused(pattern):
     """Or that none reads."""
     with pytest.raises(PatternError):
         rewrite_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["[[a-z]--[b]]", "[a||b]", "[a&&b]", "[a~~b]"])
+def test_python_does_not_warn_of_a_pattern(pattern):
+    """Its own `re` would, of classes that it may read otherwise one day."""
+    re.purge()
+    rewrite_pattern(pattern)  # a warning is an error here
 
 
 def test_a_name_that_readers_match_differently_is_nobodys():

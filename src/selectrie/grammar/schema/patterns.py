@@ -46,7 +46,9 @@ CLASSES: dict[str, tuple[Ranges, Ranges]] = {
 }
 """Maps a letter to the characters in the class for all readers, and for only some."""
 SINGLE = {"n": 0x0A, "r": 0x0D, "t": 0x09, "f": 0x0C, "v": 0x0B, "0": 0x00}
-_QUANTIFIER = re.compile(r"[*+?]|\{[0-9]+(?:,[0-9]*)?\}")
+_QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(?:,([0-9]*))?\}")
+_MAX_DIGITS = 9
+"""Number of digits of a repetition that Python's `re` reads, whatever they are."""
 _GROUP = re.compile(r"\((?:\?:|\?P?<[A-Za-z_$][A-Za-z0-9_$]*>|(?!\?))")
 _HEX = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
 
@@ -138,7 +140,7 @@ class _Rewriter:
             self._one()
         if self._depth:
             raise PatternError("a group is not closed")
-        if not self._anchored and _matches_empty(self._text):
+        if not self._anchored and _matches_empty(self._out):
             return Rewritten("", (), line_end=False)  # found in every text
         return Rewritten("".join(self._out), Characters.of(self._doubtful).ranges, self._line_end)
 
@@ -163,7 +165,7 @@ class _Rewriter:
         sign = self._text[self._at]
         quantifier = _QUANTIFIER.match(self._text, self._at)
         if quantifier:
-            self._repeat(quantifier[0])
+            self._repeat(quantifier)
         elif sign == "(":
             self._open()
         elif sign in ")|^$":
@@ -197,13 +199,18 @@ class _Rewriter:
             raise PatternError(f"no character before character {self._at} is allowed in all dialects and in strings")
         return kept
 
-    def _repeat(self, quantifier: str) -> None:
+    def _repeat(self, quantifier: re.Match[str]) -> None:
+        bounds = [bound for bound in quantifier.groups() if bound]
+        if any(len(bound) > _MAX_DIGITS for bound in bounds):
+            raise PatternError(f"the repetition at character {self._at} has more than {_MAX_DIGITS} digits")
+        if len(bounds) == 2 and int(bounds[1]) < int(bounds[0]):
+            raise PatternError(f"the repetition at character {self._at} does not ascend")
         if not self._repeatable:
-            raise PatternError(f"{quantifier} at character {self._at} has nothing to repeat")
-        self._at += len(quantifier)
+            raise PatternError(f"{quantifier[0]} at character {self._at} has nothing to repeat")
+        self._at = quantifier.end()
         if self._text[self._at : self._at + 1] == "?":
             self._at += 1  # lazy: matches the same texts
-        self._out.append(quantifier)
+        self._out.append(quantifier[0])
         self._repeatable = False
 
     def _open(self) -> None:
@@ -304,9 +311,10 @@ class _Rewriter:
         return ((ord(sign), ord(sign)),), ()
 
 
-def _matches_empty(pattern: str) -> bool:
-    """Return whether the pattern matches the empty text."""
-    try:
-        return re.fullmatch(pattern, "") is not None
-    except re.error:
-        return False
+def _matches_empty(parts: Iterable[str]) -> bool:
+    """Return whether a rewritten pattern without anchors matches the empty text.
+
+    Python would warn of classes that later versions may read otherwise, and no class
+    matches the empty text.
+    """
+    return re.fullmatch("".join("x" if part.startswith("[") else part for part in parts), "") is not None
