@@ -114,6 +114,15 @@ def test_a_text_of_two_options_is_scored_for_neither():
         Choice("q", [nations[0], "polish"])
 
 
+def test_warnings_quote_little_of_a_text():
+    """Python keeps the text of a warning for good."""
+    long, quoted = "Q" * 1_000, f"'{'Q' * 78}…"
+    with pytest.warns(UserWarning, match=f"^no example has the answer {quoted};"):
+        Choice("q", ["a", long], examples=[("s", "a")])
+    with pytest.warns(UserWarning, match=f"^several options have the text {quoted},"):
+        Choice("q", [Option(1, texts=["a", long]), Option(2, texts=["b", long])])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

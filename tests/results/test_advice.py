@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import warnings
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import selectrie
 from selectrie import AdviceWarning, BeamSearchParams, Choice, Grammar, Predicate, Template
 from selectrie.cli.report.beam import beam_facts
 from selectrie.cli.report.summaries import selection_facts, slot_facts, text_score_facts
@@ -163,6 +166,32 @@ def test_python_is_warned_of_each_code_once(llm, monkeypatch):
         warnings.simplefilter("error")
         llm.select("It was", ["red", "blue"])
         advice.tell([armour()] * 2)
+
+
+def test_collected_warnings_are_not_pythons(llm, monkeypatch):
+    """Those of questions are collected, here and in the threads of awaitable calls; results have their advice anyway."""
+    monkeypatch.setattr(advice, "_told", set())
+    with warnings.catch_warnings(), advice.collected_warnings() as found:
+        warnings.simplefilter("error")
+        question = Choice("q", ["a", "b"], examples=[("s", "a")])
+        with advice.collected_warnings() as inner:
+            Choice("q", ["a", "c"], examples=[("s", "a")])
+        decision = asyncio.run(llm.adecide("s", {"q": question}))
+    assert {one.code for one in decision.warnings} == {"label_mass"}
+    assert found == ["no example has the answer 'b'; give each option some"]
+    assert inner == ["no example has the answer 'c'; give each option some"]
+    assert advice._told == set()
+
+
+def test_one_function_warns():
+    """So that no text of a client is in a warning of Python, wherever it comes from."""
+    package = Path(selectrie.__file__).parent
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "warnings.warn(" in path.read_text("utf-8")
+    }
+    assert found == {"results/advice.py"}
 
 
 def test_python_is_warned_of_a_note_once_whatever_its_numbers(monkeypatch):

@@ -14,6 +14,7 @@ from hypothesis.errors import Unsatisfiable
 
 pytest.importorskip("fastapi", reason="needs the extra 'server'")
 
+from selectrie.results import advice
 from selectrie.server import ServerOptions, app
 from selectrie.server.openapi import BODIES as MODELS
 from selectrie.server.wire import read
@@ -21,6 +22,7 @@ from tests.support.deciding import fake
 from tests.support.n_examples import n_examples
 from tests.support.serving import ask
 
+pytestmark = pytest.mark.filterwarnings("error")  # also advice: requests and answers are no matter of Python's warnings
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["a\ud800", "yes"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -34,6 +36,9 @@ QUESTION = st.fixed_dictionaries(
         "levels": st.lists(st.fixed_dictionaries({"label": st.text(max_size=5)}), max_size=3) | JSON,
         "criteria": st.dictionaries(st.text(max_size=5), JSON, max_size=3) | st.lists(JSON, max_size=3) | JSON,
         "name": JSON,
+        "examples": st.lists(
+            st.fixed_dictionaries({"state": st.just("s"), "answer": st.sampled_from(["a", True]) | JSON})
+        ),
     },
 )
 BODY = st.fixed_dictionaries(
@@ -168,6 +173,11 @@ BODIES = [
             "questions": [
                 {"type": "choice", "name": "n", "instructions": "i", "choices": [{"value": "v", "description": "d"}]},
                 {"type": "score", "instructions": [{"type": "input_text", "text": "t"}], "levels": [{"label": "l"}]},
+                {
+                    "type": "choice",
+                    "choices": [{"value": "a", "texts": ["a", "c"]}, {"value": "b", "texts": ["b", "c"]}, "d", "e"],
+                    "examples": [{"state": "s", "answer": "a"}],
+                },
             ],
             "scoring": "text",
             "permutations": 1,
@@ -194,6 +204,7 @@ BODIES = [
             "messages": [{"role": "user", "content": "a", "name": "n"}],
             "max_tokens": 1,
             "stop": ["a"],
+            "logprobs": True,
             "top_logprobs": 2,
             "logit_bias": {"5": 1},
             "stream_options": None,
@@ -207,6 +218,7 @@ BODIES = [
             "prompt": ["a"],
             "max_tokens": 1,
             "stop": ["a"],
+            "logprobs": 1,
             "logprob_token_ids": [3],
             "logit_bias": {"5": 1},
             "structured_outputs": {"choice": ["a"]},
@@ -215,6 +227,15 @@ BODIES = [
     ),
 ]
 """A request of each endpoint, with most of its fields."""
+
+
+@pytest.mark.parametrize(("path", "body"), BODIES, ids=lambda one: one if isinstance(one, str) else "")
+def test_nothing_is_a_warning_of_python(application, monkeypatch, path, body):
+    """One would keep what a client sent, and write it to the log; here it is an error, and so a status of 500."""
+    monkeypatch.setattr(advice, "_told", set())
+    assert ask(application, "POST", path, body).status == 200
+
+
 LONG = "Q" * 300
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import selectrie
 from selectrie import Choice, DecisionParams, Option, Predicate, Score
+from selectrie.results import advice
 from selectrie.server import ServerOptions, app, decision_wire
 from tests.support.deciding import fake
 from tests.support.serving import ask, running
@@ -246,6 +247,32 @@ def test_unknown_fields_are_warned_of_and_ignored_ones_are_not():
         body = {"input": STATE, "questions": QUESTIONS[1:2], "safety_identifier": "x", "stream": False}
         found = ask(app(llm), "POST", "/v1/decisions", body).json
         assert found["warnings"][0] == "the field 'stream' is unknown and was ignored"
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_questions_lack_is_said_in_the_answer(monkeypatch):
+    """A warning of Python would keep an option's text for good, and write it to the log, also of a request that is refused."""
+    monkeypatch.setattr(advice, "_told", set())
+    long = "x" * 1_000
+    shared = [{"value": 1, "texts": ["a", long]}, {"value": 2, "texts": ["b", long]}]
+    questions = [
+        {"type": "choice", "choices": ["a", long], "examples": [{"state": "s", "answer": "a"}]},
+        {"type": "choice", "choices": shared},
+        {"type": "predicate", "instructions": "It rains.", "examples": [{"state": "s", "answer": True}]},
+    ]
+    body = {"input": STATE, "questions": questions}
+    with fake() as llm, fake(chat=False) as base:
+        reply = ask(app(llm), "POST", "/v1/decisions", body)
+        refused = ask(app(llm), "POST", "/v1/decisions", {**body, "calibration": {"x": 1}})
+        letters = ask(app(base), "POST", "/v1/decisions", {**body, "questions": QUESTIONS, "scoring": "letters"})
+    quoted = "'" + "x" * 78 + "…"
+    assert reply.json["warnings"][:3] == [
+        f"questions[0]: no example has the answer {quoted}; give each option some",
+        f"questions[1]: several options have the text {quoted}, so it is scored for none",
+        "questions[2]: no example has the answer 'no'; give each option some",
+    ]
+    assert (refused.status, refused.error["code"]) == (400, "option")
+    assert letters.json["warnings"][0].startswith("letters on a model without a chat template")
 
 
 def test_a_question_with_a_long_name():

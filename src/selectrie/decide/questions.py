@@ -7,7 +7,6 @@ are texts; what the caller gets back are the values to which they belong.
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from selectrie.errors import (
 from selectrie.grammar import Grammar
 from selectrie.options.checks import at_least
 from selectrie.options.checks import text as require_text
+from selectrie.results.advice import warn
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Hashable)
@@ -330,9 +330,10 @@ def _examples_of(given: object, options: Sequence[Option[Any]]) -> tuple[tuple[s
             remedy = "an answer that names one option; it is the value of one and the text of another"
             raise OptionError(f"{name}[1]", answer, remedy)
         found.append((text_of_state(state, f"{name}[0]"), named[0].scored))
-    missing = [option.scored for option in options if option.scored not in {text for _, text in found}]
+    answers = {text for _, text in found}
+    missing = [option.scored for option in options if option.scored not in answers]
     if found and missing:
-        warnings.warn(f"no example has the answer {missing[0]!r}; give each option some", stacklevel=3)
+        warn(f"no example has the answer {of_value(missing[0])}; give each option some")
     return tuple(found)
 
 
@@ -392,11 +393,10 @@ def described(given: Mapping[Any, Any], name: str) -> tuple[Option[Any], ...]:
 @cache
 def _warn_of_mapping() -> None:
     """Warn once in a process that mappings have another meaning than in 0.1."""
-    warnings.warn(
+    warn(
         "a mapping given to Choice has descriptions, which are shown and not scored; before, it had the texts to"
         " score: give these as [Option(value, text=…)]",
         FutureWarning,
-        stacklevel=4,
     )
 
 
@@ -444,7 +444,7 @@ def _without_shared(options: tuple[Option[Any], ...]) -> tuple[Option[Any], ...]
         kept.append(one if texts == one.spellings else replace(one, texts=texts))
     shared = [text for text, n in owners.items() if n > 1]
     if shared:
-        warnings.warn(f"several options have the text {shared[0]!r}, so it is scored for none", stacklevel=4)
+        warn(f"several options have the text {of_value(shared[0])}, so it is scored for none")
     return tuple(kept)
 
 

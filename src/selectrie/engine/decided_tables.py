@@ -5,7 +5,6 @@ Files, whose runs go on after a crash, are decided about by the room `tables/`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +22,7 @@ from selectrie.decide.states import State, text_of_state
 from selectrie.engine.decision_scorer import ScoresDecisions
 from selectrie.errors import OptionError, RequestError
 from selectrie.options.checks import at_least
-from selectrie.results.advice import caller_level
+from selectrie.results.advice import warn
 
 
 class CalibrationFitter(Protocol):
@@ -96,7 +95,7 @@ def with_fitted_calibration(
     n = min((one.n for one in calibration.questions), default=0)
     if n < N_LEAST:
         said = f"calibration 'batch' needs {N_LEAST} different states of which the question can be asked; there are {n}"
-        warnings.warn(f"{said}, so the answers are not calibrated", UserWarning, stacklevel=caller_level())
+        warn(f"{said}, so the answers are not calibrated")
         return params
     return replace(params, calibration=calibration)
 

@@ -7,7 +7,6 @@ task group, and the answers are made of their results (`decide.asks`).
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -70,6 +69,7 @@ from selectrie.errors import (
 from selectrie.grammar import Grammar
 from selectrie.options import PromptParams, ScoringRule, SearchParams
 from selectrie.results import Selection
+from selectrie.results.advice import warn
 from selectrie.template.analysis.template import Template
 from selectrie.tokenization.canonical import reopen
 from selectrie.tokenization.encoding import encode_prompt, least_tokens
@@ -135,7 +135,7 @@ class DecisionMaker:
             template = shipped(("base" if chat is None else "chat") if template == "auto" else template)
         check_slots(template)
         if chat is None and params.scoring == "letters":
-            warnings.warn(_LETTERS, stacklevel=2)
+            warn(_LETTERS)
         calibration = params.calibration
         if calibration == "batch":
             allowed = "decide_many or a table, whose states it is fitted to; else a Calibration (`fit_calibration`)"

@@ -11,6 +11,8 @@ import string
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -102,21 +104,50 @@ def expected_tokens(likeliest: Sequence[_Token]) -> str:
     return f" It expects {', '.join(tokens)}." if likeliest else ""
 
 
+_collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 _told: set[str] = set()
 _NO_DIGITS = dict.fromkeys(map(ord, string.digits))
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Yield a list that gets the texts of this context's warnings in place of Python.
+
+    Python writes a warning to stderr and keeps its text for good, so what clients send
+    must not be in one. Advice on results is dropped: the results have it.
+    """
+    said: list[str] = []
+    token = _collected.set(said)
+    try:
+        yield said
+    finally:
+        _collected.reset(token)
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn the caller of the package, or whoever collects warnings.
+
+    Python keeps the text, so it should be short whatever the caller gave.
+    """
+    if (said := _collected.get()) is not None:
+        said.append(text)
+    else:
+        warnings.warn(text, category, stacklevel=caller_level())
 
 
 def tell(result: Any) -> None:
     """Warn of the advice on a result, or on the first results of a list.
 
     Each code, and each note whatever its numbers, is said once in a process, as an
-    `AdviceWarning`.
+    `AdviceWarning`. Nothing is said where warnings are collected.
     """
+    if _collected.get() is not None:
+        return
     for advice in _advice_on(result):
         said = advice.text.translate(_NO_DIGITS) if advice.code == "note" else advice.code
         if said not in _told:
             _told.add(said)
-            warnings.warn(str(advice), AdviceWarning, stacklevel=caller_level())
+            warn(str(advice), AdviceWarning)
 
 
 def caller_level() -> int:

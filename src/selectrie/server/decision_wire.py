@@ -29,6 +29,7 @@ from selectrie.decide.question_data import TYPES, question_of_data
 from selectrie.decide.questions import Question
 from selectrie.decide.states import CALL_TYPES, ROLES, is_message, of_json, text_of_state
 from selectrie.errors import MAX_QUOTED, THE_STATE, OptionError
+from selectrie.results.advice import collected_warnings
 from selectrie.results.openai import json_logprob
 from selectrie.server.messages import refuse_media
 from selectrie.server.options import CONFIDENCES, ServerOptions
@@ -333,7 +334,7 @@ class DecisionRequest:
         data: The questions as they came.
         params: Options of the decision.
         confidence: How confidence is computed (`ServerOptions.confidence`).
-        warnings: What was ignored.
+        warnings: What was ignored, and what the questions lack.
     """
 
     state: str
@@ -396,7 +397,11 @@ def _request(
         raise OptionError("questions", n_examples, f"at most {MAX_EXAMPLES} examples in a request")
     for path, one in by_path.items():
         refuse_media(one.get("instructions"), f"{path}.instructions")
-    questions = {path: question_of_data(one, path, lead) for path, one in by_path.items()}
+    warnings, questions = unknown_fields(data, type(body).model_fields), {}
+    for path, one in by_path.items():
+        with collected_warnings() as notices:
+            questions[path] = question_of_data(one, path, lead)
+        warnings += [f"{path}: {notice}" for notice in notices]
     values = {name: getattr(body, name) for name in _Params.model_fields if getattr(body, name) is not None}
     values.setdefault("min_label_mass", options.min_label_mass)
     if isinstance(body.calibration, dict):
@@ -405,7 +410,6 @@ def _request(
         values.setdefault("calibration", replace(options.calibration, is_default=True))
     params = DecisionParams(**values)
     text = text_of_state(of_json(data[field]), field)
-    warnings = unknown_fields(data, type(body).model_fields)
     confidence = body.confidence or options.confidence
     return DecisionRequest(text, field, questions, names, [*by_path.values()], params, confidence, warnings)
 

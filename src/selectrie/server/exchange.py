@@ -48,6 +48,7 @@ class Exchange:
         is_large: Whether work on the body holds up the event loop.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
+        notices: What the library warns of while it works on the request.
         n_prompt: Number of tokens that were read for the answer.
         n_drawn: Number of tokens that were drawn for it.
         n_reused: Number of tokens in prompts of its tasks that needed no row.
@@ -75,6 +76,7 @@ class Exchange:
     is_large: bool = False
     model: str = ""
     warnings: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
     n_prompt: int = 0
     n_drawn: int = 0
     n_reused: int = 0

@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from selectrie.engine.scheduler.task_group import count_for
+from selectrie.results.advice import collected_warnings
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, Disconnected, Receive, read_body, too_large
@@ -90,11 +91,12 @@ class Gate:
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
         answer = _Answer(send, exchange, self._state)
         try:
-            self._check_headers(scope, headers)
-            if _is_work(scope):
-                await self._work(scope, receive, answer, headers)
-            else:
-                await self._inner(scope, receive, answer)
+            with collected_warnings() as exchange.notices:
+                self._check_headers(scope, headers)
+                if _is_work(scope):
+                    await self._work(scope, receive, answer, headers)
+                else:
+                    await self._inner(scope, receive, answer)
         except Disconnected:
             exchange.lost = "disconnected"
         except Exception as error:  # noqa: BLE001 - everything is answered

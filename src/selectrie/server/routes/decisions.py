@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -53,6 +54,7 @@ async def _decide(request: Request, fields: Mapping[str, str], read: Read, write
         decision = await lease.engine.adecide(
             decision_request.state, questions, params=decision_request.params, max_rows=max_rows
         )
+    decision_request = replace(decision_request, warnings=[*decision_request.warnings, *exchange.notices])
     usage = usage_of(decision)
     exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
 
