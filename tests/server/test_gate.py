@@ -33,7 +33,7 @@ from selectrie.errors import (
 )
 from selectrie.server import ServerOptions, app
 from selectrie.server.body import BodyBudget
-from selectrie.server.http_errors import error_of
+from selectrie.server.http_errors import draining, error_of
 from selectrie.server.metrics import CAUSES, REASONS
 from selectrie.version import __version__
 from tests.support.deciding import fake
@@ -360,6 +360,40 @@ def test_the_queue_counts_open_requests(monkeypatch):
         assert (await asked(application, "GET", "/health")).status == 200
         held.go.set()
         assert [(await one).status for one in waiting] == [200] * 3
+        assert application.state.n_open == 0
+
+    with fake() as llm:
+        asyncio.run(many(llm))
+
+
+def test_slow_bodies_of_one_client_do_not_lock_out_others():
+    """When all places are taken, the newest upload of whoever has most gives way to a client with fewer; never to its own."""
+    keys = [b"one", b"two", b"three"]
+
+    async def many(llm):
+        options = ServerOptions(max_requests=4, key_digests=tuple(sha256(key).digest() for key in keys))
+        application = app(llm, options)
+
+        async def slow(key):
+            """A request whose body does not end; it has its place, or was refused."""
+            request = asyncio.ensure_future(asked(application, "POST", PATH, BODY, {"x-api-key": key}, stall=True))
+            await asyncio.sleep(0)
+            return request
+
+        ones = [await slow("one") for _ in range(4)]
+        refused = await slow("one")
+        assert (refused.result().status, refused.result().error["code"]) == (429, "queue_full")
+        answered = await asked(application, "POST", PATH, BODY, {"x-api-key": "two"})
+        assert answered.status == 200
+        given = await ones[3]
+        assert (given.status, given.error["code"], given.headers["retry-after"]) == (429, "queue_full", "1")
+        assert given.error["message"].startswith("another client needs the place")
+        twos = [await slow("two") for _ in range(3)]
+        assert [(await one).status for one in (ones[2], twos[2])] == [429, 429]
+        assert (await asked(application, "POST", PATH, BODY, {"x-api-key": "three"})).status == 200
+        application.state.uploads.refuse(draining())
+        rest = [(await one).error["code"] for one in (*ones[:2], *twos[:2])]
+        assert rest == ["draining", "queue_full", "draining", "draining"]
         assert application.state.n_open == 0
 
     with fake() as llm:

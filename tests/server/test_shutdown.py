@@ -44,6 +44,14 @@ class Client:
         finally:
             connection.close()
 
+    def waiting(self, cause: str) -> float:
+        """How many open requests wait for something, as `/metrics` says."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return float(text.partition(f'selectrie_waiting_requests{{cause="{cause}"}} ')[2].split()[0])
+
     def ask_in_thread(self) -> tuple[threading.Thread, list[int]]:
         """A decision that is asked for in a thread, and the list that gets its status."""
         statuses: list[int] = []
@@ -57,7 +65,7 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def run(script: Callable[[Client], None], *, timeout_s: float = 60.0, load=fake) -> int:
+def run(script: Callable[[Client], None], *, timeout_s: float = 60.0, load=fake, key_file: str | None = None) -> int:
     """Serve until the script, which runs in a thread, has sent a signal; return the exit code."""
     failures: list[BaseException] = []
 
@@ -75,7 +83,8 @@ def run(script: Callable[[Client], None], *, timeout_s: float = 60.0, load=fake)
         threads.append(threading.Thread(target=scripted, args=(url,)))
         threads[0].start()
 
-    code = serve(load, Serving(port=0, shutdown_timeout_s=timeout_s), ServerOptions(), on_ready=ready)
+    serving = Serving(port=0, shutdown_timeout_s=timeout_s, key_file=key_file)
+    code = serve(load, serving, ServerOptions(), on_ready=ready)
     for thread in threads:
         thread.join(60)
     if failures:
@@ -119,6 +128,51 @@ def test_accepted_work_is_finished(monkeypatch):
         assert statuses == [200]
 
     assert run(script) == 0
+
+
+def test_a_body_that_has_not_come_is_refused():
+    """It is new work, for another server: the server does not wait for the rest, nor for headers that do not end."""
+    head = "POST /v1/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n"
+
+    def script(client: Client) -> None:
+        address = (client.host, client.port)
+        with (
+            socket.create_connection(address, timeout=20) as slow,
+            socket.create_connection(address, timeout=20) as idle,
+        ):
+            idle.sendall(head.encode())
+            slow.sendall(f"{head}\r\n{{".encode())
+            while client.waiting("body") == 0:
+                pass
+            stop()
+            answer = b""
+            while part := slow.recv(1 << 16):
+                answer += part
+            assert answer.startswith(b"HTTP/1.1 503")
+            assert b'"draining"' in answer
+            assert idle.recv(1) == b""
+
+    assert run(script) == 0
+
+
+def test_a_hangup_that_is_ignored_reads_keys_all_the_same(tmp_path):
+    """`nohup` has it ignored, which stays so where there is no file to read."""
+    keys = tmp_path / "keys.txt"
+    keys.write_text("first\n")
+    before = signal.getsignal(signal.SIGHUP)
+    ignored: list[bool] = []
+
+    def script(_: Client) -> None:
+        ignored.append(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+        stop()
+
+    try:
+        for key_file in (None, str(keys)):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            assert run(script, key_file=key_file) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert ignored == [True, False]
 
 
 @pytest.mark.parametrize("how", ["a second signal", "a timeout"])

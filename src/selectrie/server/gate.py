@@ -24,7 +24,7 @@ from selectrie.server import state as states
 from selectrie.server.body import ENCODINGS, Disconnected, Receive, read_body, too_large
 from selectrie.server.event_stream import CONTENT_TYPE, error_ending
 from selectrie.server.exchange import Exchange, id_of
-from selectrie.server.http_errors import HttpError, busy, error_of, headers_of
+from selectrie.server.http_errors import HttpError, busy, draining, error_of, headers_of
 from selectrie.server.state import ServerState
 
 logger = logging.getLogger("selectrie.server")
@@ -103,7 +103,7 @@ class Gate:
             await self._fail(error, answer)
         except asyncio.CancelledError:  # the server ends and does not wait any more
             exchange.lost = "shutdown"
-            await self._fail(_draining(), answer)
+            await self._fail(draining(), answer)
             raise
         finally:
             if self._state.is_dropping and not answer.is_whole:
@@ -126,10 +126,10 @@ class Gate:
             return
         exchange.turn = self._state.turn_of(key or exchange.client)
         if self._state.is_draining:
-            raise _draining()
+            raise draining()
         if path in WORK:
             exchange.encoding = self._check_body(headers)
-        if self._state.n_open >= options.max_requests:
+        if self._state.n_open >= options.max_requests and not self._state.uploads.give_way(exchange.turn):
             message = (
                 f"{options.max_requests} requests wait or are worked on, and no more are taken: "
                 "send fewer at once, or the operator can start the server with a larger --max-requests"
@@ -161,7 +161,9 @@ class Gate:
             with state.bodies.share() as share:
                 if scope["path"] in WORK:
                     share.grow(_declared_length(headers))
-                    exchange.body, exchange.is_large = await read_body(receive, exchange.encoding, state.options, share)
+                    with state.uploads.place(exchange.turn, receive) as received:
+                        body = read_body(received, exchange.encoding, state.options, share)
+                        exchange.body, exchange.is_large = await body
                 exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer)
         finally:
@@ -280,10 +282,6 @@ async def send_error(error: HttpError, send: Send) -> None:
     body = error.encoded()
     await send({"type": "http.response.start", "status": error.status, "headers": headers_of(error, body)})
     await send({"type": "http.response.body", "body": body})
-
-
-def _draining() -> HttpError:
-    return busy("the server is shutting down", status=503, code="draining")
 
 
 def _too_late(exchange: Exchange, deadline_s: float) -> HttpError:

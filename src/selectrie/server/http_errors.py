@@ -92,6 +92,11 @@ def busy(message: str, *, status: int, code: str) -> HttpError:
     return HttpError(status, code, message, headers={"retry-after": str(RETRY_AFTER_S)})
 
 
+def draining() -> HttpError:
+    """Return the error for what comes, or has not come, when the server ends."""
+    return busy("the server is shutting down", status=503, code="draining")
+
+
 def unsupported(field_name: str, why: str, *, code: str = "unsupported") -> HttpError:
     """Return the error for a known field or input that is not offered."""
     return HttpError(400, code, f"{field_name}: {why}", field_name)

@@ -24,6 +24,7 @@ from selectrie.errors import IncompatibleOptionsError, InputFileError, OptionErr
 from selectrie.options.checks import at_least, number
 from selectrie.server.allocator import limit_arenas, settle
 from selectrie.server.application import App, app
+from selectrie.server.http_errors import draining
 from selectrie.server.options import ServerOptions
 from selectrie.server.protocol import ConnectionLimits, HttpProtocol
 from selectrie.version import __version__
@@ -117,7 +118,8 @@ def serve(
     The socket is bound before the model loads, so `/health` answers at once, and
     `/ready` when there is a model. After the first signal, `/ready` and new work get
     503, and accepted work finishes; a second signal ends the server at once. SIGHUP has
-    the file of API keys read again, and drains where there is none.
+    the file of API keys read again, and drains where there is none, unless the process
+    began with it ignored.
 
     The process is taken to be a server's: signals are handled, and the C library's
     allocator is limited to few arenas (`allocator.limit_arenas`).
@@ -210,7 +212,8 @@ class _Run:
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, self._signalled, one)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
+        # `nohup` ignores it, so that the end of a session does not end the process.
+        if self._serving.key_file is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGHUP, self._hung_up)
         loader = threading.Thread(target=self._load_in_thread, args=(loop,), name="selectrie-load", daemon=True)
         loader.start()
@@ -266,6 +269,7 @@ class _Run:
             self._end()
             return
         state.is_draining = True
+        state.uploads.refuse(draining())
         self._drain = asyncio.ensure_future(self._drained())
 
     def _hung_up(self) -> None:

@@ -12,6 +12,7 @@ from selectrie.server.body import BodyBudget
 from selectrie.server.metrics import Metrics
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
+from selectrie.server.uploads import Uploads
 
 KEY = "selectrie.server"
 """Name of the state in the scope of a request."""
@@ -28,6 +29,7 @@ class ServerState:
         is_draining: Whether new work is refused.
         is_dropping: Whether what is not sent yet is lost, because the server ends.
         n_open: Number of requests that wait or are worked on.
+        uploads: Those of them whose bodies have not come yet.
         bodies: The bytes that their bodies have together.
         turns: The turn of each client with an open request, by its key or address.
     """
@@ -38,6 +40,7 @@ class ServerState:
     is_draining: bool = False
     is_dropping: bool = False
     n_open: int = 0
+    uploads: Uploads = field(default_factory=Uploads)
     turns: WeakValueDictionary[bytes | str, Turn] = field(default_factory=WeakValueDictionary)
     bodies: BodyBudget = field(init=False)
 

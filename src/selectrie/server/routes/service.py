@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from selectrie.server.exchange import json_response
-from selectrie.server.http_errors import HttpError, busy
+from selectrie.server.http_errors import HttpError, busy, draining
 from selectrie.server.models import Models
 from selectrie.server.state import state_of
 from selectrie.version import __version__
@@ -37,7 +37,7 @@ async def ready(request: Request) -> Response:
     """Say whether requests are answered: not before a model is loaded."""
     state = state_of(request)
     if state.is_draining:
-        raise busy("the server is shutting down", status=503, code="draining")
+        raise draining()
     if not state.models.is_ready:
         raise busy("the model is being loaded", status=503, code="loading")
     return json_response({"status": "ready"})
