@@ -596,7 +596,7 @@ def test_too_long_a_prompt_names_the_remedy():
         question = Choice("q", [f"option {i}" for i in range(80)])
         with pytest.raises(
             PromptTooLongError,
-            match=r"question 'q': needs \d+ tokens, .* holds 600; shorten the state, .*list_options=False",
+            match=r"question 'q': needs \d+ tokens, .* holds 600; give shorter options, or fewer of them, .*list_options=False",
         ):
             llm.decide(STATE, {"q": question})
         assert llm.decide(STATE, question, params=DecisionParams(list_options=False)).signature.listed is False

@@ -354,16 +354,26 @@ def test_a_request_without_a_limit_gets_what_room_there_is():
 
 
 @pytest.mark.parametrize("given", ["max_tokens", "max_completion_tokens"])
-@pytest.mark.parametrize(("n_characters", "n_tokens"), [(10, 200), (80, 60)])
+@pytest.mark.parametrize(("n_characters", "n_tokens"), [(10, 200), (10, 95), (80, 60)])
 def test_a_remedy_names_fields_of_the_request(given, n_characters, n_tokens):
     """Those that it has: a limit under the name that was sent, and no `truncate`."""
     body = {"messages": [{"role": "user", "content": "x" * n_characters}], given: n_tokens}
     with fake(nodes=100) as llm:
         found = ask(app(llm), "POST", PATH, body).error
     lower = f"lower `{given}` ({n_tokens})"
-    remedies = lower if n_tokens > 100 else f"shorten `messages`, {lower}"
+    remedies = {200: lower, 95: f"{lower}, shorten `messages`", 60: f"shorten `messages`, {lower}"}[n_tokens]
     assert found["message"].endswith(f"; {remedies}, or use a model with a larger context")
-    assert found["param"] == (given if n_tokens > 100 else "messages")
+    assert found["param"] == (given if n_tokens > n_characters else "messages")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_limit_that_was_not_sent_is_not_to_be_lowered(stream):
+    """The server's own gives way to the prompt, so the prompt alone is too long."""
+    body = {"messages": [{"role": "user", "content": "x" * 95}], "stream": stream}
+    with fake(nodes=100) as llm:
+        found = ask(app(llm), "POST", PATH, body).error
+    assert found["message"].endswith("; shorten `messages`, or use a model with a larger context")
+    assert found["param"] == "messages"
 
 
 @pytest.mark.parametrize(("stop", "path"), [("", "stop"), (["a", ""], "stop[1]")])

@@ -275,6 +275,31 @@ def test_what_questions_lack_is_said_in_the_answer(monkeypatch):
     assert letters.json["warnings"][0].startswith("letters on a model without a chat template")
 
 
+LONG = "word " * 1_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"choices": ["a", LONG]}, "give shorter options, or fewer of them"),
+        ({"choices": ["a", {"value": "b", "texts": ["b", LONG]}]}, "give shorter options, or fewer of them"),
+        ({"choices": ["a", {"value": "b", "description": LONG}]}, "give shorter options, or fewer of them"),
+        ({"choices": [f"option {n}" for n in range(90)]}, "give shorter options, or fewer of them"),
+        ({"instructions": LONG}, "shorten the instructions"),
+        ({"cue": LONG}, "shorten the cue"),
+        ({"examples": [{"state": LONG, "answer": one} for one in "ab"]}, "give shorter examples, or fewer of them"),
+    ],
+    ids=["option", "texts", "description", "options", "instructions", "cue", "examples"],
+)
+def test_what_is_too_long_is_named(changes, remedy):
+    """The part of the question that has most of the prompt, and not the input beside it."""
+    question = {"type": "choice", "choices": ["a", "b"], **changes}
+    with fake(nodes=600) as llm:
+        error = ask(app(llm), "POST", "/v1/decisions", {"input": "abcd", "questions": [question]}).error
+    assert (error["code"], error["param"]) == ("prompt_too_long", "questions[0]")
+    assert f"the context holds 600; {remedy}" in error["message"]
+
+
 def test_a_question_with_a_long_name():
     """It is answered under its name, and errors name it by its index: they quote little of a request."""
     long = "x" * 5_000

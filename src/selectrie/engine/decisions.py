@@ -553,7 +553,18 @@ def _prepared(maker: DecisionMaker, name: str, ask: Ask, state: str) -> _Prepare
 
 
 def _shorten(ask: Ask, state: str) -> str:
-    return _SHORTEN if len(state) >= len(ask.question.instructions) else "shorten the instructions"
+    """Return the advice to shorten what takes most of a prompt."""
+    question = ask.question
+    listed = sum(len(one.scored) + len(one.description or "") for one in ask.options) if ask.listed else 0
+    longest = max((len(text) for one in ask.options for text in one.spellings), default=0)
+    lengths = {
+        _SHORTEN: len(state),
+        "shorten the instructions": len(question.instructions),
+        "shorten the cue": len(question.cue or ""),
+        "give shorter examples, or fewer of them": sum(len(text) + len(answer) for text, answer in question.examples),
+        "give shorter options, or fewer of them": max(listed, longest),
+    }
+    return max(lengths, key=lengths.__getitem__)
 
 
 def _fits_unlisted(maker: DecisionMaker, ask: Ask, state: str) -> bool:

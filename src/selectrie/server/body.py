@@ -65,6 +65,16 @@ A body of JSON takes up to ten times its size once it is parsed.
 """
 
 
+_NOUNS = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+}
+
+
 class Disconnected(Exception):
     """The client closed the connection."""
 
@@ -283,7 +293,7 @@ def parsed(data: bytes, max_depth: int) -> dict[str, Any]:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else clip(str(error), 200)
         raise HttpError(400, "bad_json", f"the body is not JSON: {reason}") from error
     if not isinstance(value, dict):
-        raise HttpError(400, "bad_json", f"the body is a JSON {type(value).__name__}: expected an object")
+        raise HttpError(400, "bad_json", f"the body is {_NOUNS[type(value)]}: expected an object of JSON")
     return value
 
 

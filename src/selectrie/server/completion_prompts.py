@@ -14,7 +14,7 @@ from selectrie.errors import PromptTooLongError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionRequest, PromptInput
-from selectrie.server.http_errors import HttpError, errors_at, message_of
+from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
 from selectrie.server.wire import check_tokenized
@@ -78,11 +78,17 @@ def with_warning(engine: Engine, request: CompletionRequest) -> CompletionReques
 
 @contextmanager
 def prompt_errors(request: CompletionRequest, index: int = 0) -> Iterator[None]:
-    """Name the prompt in the error about one too long: by default a single one."""
+    """Name the prompt in the error about one too long: by default a single one.
+
+    Where the tokens to be drawn are too many, the error names their limit.
+    """
     try:
         yield
     except PromptTooLongError as error:
-        raise HttpError(400, error.code, message_of(error, FIELDS), request.name_of(error.request or index)) from error
+        found = error_of(error, FIELDS)
+        if found.param != "max_tokens":
+            found.param = request.name_of(error.request or index)
+        raise found from error
 
 
 def exact_prompts(prompts: Sequence[PromptTokens]) -> list[PromptText]:

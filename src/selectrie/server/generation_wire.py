@@ -41,6 +41,7 @@ from selectrie.server.wire import (
     fields_of,
     unknown_fields,
 )
+from selectrie.tokenization.prompts import SHORTEN_PROMPT
 
 _SAMPLING = {
     **{name: name for name in SAMPLING_BOUNDS if name != "repeat_penalty"},
@@ -258,9 +259,11 @@ class GenerationRequest:
 
         Raises the error if the request itself limits the tokens, or without room.
         """
-        n_left = self.stopping.max_tokens - (error.required_tokens - error.available_tokens)
-        if self.has_max_tokens or n_left < 1:
+        if self.has_max_tokens:
             raise error
+        n_left = self.stopping.max_tokens - (error.required_tokens - error.available_tokens)
+        if n_left < 1:
+            raise error.with_remedy(SHORTEN_PROMPT) from error
         return replace(self, stopping=replace(self.stopping, max_tokens=n_left))
 
 

@@ -27,6 +27,7 @@ from selectrie.errors import (
     OptionError,
     PromptError,
     TextError,
+    Words,
     clip,
     clipped,
     of_value,
@@ -39,6 +40,26 @@ from selectrie.tokenization.records import PromptText
 
 SHORTEN_PROMPT = ways(words("shorten {}", THE_PROMPT), "set `truncate='left'`")
 """Advice for a prompt that does not fit."""
+
+
+def length_advice(n_prompt: int, max_tokens: int, n_nodes: int, *, can_shorten: bool) -> Words:
+    """Return the advice for a prompt that does not fit with the tokens after it.
+
+    Each remedy in it is enough; if both are, what has more tokens comes first.
+
+    Args:
+        n_prompt: Number of tokens of the prompt.
+        max_tokens: Maximum number of tokens after it.
+        n_nodes: Number of tokens of a prompt that fits with one token after it.
+        can_shorten: Whether a shorter prompt would fit.
+    """
+    lower = words("lower `max_tokens` ({})", max_tokens)
+    if n_prompt > n_nodes:
+        return SHORTEN_PROMPT if can_shorten else words("shorten {} and {}", THE_PROMPT, lower)
+    shorten = SHORTEN_PROMPT if can_shorten else ""
+    return ways(lower, shorten) if max_tokens > n_prompt else ways(shorten, lower)
+
+
 _RENDERED = ways("render the chat yourself and give it as text with `parse_special`, or as token ids")
 ROLE = re.compile(r"\w[\w .-]*")
 """Pattern of a role.

@@ -540,7 +540,7 @@ def test_a_seed_of_numpy_is_a_seed():
 
 @pytest.mark.parametrize("truncate", ["error", "left"])
 def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
-    """A shorter prompt is proposed only where it would help."""
+    """Each remedy is proposed only where it is enough, first that for what has more tokens; else both together."""
     with engine_on(HashModel(1, limits=SMALL)) as engine:
         with pytest.raises(PromptTooLongError) as caught:
             engine.generate(
@@ -552,7 +552,10 @@ def test_tokens_that_no_prompt_leaves_room_for_are_told_apart(truncate):
         assert caught.value.remedy.startswith("shorten the prompt")
         with pytest.raises(PromptTooLongError) as caught:  # one token would fit
             engine.generate("a", stopping=StopParams(max_tokens=SMALL.nodes))
-        assert caught.value.remedy.startswith("shorten the prompt")
+        assert caught.value.remedy == f"lower `max_tokens` ({SMALL.nodes}), shorten the prompt, or set truncate='left'"
+        with pytest.raises(PromptTooLongError) as caught:
+            engine.generate("a" * SMALL.nodes, stopping=StopParams(max_tokens=SMALL.nodes + 1))
+        assert caught.value.remedy == f"shorten the prompt and lower `max_tokens` ({SMALL.nodes + 1})"
 
 
 @given(seed=seeds)

@@ -39,9 +39,9 @@ from selectrie.options import GRAMMAR_NODES, PromptParams, SearchParams, record
 from selectrie.results import Hypothesis, Signature, TokenScore
 from selectrie.tokenization.canonical import CanonicalPaths, HealedPrompt, Listing, PromptBoundary, is_cut, open_prompt
 from selectrie.tokenization.prompts import (
-    SHORTEN_PROMPT,
     Prompt,
     is_chat,
+    length_advice,
     prompt_notes,
     read_prompt,
     require_normalized,
@@ -471,8 +471,8 @@ def _fitting(
         read = truncate_left(vocabulary, read, available - n_more)
         opened = open_prompt(vocabulary, read, prompting.boundary, listing)
     if max_context_tokens(opened) > available:
-        shorter = SHORTEN_PROMPT if available > n_more else ""
-        remedy = ways(shorter, words("lower `max_tokens` ({})", max_tokens))
+        n_context = max_context_tokens(opened)
+        remedy = length_advice(n_context, max_tokens, limits.nodes - 1, can_shorten=available > n_more)
         raise limits.too_long(max_context_tokens(opened) + max_tokens, remedy)
     return opened
 

@@ -24,7 +24,7 @@ from selectrie.engine.requests.generation_params import DEFAULT_GENERATING, Gene
 from selectrie.engine.requests.session import Session
 from selectrie.engine.requests.speculative import check_draft
 from selectrie.engine.scheduler.model_thread import Handle
-from selectrie.errors import IncompatibleOptionsError, OptionError, of_request, ways, words
+from selectrie.errors import IncompatibleOptionsError, OptionError, of_request, words
 from selectrie.options import (
     DEFAULT_PROMPTING,
     DEFAULT_SAMPLING,
@@ -46,6 +46,7 @@ from selectrie.tokenization.prompts import (
     SHORTEN_PROMPT,
     CheckLength,
     Prompt,
+    length_advice,
     prompt_notes,
     read_prompt,
     require_normalized,
@@ -178,8 +179,7 @@ def _fitting(model: ModelDescription, read: PromptText, request: GenerateRequest
         n_kept = available + n_prompt - len(spec.prompt)
         spec, n_prompt = _spec(vocabulary, truncate_left(vocabulary, read, n_kept), request)
     if len(spec.prompt) > available:
-        shorter = SHORTEN_PROMPT if available >= 1 else ""
-        remedy = ways(shorter, words("lower `max_tokens` ({})", spec.stopping.max_tokens))
+        remedy = length_advice(len(spec.prompt), spec.stopping.max_tokens, n_nodes, can_shorten=available >= 1)
         raise model.limits.too_long(len(spec.prompt) + _n_more(spec), remedy)
     return spec, n_prompt
 

@@ -13,11 +13,11 @@ from selectrie.engine.engine import Engine
 from selectrie.results import Generation
 from selectrie.server.completion_prompts import exact_prompts, prompt_errors, score_prompts, with_warning
 from selectrie.server.completion_response import ChoiceWriter, CompletionWriter, PromptTokens
-from selectrie.server.completion_wire import FIELDS, CompletionRequest, read_completion
+from selectrie.server.completion_wire import FIELDS, CompletionBody, CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response, read_request
 from selectrie.server.generation import generate, join_chunks, lease_model, open_stream
-from selectrie.server.generation_wire import note_generation
+from selectrie.server.generation_wire import note_generation, options_of
 from selectrie.server.state import ServerState, state_of
 from selectrie.server.token_texts import labels_of
 
@@ -31,7 +31,7 @@ WRITTEN_IN_PLACE = 1_000
 async def completions(request: Request) -> Response:
     """Continue prompts, and return log-probabilities of prompt and text."""
     state, exchange = state_of(request), exchange_of(request)
-    exchange.fields = FIELDS
+    exchange.fields = FIELDS | options_of(CompletionBody, exchange.body)
     completion_request = await read_request(exchange, read_completion, state.options)
     if completion_request.generation.is_stream:
         exchange.warnings += completion_request.generation.warnings
