@@ -130,8 +130,15 @@ def test_accepted_work_is_finished(monkeypatch):
     assert run(script) == 0
 
 
-def test_a_body_that_has_not_come_is_refused():
-    """It is new work, for another server: the server does not wait for the rest, nor for headers that do not end."""
+def test_a_body_that_has_not_come_is_refused(monkeypatch):
+    """It is new work, for another server: the server waits neither for the rest, nor for headers, nor for the client to close."""
+    ended, close = threading.Event(), Engine.close
+
+    def closed(llm: Engine) -> None:
+        ended.set()
+        close(llm)
+
+    monkeypatch.setattr(Engine, "close", closed)
     head = "POST /v1/decisions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: 99\r\n"
 
     def script(client: Client) -> None:
@@ -151,6 +158,7 @@ def test_a_body_that_has_not_come_is_refused():
             assert answer.startswith(b"HTTP/1.1 503")
             assert b'"draining"' in answer
             assert idle.recv(1) == b""
+            assert ended.wait(20)
 
     assert run(script) == 0
 

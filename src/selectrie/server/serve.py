@@ -36,7 +36,7 @@ LOST = 1
 _CHECK_S = 0.05
 """Seconds between two looks at the open requests while the server drains."""
 _CLOSING_S = 1.0
-"""Least seconds in which connections are closed when all work is done."""
+"""Seconds in which clients may close their connections when all work is done."""
 _KEEP_ALIVE_S = 75
 _BACKLOG = 1024
 DEFAULT_LIMITS = ConnectionLimits()
@@ -302,8 +302,8 @@ class _Run:
                 return
             await asyncio.sleep(min(_CHECK_S, left))
         self._server.should_exit = True
-        await asyncio.sleep(max(_CLOSING_S, until - loop.time()))
-        self._server.abort()  # connections that could not be closed
+        await asyncio.sleep(_CLOSING_S)
+        self._server.abort()  # connections whose clients still send, or do not close
 
     def _end(self) -> None:
         """End at once; what was accepted and not sent is lost."""
