@@ -13,7 +13,7 @@ from selectrie.backends.llama_cpp import vocabulary as reader
 from selectrie.backends.llama_cpp.soundness import require_sound
 from selectrie.backends.llama_cpp.vocabulary import read_vocabulary
 from tests.support.real_data import REAL_VOCABULARIES, real_file
-from tests.support.vocabularies import open_model
+from tests.support.vocabularies import llama_tokens, open_model
 
 FILES = (
     *(f"weights/random_real_vocab/random-{name}.gguf" for name in REAL_VOCABULARIES),
@@ -64,3 +64,20 @@ def test_where_tokens_are_read_in_one_call(name, works):
     assert (reader._pieces_at_once(vocab, tokens.spellings) is not None) is works
     without = [b"-" if spelling in reader._LAST_BYTE else spelling for spelling in tokens.spellings]
     assert reader._pieces_at_once(vocab, without) is None
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "llama-spm"])
+def test_a_long_text_is_encoded_once(monkeypatch, name):
+    """A call without room for all tokens encodes the whole text in vain; a megabyte takes seconds."""
+    path, sizes, call = real_file(f"weights/random_real_vocab/random-{name}.gguf"), [], llama_cpp.llama_tokenize
+
+    def counted(vocab, text, n_bytes, *further):
+        sizes.append(n_bytes)
+        return call(vocab, text, n_bytes, *further)
+
+    monkeypatch.setattr(llama_cpp, "llama_tokenize", counted)
+    tokenize = reader._tokenizer(llama_cpp.llama_model_get_vocab(open_model(path)))
+    for text in (b"a", b"a b " * 2_000, "\u2581\u1234".encode() * 2_000, b" \x01" * 1_100, b"ab" * 100):
+        sizes.clear()
+        assert tokenize(text) == llama_tokens(path, text, parse_special=False)
+        assert sizes == [len(text)] * 2  # ours, and the other's

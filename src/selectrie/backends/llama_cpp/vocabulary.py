@@ -219,9 +219,11 @@ def _tokenizer(vocab: llama_cpp.llama_vocab_p) -> Tokenize:
             buffer = local.buffer
         except AttributeError:
             buffer = local.buffer = (llama_cpp.llama_token * _USUAL_TEXT_TOKENS)()
+        if n_bytes > _USUAL_TEXT_TOKENS:  # a call that lacks room has encoded the whole text in vain
+            buffer = (llama_cpp.llama_token * (n_bytes + 1))()
         count = call(vocab, text, n_bytes, buffer, len(buffer), _ADD_SPECIAL, _PARSE_SPECIAL)
         if count < 0:
-            buffer = local.buffer = (llama_cpp.llama_token * -count)()
+            buffer = (llama_cpp.llama_token * -count)()
             count = call(vocab, text, n_bytes, buffer, len(buffer), _ADD_SPECIAL, _PARSE_SPECIAL)
         ids: list[int] = buffer[:count]
         return ids
