@@ -19,6 +19,7 @@ pytest.importorskip("fastapi", reason="needs the extra 'server'")
 from selectrie import Predicate
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.model_thread import ModelThread
+from selectrie.engine.scheduler.task_group import note_prepared
 from selectrie.errors import (
     CancelledError,
     ClosedError,
@@ -322,7 +323,7 @@ def test_before_the_model_is_loaded():
 
 
 class Held:
-    """An engine whose decisions wait until they are let go."""
+    """An engine whose decisions are prepared, and wait until they are let go."""
 
     def __init__(self, llm: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = asyncio.Event()
@@ -331,6 +332,7 @@ class Held:
         decide = llm.adecide
 
         async def adecide(*args, **named):
+            note_prepared()
             self.begun.release()
             try:
                 await self.go.wait()

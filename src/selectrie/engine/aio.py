@@ -8,7 +8,7 @@ Cancelling the awaiting task cancels the work of the call.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from itertools import islice
@@ -58,11 +58,14 @@ def async_stream(method: Callable[P, QueueStream[T]]) -> Callable[P, AsyncGenera
 
 
 @asynccontextmanager
-async def opened(start: Callable[[], AnyStream]) -> AsyncGenerator[AnyStream, None]:
+async def opened(
+    start: Callable[[], AnyStream], run: Callable[[Callable[[], None]], Awaitable[None]] | None = None
+) -> AsyncGenerator[AnyStream, None]:
     """Start a stream in a thread of its own, yield it, and close it at the end.
 
     However the block ends, and also if the awaiting task is cancelled while the stream
-    is being started, its work is cancelled.
+    is being started, its work is cancelled. `run` runs a function in a thread, as
+    `in_thread` does, which is the default.
     """
     made: list[AnyStream] = []
     is_left = False
@@ -73,7 +76,7 @@ async def opened(start: Callable[[], AnyStream]) -> AsyncGenerator[AnyStream, No
             made[0].close()
 
     try:
-        await in_thread(begin)
+        await (in_thread if run is None else run)(begin)
         yield made[0]
     finally:
         is_left = True

@@ -27,7 +27,7 @@ from selectrie.engine.requests.session import Prepared, Session
 from selectrie.engine.runtimes import LocalRuntime, Runtime
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Load
-from selectrie.engine.scheduler.task_group import TaskGroup, task_group
+from selectrie.engine.scheduler.task_group import TaskGroup, note_prepared, task_group
 from selectrie.engine.score_methods import ScoreMethods
 from selectrie.engine.tokenizer_methods import TokenizerMethods
 from selectrie.errors import IncompatibleOptionsError, OptionError, OptionRef
@@ -191,6 +191,7 @@ class Engine(DecisionMethods, PromptMethods, ScoreMethods, TokenizerMethods):
         """
         with task_group(self._model_thread, priority=priority, deadline_s=deadline_s, keep_cached=keep_cached) as group:
             prepared = prepare(self._model)
+            note_prepared()
             result = prepared.run(self._session(group))
         tell(result)
         return result

@@ -19,6 +19,7 @@ import numpy as np
 from selectrie.engine.aio import in_thread
 from selectrie.errors import clip
 from selectrie.server.allocator import give_back
+from selectrie.server.exchange import Exchange
 from selectrie.server.http_errors import HttpError, busy
 from selectrie.server.options import ServerOptions
 
@@ -145,36 +146,47 @@ class BodyShare:
             return self._held > 0
 
 
-async def read_body(
-    receive: Receive, encoding: str, options: ServerOptions, share: BodyShare
-) -> tuple[dict[str, Any], bool]:
-    """Return the JSON object of a request's body, and whether it is large.
-
-    What is made of a large one is made in a thread, so that others are answered.
+async def receive_body(receive: Receive, options: ServerOptions, share: BodyShare) -> bytes:
+    """Return the body of a request as it is sent.
 
     Args:
         receive: The messages of the request.
-        encoding: How it is compressed, one of `ENCODINGS`.
         options: The limits.
         share: Takes its bytes from the budget of all bodies.
 
     Raises:
         HttpError: 408 if it does not arrive in time, 413 if it is too large, 503 if
-            there is no room for it, 400 if it cannot be decoded, is no object of JSON,
-            or is nested too deeply.
+            there is no room for it.
         Disconnected: If the client leaves before.
     """
     try:
-        data = await asyncio.wait_for(_received(receive, options.max_body_bytes, share), options.body_timeout_s)
+        return await asyncio.wait_for(_received(receive, options.max_body_bytes, share), options.body_timeout_s)
     except asyncio.TimeoutError as error:
         message = f"the body did not arrive within {options.body_timeout_s:g} s"
         raise HttpError(408, "body_timeout", message) from error
+
+
+async def read_body(data: bytes, exchange: Exchange, options: ServerOptions, share: BodyShare) -> None:
+    """Read the JSON object of a request's body, `Exchange.body`.
+
+    That of a large one is read in one of the server's places, so others are answered.
+
+    Args:
+        data: The body as it was sent.
+        exchange: Gets the object, and whether it is large.
+        options: The limits.
+        share: Takes its bytes from the budget of all bodies.
+
+    Raises:
+        HttpError: 413 if it is too large, 503 if there is no room for it, 400 if it
+            cannot be decoded, is no object of JSON, or is nested too deeply.
+    """
+    encoding = exchange.encoding
     if encoding != "identity":
         unpack = partial(decoded, data, encoding, options.max_body_bytes, share.grow)
         data = unpack() if len(data) <= _UNPACKED_IN_PLACE else await in_thread(unpack)
-    if len(data) <= _READ_IN_PLACE:
-        return parsed(data, options.max_depth), False
-    return await in_thread(partial(parsed, data, options.max_depth)), True
+    exchange.is_large = len(data) > _READ_IN_PLACE
+    exchange.body = await exchange.run(partial(parsed, data, options.max_depth))
 
 
 async def _received(receive: Receive, max_bytes: int, share: BodyShare) -> bytes:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from selectrie.engine.aio import in_thread
 from selectrie.engine.engine import Engine
+from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import PromptTooLongError
 from selectrie.options import PromptParams
 from selectrie.server.completion_response import PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionRequest, PromptInput
+from selectrie.server.exchange import Exchange
 from selectrie.server.http_errors import HttpError, error_of, errors_at
 from selectrie.server.options import ServerOptions
 from selectrie.server.token_texts import spelling_of
@@ -30,19 +31,23 @@ count, twice that.
 """
 
 
-async def score_prompts(engine: Engine, request: CompletionRequest, options: ServerOptions) -> list[PromptTokens]:
-    """Return the prompts of a request, with their log-probabilities if it needs them.
+async def score_prompts(
+    exchange: Exchange, engine: Engine, request: CompletionRequest, options: ServerOptions
+) -> tuple[CompletionRequest, list[PromptTokens]]:
+    """Return a request and its prompts, with their log-probabilities if it needs them.
+
+    The request gets a warning about control tokens in its text, if any.
 
     Raises:
         HttpError: 400 for a prompt that cannot be evaluated, or for too many tokens.
         SelectrieError: If the model fails.
     """
-    prompts = await in_thread(lambda: _all_read(engine, request, options.max_rows))
+    request, prompts = await exchange.in_thread(lambda: _all_read(engine, request, options.max_rows))
     in_all = _n_copies(request) * sum(len(one.ids) for one in prompts)
     if in_all > options.max_rows:
         raise _too_many(in_all, options.max_rows)
     if not request.scores_prompts:
-        return prompts
+        return request, prompts
     n_top, prompt_top = request.body.logprobs or 0 if request.scores_echo else 0, request.body.prompt_logprobs
     n_echo = 1 + max(n_top, len(request.named)) if request.scores_echo else 0
     n_scores = in_all * (n_echo + (0 if prompt_top is None else 2 * (1 + prompt_top)))
@@ -51,16 +56,18 @@ async def score_prompts(engine: Engine, request: CompletionRequest, options: Ser
         message = f"the prompts have {n_scores} log-probabilities: expected at most {MAX_SCORES} in all; ask for fewer"
         raise HttpError(400, "too_many_rows", message, counted)
     with prompt_errors(request):
-        scored = await engine.aprompt_logprobs(
-            [one.ids for one in prompts],
-            top=max(n_top, prompt_top or 0),
-            named=request.named if request.scores_echo else (),
-            priority=request.generation.options.priority,
+        scored = await exchange.hold(
+            lambda: engine.aprompt_logprobs(
+                [one.ids for one in prompts],
+                top=max(n_top, prompt_top or 0),
+                named=request.named if request.scores_echo else (),
+                priority=request.generation.options.priority,
+            )
         )
-    return [replace(one, scored=scores) for one, scores in zip(prompts, scored, strict=True)]
+    return request, [replace(one, scored=scores) for one, scores in zip(prompts, scored, strict=True)]
 
 
-def with_warning(engine: Engine, request: CompletionRequest) -> CompletionRequest:
+def _with_warning(engine: Engine, request: CompletionRequest) -> CompletionRequest:
     """Return the request with a warning about control tokens in its text, if any.
 
     A request that says how they are read has none.
@@ -125,14 +132,18 @@ def _check_lengths(engine: Engine, request: CompletionRequest, max_rows: int) ->
             raise _too_many(in_all, max_rows, is_least=True)
 
 
-def _all_read(engine: Engine, request: CompletionRequest, max_rows: int) -> list[PromptTokens]:
+def _all_read(
+    engine: Engine, request: CompletionRequest, max_rows: int
+) -> tuple[CompletionRequest, list[PromptTokens]]:
     with errors_at("logprob_token_ids"):
         engine.vocabulary.check_tokens(request.named)
     _check_lengths(engine, request, max_rows)
-    return [_read(engine, request, index) for index in range(len(request.prompts))]
+    prompts = [_read(engine, request, index) for index in range(len(request.prompts))]
+    return _with_warning(engine, request), prompts
 
 
 def _read(engine: Engine, request: CompletionRequest, index: int) -> PromptTokens:
+    check_cancelled()
     prompt, vocabulary = request.prompts[index], engine.vocabulary
     with errors_at(request.name_of(index)):
         ids = _tokens(engine, prompt, request)

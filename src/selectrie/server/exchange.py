@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from selectrie.core.types import Cost
 from selectrie.engine.aio import in_thread
 from selectrie.engine.scheduler.turns import Turn
 from selectrie.server.options import ServerOptions
+from selectrie.server.places import Places
 from selectrie.server.structured_outputs import FIELD as STRUCTURED_OUTPUTS
 
 R = TypeVar("R")
@@ -46,6 +47,7 @@ class Exchange:
         key: The first digits of the SHA-256 digest of its API key; "" without one.
         turn: The turn of its client, which all requests of a key or an address share.
         is_large: Whether work on the body holds up the event loop.
+        places: Where work on large requests is done, of which a server has few.
         model: Name of the model that answers.
         warnings: Header `x-selectrie-warning`.
         notices: What the library warns of while it works on the request.
@@ -74,6 +76,7 @@ class Exchange:
     fields: Mapping[str, str] = field(default_factory=dict)
     turn: Turn = field(default_factory=Turn)
     is_large: bool = False
+    places: Places = field(default_factory=Places)
     model: str = ""
     warnings: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -90,6 +93,21 @@ class Exchange:
     began_s: float = field(default_factory=perf_counter)
     queue_s: float | None = None
     first_s: float | None = None
+
+    async def in_thread(self, function: Callable[[], R]) -> R:
+        """Await the result of a function in a thread; a large request needs a place."""
+        return await self.hold(lambda: in_thread(function))
+
+    async def hold(self, start: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Await what `start` starts in a thread; a large request needs a place."""
+        return await (self.places.hold(self.turn, start, self.began_s) if self.is_large else start())
+
+    async def run(self, function: Callable[[], R]) -> R:
+        """Return the result of a function that is quick unless the request is large.
+
+        It then runs in a thread, and else at once.
+        """
+        return await self.in_thread(function) if self.is_large else function()
 
     def admitted(self) -> None:
         """Note that the engine works on it. May be called from any thread."""
@@ -118,16 +136,16 @@ async def read_request(
 ) -> R:
     """Return the request that a body is; its `request_id` names the exchange.
 
-    A large body, or one with a grammar, is read in a thread, which cannot be stopped.
-    If the request is given up meanwhile, it keeps its place in the queue, and its
-    bytes, until the thread has ended: a client that sends and leaves, again and again,
-    would else have any number of threads.
+    A large body is read in one of the server's places, and one with a grammar in a
+    thread. Neither can be stopped. If the request is given up meanwhile, it keeps its
+    place in the queue, and its bytes, until the thread has ended: a client that sends
+    and leaves, again and again, would else have any number of threads.
     """
     name = exchange.body.get("request_id")
     if name and isinstance(name, str):
         exchange.id = id_of(name)
-    if not exchange.is_large and exchange.body.get(STRUCTURED_OUTPUTS) is None:
-        return read(exchange.body, options)
+    if exchange.is_large or exchange.body.get(STRUCTURED_OUTPUTS) is None:
+        return await exchange.run(lambda: read(exchange.body, options))
     reading = asyncio.ensure_future(in_thread(lambda: read(exchange.body, options)))
     try:
         return await asyncio.shield(reading)

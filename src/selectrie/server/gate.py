@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -21,7 +21,7 @@ from selectrie.engine.scheduler.task_group import count_for
 from selectrie.results.advice import collected_warnings
 from selectrie.server import exchange as exchanges
 from selectrie.server import state as states
-from selectrie.server.body import ENCODINGS, Disconnected, Receive, read_body, too_large
+from selectrie.server.body import ENCODINGS, BodyShare, Disconnected, Receive, read_body, receive_body, too_large
 from selectrie.server.event_stream import CONTENT_TYPE, error_ending
 from selectrie.server.exchange import Exchange, id_of
 from selectrie.server.http_errors import HttpError, busy, draining, error_of, headers_of
@@ -88,6 +88,7 @@ class Gate:
         known = endpoint in WORK or endpoint in READS or endpoint in OPEN or endpoint in _OTHER
         meter, client = self._state.metrics.spent, (scope.get("client") or ("",))[0]
         exchange = Exchange(id_of(headers.get(b"x-request-id", "")), endpoint if known else "other", meter, client)
+        exchange.places = self._state.places
         scope[exchanges.KEY], scope[states.KEY] = exchange, self._state
         answer = _Answer(send, exchange, self._state)
         try:
@@ -159,20 +160,31 @@ class Gate:
         state.metrics.accepted(exchange)
         try:
             with state.bodies.share() as share:
-                if scope["path"] in WORK:
-                    share.grow(_declared_length(headers))
-                    with state.uploads.place(exchange.turn, receive) as received:
-                        body = read_body(received, exchange.encoding, state.options, share)
-                        exchange.body, exchange.is_large = await body
-                exchange.waits_for = ""
-                await self._until_gone(scope, receive, answer)
+                if scope["path"] not in WORK:
+                    await self._until_gone(scope, receive, answer, self._answered(scope, answer))
+                    return
+                share.grow(_declared_length(headers))
+                with state.uploads.place(exchange.turn, receive) as received:
+                    data = [await receive_body(received, state.options, share)]
+                await self._until_gone(scope, receive, answer, self._read_and_answered(scope, answer, data, share))
         finally:
             state.n_open -= 1
 
-    async def _until_gone(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _read_and_answered(self, scope: Scope, answer: _Answer, data: list[bytes], share: BodyShare) -> None:
+        """Answer a body that was received, whose bytes are taken out of `data`."""
+        await read_body(data.pop(), scope[exchanges.KEY], self._state.options, share)
+        await self._answered(scope, answer)
+
+    async def _answered(self, scope: Scope, answer: _Answer) -> None:
+        scope[exchanges.KEY].waits_for = ""
+        await self._inner(scope, _nothing, answer)
+
+    async def _until_gone(
+        self, scope: Scope, receive: Receive, answer: _Answer, answering: Coroutine[Any, Any, None]
+    ) -> None:
         exchange: Exchange = scope[exchanges.KEY]
         left = self._state.options.deadline_s - (perf_counter() - exchange.began_s)
-        work = asyncio.ensure_future(self._inner(scope, _nothing, answer))
+        work = asyncio.ensure_future(answering)
         answer.leaving = leaving = asyncio.ensure_future(_left(receive))
         try:
             done, _ = await asyncio.wait({work, leaving}, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)

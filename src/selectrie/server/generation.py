@@ -42,22 +42,34 @@ async def lease_model(
 
 
 async def generate(
-    engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
+    exchange: Exchange,
+    engine: Engine,
+    prompts: Prompts,
+    request: GenerationRequest,
+    prompting: PromptParams = DEFAULT_PROMPTING,
 ) -> Generation:
     """Return the generation that a request asks for."""
     _check_tokens(engine.vocabulary, request)
     prompting = at_one_time(engine.vocabulary, prompting, prompts)  # for both tries
+
+    async def generation(one: GenerationRequest) -> Generation:
+        return await engine.agenerate(prompts, prompting=prompting, **one.arguments(engine.identity))
+
     with _naming(request):
         try:
-            return await engine.agenerate(prompts, prompting=prompting, **request.arguments(engine.identity))
+            return await exchange.hold(lambda: generation(request))
         except PromptTooLongError as error:
             shorter = request.shortened(error)
-        return await engine.agenerate(prompts, prompting=prompting, **shorter.arguments(engine.identity))
+        return await exchange.hold(lambda: generation(shorter))
 
 
 @asynccontextmanager
 async def open_stream(
-    engine: Engine, prompts: Prompts, request: GenerationRequest, prompting: PromptParams = DEFAULT_PROMPTING
+    exchange: Exchange,
+    engine: Engine,
+    prompts: Prompts,
+    request: GenerationRequest,
+    prompting: PromptParams = DEFAULT_PROMPTING,
 ) -> AsyncGenerator[Stream, None]:
     """Yield the stream that a request asks for; its work ends with the block."""
     _check_tokens(engine.vocabulary, request)
@@ -71,7 +83,7 @@ async def open_stream(
         return engine.stream(prompts, **{**arguments, **shorter.arguments(engine.identity)})
 
     with _naming(request):
-        async with opened(start) as stream:
+        async with opened(start, exchange.in_thread) as stream:
             yield stream
 
 

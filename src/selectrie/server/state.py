@@ -12,6 +12,7 @@ from selectrie.server.body import BodyBudget
 from selectrie.server.metrics import Metrics
 from selectrie.server.models import Models
 from selectrie.server.options import ServerOptions
+from selectrie.server.places import Places
 from selectrie.server.uploads import Uploads
 
 KEY = "selectrie.server"
@@ -31,6 +32,7 @@ class ServerState:
         n_open: Number of requests that wait or are worked on.
         uploads: Those of them whose bodies have not come yet.
         bodies: The bytes that their bodies have together.
+        places: Where work on large ones is done.
         turns: The turn of each client with an open request, by its key or address.
     """
 
@@ -41,6 +43,7 @@ class ServerState:
     is_dropping: bool = False
     n_open: int = 0
     uploads: Uploads = field(default_factory=Uploads)
+    places: Places = field(default_factory=Places)
     turns: WeakValueDictionary[bytes | str, Turn] = field(default_factory=WeakValueDictionary)
     bodies: BodyBudget = field(init=False)
 

@@ -280,6 +280,7 @@ class CancelScope:
 
 _SCOPE: ContextVar[CancelScope | None] = ContextVar("selectrie_scope", default=None)
 _CLIENT: ContextVar[Turn | None] = ContextVar("selectrie_client", default=None)
+_WHEN_PREPARED: ContextVar[Callable[[], object] | None] = ContextVar("selectrie_prepared", default=None)
 
 
 def count_for(client: Turn) -> None:
@@ -288,6 +289,38 @@ def count_for(client: Turn) -> None:
     Without it, each request is a client.
     """
     _CLIENT.set(client)
+
+
+def check_cancelled() -> None:
+    """Raise `CancelledError` if the work of this context was cancelled.
+
+    Work that makes no task asks between its pieces.
+    """
+    scope = _SCOPE.get()
+    if scope is not None and scope.is_cancelled:
+        raise CancelledError
+
+
+@contextmanager
+def when_prepared(call: Callable[[], object]) -> Iterator[None]:
+    """Have `call` called each time a request of the block's context was prepared.
+
+    It is then checked and tokenized, and goes on to wait for the model. A request that
+    cannot be prepared, or needs no model, calls it at its end, on its own thread.
+    """
+    before = _WHEN_PREPARED.get()
+    _WHEN_PREPARED.set(call)
+    try:
+        yield
+    finally:
+        _WHEN_PREPARED.set(before)  # a task that is collected ends in another context
+
+
+def note_prepared() -> None:
+    """Say that a request of this context was prepared, or has ended."""
+    call = _WHEN_PREPARED.get()
+    if call is not None:
+        call()
 
 
 class ScopedThread(threading.Thread, Generic[R]):
@@ -323,6 +356,7 @@ def scoped_work(
                 outcome.set_result(function())
         except BaseException as error:  # noqa: BLE001 - belongs to the thread that reads the outcome
             outcome.set_exception(error)
+        note_prepared()
         if when_done is not None:
             when_done()
 

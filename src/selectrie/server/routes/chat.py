@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.engine.aio import Arrivals, in_thread
+from selectrie.engine.aio import Arrivals
 from selectrie.server.chat_wire import FIELDS, ChatBody, ChatRequest, ChatWriter, read_chat
 from selectrie.server.event_stream import Events, EventStream
 from selectrie.server.exchange import Exchange, exchange_of, json_response, read_request
@@ -31,8 +31,8 @@ async def chat_completions(request: Request) -> Response:
         exchange.warnings += chat_request.generation.warnings
         return EventStream(_events(state, exchange, chat_request))
     async with lease_model(state, exchange) as lease:
-        messages = await _messages(lease, chat_request)
-        generation = await generate(lease.engine, messages, chat_request.generation, chat_request.prompting)
+        messages = await _messages(exchange, lease, chat_request)
+        generation = await generate(exchange, lease.engine, messages, chat_request.generation, chat_request.prompting)
         writer = _writer(chat_request, exchange)
     return json_response(writer.whole(generation, note_generation(generation, exchange)))
 
@@ -41,8 +41,8 @@ async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) 
     """Yield the chunk objects of an answer while it is drawn."""
     async with lease_model(state, exchange) as lease:
         writer = _writer(request, exchange)
-        messages = await _messages(lease, request)
-        async with open_stream(lease.engine, messages, request.generation, request.prompting) as stream:
+        messages = await _messages(exchange, lease, request)
+        async with open_stream(exchange, lease.engine, messages, request.generation, request.prompting) as stream:
             async for arrived in Arrivals(stream):
                 exchange.n_drawn += sum(len(one.tokens) for one in arrived)
                 events = [event for chunk in join_chunks(arrived) for event in writer.chunks(chunk)]
@@ -52,8 +52,8 @@ async def _events(state: ServerState, exchange: Exchange, request: ChatRequest) 
     yield writer.last(usage)
 
 
-async def _messages(lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
-    return await in_thread(lambda: with_roles_of(lease.engine.vocabulary, request.messages))
+async def _messages(exchange: Exchange, lease: ModelLease, request: ChatRequest) -> list[dict[str, str]]:
+    return await exchange.in_thread(lambda: with_roles_of(lease.engine.vocabulary, request.messages))
 
 
 def _writer(request: ChatRequest, exchange: Exchange) -> ChatWriter:

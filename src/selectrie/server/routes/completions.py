@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from selectrie.engine.aio import Arrivals, in_thread
+from selectrie.engine.aio import Arrivals
 from selectrie.engine.engine import Engine
 from selectrie.results import Generation
-from selectrie.server.completion_prompts import exact_prompts, prompt_errors, score_prompts, with_warning
+from selectrie.server.completion_prompts import exact_prompts, prompt_errors, score_prompts
 from selectrie.server.completion_response import ChoiceWriter, CompletionWriter, PromptTokens
 from selectrie.server.completion_wire import FIELDS, CompletionBody, CompletionRequest, read_completion
 from selectrie.server.event_stream import Events, EventStream
@@ -38,11 +38,12 @@ async def completions(request: Request) -> Response:
         return EventStream(_events(state, exchange, completion_request))
     generation = None
     async with lease_model(state, exchange) as lease:
-        completion_request = with_warning(lease.engine, completion_request)
-        prompts = await score_prompts(lease.engine, completion_request, state.options)
+        completion_request, prompts = await score_prompts(exchange, lease.engine, completion_request, state.options)
         if completion_request.max_tokens:
             with prompt_errors(completion_request):
-                generation = await generate(lease.engine, exact_prompts(prompts), completion_request.generation)
+                generation = await generate(
+                    exchange, lease.engine, exact_prompts(prompts), completion_request.generation
+                )
         choices = _choices(lease.engine, completion_request, prompts)
     usage, answer = _usage(exchange, prompts, generation), CompletionWriter(completion_request, exchange)
 
@@ -51,22 +52,23 @@ async def completions(request: Request) -> Response:
             return json_response(answer.whole([writer.before() for writer in choices], usage))
         return json_response(answer.whole([w.whole(one) for w, one in zip(choices, generation, strict=True)], usage))
 
-    return await in_thread(response) if _is_large(prompts) else response()
+    exchange.is_large |= _is_large(prompts)
+    return await exchange.run(response)
 
 
 async def _events(state: ServerState, exchange: Exchange, request: CompletionRequest) -> Events:
     """Yield the objects of an answer while it is drawn."""
     generation = None
     async with lease_model(state, exchange) as lease:
-        request = with_warning(lease.engine, request)
-        prompts = await score_prompts(lease.engine, request, state.options)
+        request, prompts = await score_prompts(exchange, lease.engine, request, state.options)
         choices, answer = _choices(lease.engine, request, prompts), CompletionWriter(request, exchange)
+        exchange.is_large |= _is_large(prompts)
         if request.body.echo or request.body.return_token_ids or not request.max_tokens:
             for writer in choices:
-                yield answer.chunks([await in_thread(writer.before) if _is_large(prompts) else writer.before()])
+                yield answer.chunks([await exchange.run(writer.before)])
         if request.max_tokens:
             with prompt_errors(request):
-                async with open_stream(lease.engine, exact_prompts(prompts), request.generation) as stream:
+                async with open_stream(exchange, lease.engine, exact_prompts(prompts), request.generation) as stream:
                     async for arrived in Arrivals(stream):
                         exchange.n_drawn += sum(len(one.tokens) for one in arrived)
                         more = [choices[request.number_of(one)].after(one) for one in join_chunks(arrived)]

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from selectrie.decide.answers import Decision
-from selectrie.engine.aio import in_thread
 from selectrie.server.decision_wire import (
     DECISIONS_FIELDS,
     SYSTEMONE_FIELDS,
@@ -51,14 +50,13 @@ async def _decide(request: Request, fields: Mapping[str, str], read: Read, write
     decision_request = await read_request(exchange, read, state.options)
     async with lease_model(state, exchange) as lease:
         questions, max_rows = decision_request.questions, state.options.max_rows
-        decision = await lease.engine.adecide(
-            decision_request.state, questions, params=decision_request.params, max_rows=max_rows
+        decision = await exchange.hold(
+            lambda: lease.engine.adecide(
+                decision_request.state, questions, params=decision_request.params, max_rows=max_rows
+            )
         )
     decision_request = replace(decision_request, warnings=[*decision_request.warnings, *exchange.notices])
     usage = usage_of(decision)
     exchange.n_prompt, exchange.rows_naive = usage.input_tokens, usage.cost.rows_naive
 
-    def answer() -> Response:
-        return json_response(write(decision_request, decision, lease.name))
-
-    return await in_thread(answer) if exchange.is_large else answer()
+    return await exchange.run(lambda: json_response(write(decision_request, decision, lease.name)))

@@ -7,7 +7,7 @@ special ones, and which of them a text becomes. `selectrie.connect` reads both.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from starlette.responses import Response
 from selectrie.backends.remote.vocabulary_wire import INSIDE, NORMALIZE, as_text, vocabulary_object
 from selectrie.core.vocabulary import Tokenize, Vocabulary
 from selectrie.engine.aio import in_thread
+from selectrie.engine.scheduler.task_group import check_cancelled
 from selectrie.errors import TextError
 from selectrie.server.exchange import encoded_json, exchange_of, json_response
 from selectrie.server.generation import lease_model
@@ -53,13 +54,12 @@ async def vocabulary(request: Request) -> Response:
 async def encode(request: Request) -> Response:
     """Return the tokens of plain texts, in which no control token is read."""
     state, exchange = state_of(request), exchange_of(request)
-    body = read(EncodeBody, exchange.body, state.options)
+    body = await exchange.run(lambda: read(EncodeBody, exchange.body, state.options))
     check_tokenized("texts", sum(map(len, body.texts)))
     async with lease_model(state, exchange) as lease:
         own = lease.engine.vocabulary
-        answer = await in_thread(lambda: _answer(own, body.texts, body.form))
-    exchange.n_prompt = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
-    return json_response(answer, unknown_fields(exchange.body, EncodeBody.model_fields))
+        exchange.n_prompt, response = await exchange.in_thread(lambda: _encoded_texts(exchange.body, own, body))
+    return response
 
 
 def _written(own: Vocabulary) -> _Written:
@@ -76,6 +76,13 @@ def _takes_gzip(accepted: str) -> bool:
     return False
 
 
+def _encoded_texts(data: Mapping[str, Any], own: Vocabulary, body: EncodeBody) -> tuple[int, Response]:
+    """Return the number of tokens of texts, and the response."""
+    answer = _answer(own, body.texts, body.form)
+    n_tokens = sum(len(one) for one in answer.get("tokens", ()) if one is not None)
+    return n_tokens, json_response(answer, unknown_fields(data, EncodeBody.model_fields))
+
+
 def _answer(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[str, Any]:
     """Return what is answered about texts: tokens, or why there are none."""
     if form == NORMALIZE:
@@ -87,6 +94,7 @@ def _answer(own: Vocabulary, texts: Sequence[bytes], form: str | None) -> dict[s
 
 def _encoded(tokenize: Tokenize, text: bytes) -> tuple[list[int] | None, str | None]:
     """Return the tokens of a text, or why it has none."""
+    check_cancelled()
     try:
         return list(map(int, tokenize(text))), None
     except TextError as error:
