@@ -117,7 +117,7 @@ class Ways:
 
     Attributes:
         remedies: What the caller can do.
-        operators: What whoever loads the model can do: the operator of a server.
+        operators: What the one who loads the model can do: the operator of a server.
     """
 
     remedies: tuple[Words, ...]
@@ -211,7 +211,7 @@ def ways(*remedies: str, operator: str = "") -> Words:
     Args:
         remedies: What the caller can do: a template of `words`, or a text with options.
             Those of another list are taken out of it; "" is none.
-        operator: What whoever loads the model can do, as a template of `words`.
+        operator: What the one who loads the model can do, as a template of `words`.
     """
     own, operators = list[Words](), [_as_words(operator)] if operator else []
     for text in map(_as_words, remedies):

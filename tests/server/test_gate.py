@@ -9,6 +9,7 @@ import logging
 import platform
 import random
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from hashlib import sha256
 
@@ -20,6 +21,7 @@ from selectrie import Predicate
 from selectrie.engine.engine import Engine
 from selectrie.engine.scheduler.model_thread import ModelThread
 from selectrie.engine.scheduler.task_group import note_prepared
+from selectrie.engine.scheduler.turns import Turn
 from selectrie.errors import (
     CancelledError,
     ClosedError,
@@ -33,9 +35,10 @@ from selectrie.errors import (
     QueueFullError,
 )
 from selectrie.server import ServerOptions, app
-from selectrie.server.body import BodyBudget
+from selectrie.server.body import BodyBudget, Disconnected
 from selectrie.server.http_errors import draining, error_of
 from selectrie.server.metrics import CAUSES, REASONS
+from selectrie.server.uploads import Uploads
 from selectrie.version import __version__
 from tests.support.deciding import fake
 from tests.support.serving import ask, asked
@@ -369,7 +372,7 @@ def test_the_queue_counts_open_requests(monkeypatch):
 
 
 def test_slow_bodies_of_one_client_do_not_lock_out_others():
-    """When all places are taken, the newest upload of whoever has most gives way to a client with fewer; never to its own."""
+    """When all places are taken, the newest upload of the client that has most gives way to a client with fewer; never to its own."""
     keys = [b"one", b"two", b"three"]
 
     async def many(llm):
@@ -400,6 +403,23 @@ def test_slow_bodies_of_one_client_do_not_lock_out_others():
 
     with fake() as llm:
         asyncio.run(many(llm))
+
+
+def test_who_has_more_requests_takes_no_place_of_an_upload():
+    """A client with many requests that are worked on is refused, whatever others upload."""
+
+    async def counted():
+        uploads, busy, light = Uploads(), Turn(), Turn()
+        with ExitStack() as stack:
+            for client in (busy, busy, busy, light, light):
+                stack.enter_context(uploads.counted(client))
+            for _ in range(2):
+                stack.enter_context(uploads.place(light, asyncio.Queue().get))
+            assert not uploads.give_way(busy)
+            assert uploads.give_way(Turn())
+        assert not uploads._n_open
+
+    asyncio.run(counted())
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
@@ -682,7 +702,8 @@ def test_a_body_that_is_unpacked_after_its_request_ended_holds_nothing():
     async def ended():
         with budget.share() as share:
             share.grow(1 << 20)
-        share.grow(1 << 20)
+        with pytest.raises(Disconnected):
+            share.grow(1 << 20)
 
     asyncio.run(ended())
     assert budget._left == 4 << 20

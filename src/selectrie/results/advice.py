@@ -125,7 +125,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn the caller of the package, or whoever collects warnings.
+    """Warn the caller of the package, or what collects warnings.
 
     Python keeps the text, so it should be short whatever the caller gave.
     """

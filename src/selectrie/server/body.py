@@ -123,8 +123,8 @@ class BodyBudget:
 class BodyShare:
     """The bytes that one request has taken of a `BodyBudget`.
 
-    A thread that unpacks a body takes them too, and may do so after the request has
-    ended: it then gets nothing.
+    A thread that unpacks a body takes them too, and ends with `Disconnected` after the
+    request has.
     """
 
     def __init__(self, budget: BodyBudget) -> None:
@@ -133,8 +133,10 @@ class BodyShare:
     def grow(self, size: int) -> None:
         """Hold at least a body of `size` bytes; see `BodyBudget.move` for errors."""
         with self._budget.lock:
+            if self._is_over:
+                raise Disconnected
             more = size - _READ_IN_PLACE - self._held
-            if more > 0 and not self._is_over:
+            if more > 0:
                 self._budget.move(more)
                 self._held += more
 

@@ -159,13 +159,14 @@ class Gate:
         count_for(exchange.turn)
         state.metrics.accepted(exchange)
         try:
-            with state.bodies.share() as share:
+            with state.uploads.counted(exchange.turn), state.bodies.share() as share:
                 if scope["path"] not in WORK:
                     await self._until_gone(scope, receive, answer, self._answered(scope, answer))
                     return
                 share.grow(_declared_length(headers))
                 with state.uploads.place(exchange.turn, receive) as received:
                     data = [await receive_body(received, state.options, share)]
+                exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer, self._read_and_answered(scope, answer, data, share))
         finally:
             state.n_open -= 1

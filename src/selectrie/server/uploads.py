@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,11 +18,23 @@ class Uploads:
 
     A body may take its time, so one client could hold every place with bodies that
     hardly come. When all places are taken, the newest upload of the client that has
-    most of them gives way to a client that has fewer.
+    most of them gives way to a client with fewer requests, by two at least.
     """
 
     def __init__(self) -> None:
         self._places: dict[Turn, list[asyncio.Future[HttpError]]] = {}
+        self._n_open: Counter[Turn] = Counter()
+
+    @contextmanager
+    def counted(self, client: Turn) -> Iterator[None]:
+        """Count a request of a client, whatever it waits for, until the block ends."""
+        self._n_open[client] += 1
+        try:
+            yield
+        finally:
+            self._n_open[client] -= 1
+            if not self._n_open[client]:
+                del self._n_open[client]
 
     @contextmanager
     def place(self, client: Turn, receive: Receive) -> Iterator[Receive]:
@@ -62,7 +75,7 @@ class Uploads:
     def give_way(self, client: Turn) -> bool:
         """Return whether the place of an upload was given to a request of `client`."""
         most = max(self._places.values(), key=len, default=[])
-        if len(most) <= len(self._places.get(client, ())) + 1:
+        if len(most) <= self._n_open[client] + 1:
             return False
         message = (
             "another client needs the place, and most bodies that are not received yet are yours: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,8 +25,9 @@ from selectrie.engine.requests.canonical_memory import (
 from selectrie.engine.requests.near_ties import _canonical_joints, _MoreCalls
 from selectrie.engine.requests.selection import SelectRequest
 from selectrie.engine.requests.session import Session
+from selectrie.engine.scheduler.job import charge_to
 from selectrie.engine.scheduler.task_group import TaskGroup
-from selectrie.errors import CapacityError, DecodeError, ModelError
+from selectrie.errors import CapacityError, DecodeError, DecodeInterrupted, ModelError
 from selectrie.testing import HashModel
 from tests.support.deciding import fake
 from tests.support.settling import forget_settled
@@ -185,7 +187,7 @@ def test_a_near_tie_behind_a_long_prompt_takes_no_row_of_it(quantised, monkeypat
     assert max(answer.cost.rows for answer in found[2:]) < 40
     quantised.trim()
     forget_settled(quantised)
-    monkeypatch.setattr(Session, "place_prompts", lambda *_: Cost())
+    monkeypatch.setattr(Session, "copy_prompts", lambda *_: Cost())
     again = [quantised.select(*request) for request in asked]
     assert min(answer.cost.rows for answer in again) > n_tokens // 2
     assert [a.choices.logp.tobytes() for a in again] == [a.choices.logp.tobytes() for a in found]
@@ -217,11 +219,61 @@ def test_a_prompt_that_cannot_be_evaluated_apart_is_evaluated_as_others_are(quan
         raise error
 
     expected = quantised.select(f"{BEGINNING[:300]}once", [" ab", " cd"])
-    monkeypatch.setattr(KeptMemories, "place", refused)
+    monkeypatch.setattr(KeptMemories, "copy_chunks", refused)
     quantised.trim()
     forget_settled(quantised)
     answer = quantised.select(f"{BEGINNING[:300]}once", [" ab", " cd"])
     assert answer.choices.logp.tobytes() == expected.choices.logp.tobytes()
+
+
+def test_a_full_model_evaluates_no_prompt_apart(quantised, monkeypatch):
+    """A prompt that could not be copied would be evaluated twice."""
+    prompt = f"full {BEGINNING[:500]}"
+    quantised.trim()
+    forget_settled(quantised)
+    room = quantised._model.capacity()
+    monkeypatch.setattr(type(quantised._model), "capacity", lambda _: replace(room, nodes=100))
+    done, cost = quantised._model_thread.call(
+        lambda: quantised._runtime._kept.copy_chunks(quantised._model, quantised.encode(prompt), Claim())
+    )
+    assert (done, cost.rows) == (True, 0)
+
+
+def test_what_was_evaluated_apart_is_not_reused(quantised):
+    """An account is told of the rows of a new prompt, and of no reused token but those that were there."""
+    told = SimpleNamespace(rows=0, reused=0, admitted=lambda: None)
+    told.spent = lambda cost: setattr(told, "rows", told.rows + cost.rows)
+
+    def reused(n_tokens):
+        told.reused += n_tokens
+
+    account = SimpleNamespace(admitted=told.admitted, spent=told.spent, reused=reused)
+    quantised.trim()
+    forget_settled(quantised)
+
+    def ask():
+        charge_to(account)
+        return quantised.select(f"new {BEGINNING[:500]}", [" ab", " cd"])
+
+    answer = copy_context().run(ask)
+    assert told.rows == answer.cost.rows
+    assert told.reused == 0
+
+
+def test_an_interrupted_prompt_goes_on_where_it_was():
+    """What others interrupt is not evaluated from its beginning again."""
+    model = HashModel(1, limits=WIDE, vocabulary=fake()._model.vocabulary)
+    context = prepared_of(model, "x").encoded.context
+    kept, claim = KeptMemories(), Claim()
+    rows = kept.advance(model, context, len(context) + 8, claim).rows
+    (memory,) = kept._kept
+    memory.model.fail_next(DecodeInterrupted("by others", return_code=2))
+    with pytest.raises(DecodeInterrupted):
+        kept.advance(model, context, len(context) + 8, claim)
+    while (cost := kept.advance(model, context, len(context) + 8, claim)) is not None:
+        rows += cost.rows
+    assert rows == call_ends(context)[-3]
+    kept.close()
 
 
 def test_a_failure_frees_the_memory_and_the_next_use_gets_a_new_one():

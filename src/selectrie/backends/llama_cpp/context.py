@@ -155,7 +155,9 @@ class Context:
         """Return the cells of a sequence as bytes that `write` takes."""
         n_bytes = llama_cpp.llama_state_seq_get_size(self._pointer, sequence)
         cells = np.empty(n_bytes, dtype=np.uint8)
-        llama_cpp.llama_state_seq_get_data(self._pointer, _bytes(cells), n_bytes, sequence)
+        n_read = llama_cpp.llama_state_seq_get_data(self._pointer, _bytes(cells), n_bytes, sequence)
+        if n_read != n_bytes:
+            raise InternalError(f"llama.cpp wrote out {n_read} of {n_bytes} bytes of a sequence")
         return cells
 
     def write(self, sequence: int, cells: NDArray[np.uint8]) -> bool:

@@ -252,8 +252,10 @@ class AttentionSequences:
         for first in range(self._tree.depth[base], end, self._piece):
             last = min(first + self._piece, end)
             theirs.copy(source._through(node), source._scratch_id, first, last)
-            cells = theirs.read(source._scratch_id)
-            theirs.remove(source._scratch_id)
+            try:
+                cells = theirs.read(source._scratch_id)
+            finally:
+                theirs.remove(source._scratch_id)
             if not ours.write(scratch, cells):
                 raise CapacityError("cells", required=last - first, available=0)
             for sequence in (own, self._keeper):

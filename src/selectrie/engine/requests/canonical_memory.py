@@ -26,7 +26,7 @@ from selectrie.decoding.task import Task
 from selectrie.engine.scheduler.job import Job, charge
 from selectrie.engine.scheduler.observer import Observer
 from selectrie.engine.scheduler.scheduler import Scheduler
-from selectrie.errors import CapacityError, InternalError
+from selectrie.errors import CapacityError, DecodeInterrupted, InternalError, SelectrieError
 
 R = TypeVar("R")
 
@@ -36,7 +36,7 @@ have in common.
 """
 _CALL_ROWS = CHUNK
 """Maximum number of rows in a call, whatever the size of the memory."""
-LEAST_COPIED = CHUNK + CHUNK // 2
+_LEAST_COPIED = CHUNK + CHUNK // 2
 """Number of tokens that the model lacks from which on chunks are copied.
 
 For fewer, calls apart would cost more than the near ties that they make cheap.
@@ -194,7 +194,12 @@ def _evaluate_below(solo: Model, node: int, tokens: IntArray, step: int) -> tupl
     for start in range(0, len(tokens), step):
         part = tokens[start : start + step]
         is_last = np.arange(len(part)) == len(part) - 1
-        extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
+        try:
+            extension = solo.extend(chain(node, len(part)), part, np.zeros_like(is_last), is_last)
+        except BaseException:
+            with suppress(SelectrieError):  # a failure may have dropped all nodes
+                solo.release(np.array([node], dtype=np.int32))
+            raise
         solo.release(np.append(extension.nodes[:-1], node).astype(np.int32))
         node = int(extension.nodes[-1])
         more = _cost(extension)
@@ -293,6 +298,9 @@ class KeptMemories:
         try:
             kept.hold_beginning(model, context, n_nodes)
             cost = kept.advance(context)
+        except DecodeInterrupted:  # by others; the call is made again, and goes on from here
+            self._kept.append(kept)
+            raise
         except BaseException:
             kept.close()
             raise
@@ -300,7 +308,7 @@ class KeptMemories:
         self._claim = weakref.ref(claim), kept
         return cost
 
-    def place(self, model: CopiesPaths, context: IntArray, claim: Claim) -> tuple[bool, Cost]:
+    def copy_chunks(self, model: CopiesPaths, context: IntArray, claim: Claim) -> tuple[bool, Cost]:
         """Evaluate chunks that the model lacks in a memory, and copy them to the model.
 
         Args:
@@ -314,10 +322,12 @@ class KeptMemories:
         n = max(_chunk_ends(len(context)), default=0)
         node, depth = model.match_prefix(context[:n])
         model.release(np.array([node] if node != ROOT else [], dtype=np.int32))
-        if n - depth < LEAST_COPIED or self._claimed_by_others(claim) is not None:
+        lacking = n - depth
+        has_room = lacking <= model.capacity().nodes
+        if lacking < _LEAST_COPIED or not has_room or self._claimed_by_others(claim) is not None:
             return True, Cost()
         n_nodes = min(len(context) + _ROOM, model.limits.nodes)
-        context = context[: n + 1]  # whose calls end at n
+        context = context[: n + 1]
         cost = self.advance(model, context, n_nodes, claim)
         if cost is not None:
             return False, cost

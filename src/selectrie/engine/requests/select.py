@@ -79,7 +79,7 @@ class SelectBatch:
         # All requests have the same search options.
         on_progress = requests[0].search.on_progress if requests and self.on_evaluated is None else None
         known = {} if session.baselines is None else session.baselines.of(group, requests)
-        placed = session.place_prompts([one.encoded.context for one in requests])
+        placed = session.copy_prompts([one.encoded.context for one in requests])
         with group.together():
             baselines, own = self._begin_baselines(group, known)
             exhaustive: dict[int, Handle[scoring.TrieEvaluation]] = {

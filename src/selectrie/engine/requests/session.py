@@ -14,7 +14,7 @@ from selectrie.core.types import Cost, IntArray, SelfCheck
 from selectrie.decoding.held_nodes import FILL_ROWS
 from selectrie.decoding.trie.row_values import KnownValues, ReadRows
 from selectrie.engine.requests.canonical_memory import (
-    LEAST_COPIED,
+    CHUNK,
     CanonicalMemory,
     Claim,
     KeptMemories,
@@ -23,6 +23,7 @@ from selectrie.engine.requests.canonical_memory import (
     n_common,
     new_memory,
 )
+from selectrie.engine.scheduler.job import not_reused
 from selectrie.engine.scheduler.task_group import TaskGroup
 from selectrie.errors import DecodeInterrupted, InternalError, ModelError
 
@@ -93,7 +94,7 @@ class Session:
             raise InternalError("a model that others serve has no memory of its own")
         return cast("Model", self.model)
 
-    def place_prompts(self, contexts: Sequence[IntArray]) -> Cost:
+    def copy_prompts(self, contexts: Sequence[IntArray]) -> Cost:
         """Let the model have what prompts have in common, in the bits of a memory.
 
         Nothing is done where that is of no use: the tasks then evaluate all of it, and
@@ -104,10 +105,16 @@ class Session:
             return Cost()
         common = contexts[0][: min(n_common(contexts[0], other) for other in contexts)]
         model, claim, cost = cast("CopiesPaths", self.local_model), Claim(), Cost()
-        done = len(common) <= LEAST_COPIED
+        done = len(common) < 2 * CHUNK
+
+        def turn() -> tuple[bool, Cost]:
+            is_last, spent = kept.copy_chunks(model, common, claim)
+            not_reused(spent.rows)
+            return is_last, spent
+
         try:
-            while not done:
-                done, more = self.group.call(lambda: kept.place(model, common, claim))
+            while not done and not self.group.late_s:
+                done, more = self.group.call(turn)
                 cost += more
         except DecodeInterrupted:
             raise

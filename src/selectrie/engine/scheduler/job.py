@@ -131,7 +131,15 @@ def charge(cost: Cost) -> None:
     """Tell the account of this context of model work that belongs to no job."""
     account = _ACCOUNT.get()
     if account is not None:
+        account.admitted()
         account.spent(cost)
+
+
+def not_reused(n_tokens: int) -> None:
+    """Tell the account of tokens that jobs will find, as they were evaluated for it."""
+    account = _ACCOUNT.get()
+    if account is not None:
+        account.reused(-n_tokens)
 
 
 class RowCollector:

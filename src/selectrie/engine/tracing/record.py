@@ -119,4 +119,6 @@ def _first_records(engine: Engine, chat_time: str, *, full_rows: bool, vocabular
 
 
 def _plain_limits(limits: Limits) -> dict[str, object]:
-    return asdict(limits) | {"kind": limits.kind.value}
+    plain = asdict(limits) | {"kind": limits.kind.value}
+    del plain["copies_paths"]  # a trace has no memory
+    return plain
