@@ -178,11 +178,15 @@ def test_a_pool_holds_models_of_both(toy, tiny_model):
 def test_a_budget_that_is_too_small_is_told_by_the_back_end_of_the_model(toy, tiny_model):
     """Each says how its models take less memory."""
     sources = {"toy": toy, "gguf": tiny_model("f32")}
-    for name, remedy in (("toy", "open a smaller toy"), ("gguf", "lower `n_ctx` or `n_batch`")):
+    both = {
+        "toy": ("open a smaller toy", "{}, or raise the budget"),
+        "gguf": ("lower `n_ctx` or `n_batch`", "raise the budget, or {}"),
+    }
+    for name, (remedy, listed) in both.items():
         with ModelPool(sources, budget_bytes=1, precision="fast") as models:
             with pytest.raises(MemoryBudgetError) as caught, models.use(name):
                 pass
-            assert str(caught.value).endswith(f"more than all of it; raise the budget, or {remedy}")
+            assert str(caught.value).endswith(f"more than all of it; {listed.format(remedy)}")
             assert caught.value.less_memory == remedy
 
 
