@@ -160,24 +160,20 @@ class Gate:
         state.metrics.accepted(exchange)
         try:
             with state.uploads.counted(exchange.turn), state.bodies.share() as share:
-                if scope["path"] not in WORK:
-                    await self._until_gone(scope, receive, answer, self._answered(scope, answer))
-                    return
-                share.grow(_declared_length(headers))
-                with state.uploads.place(exchange.turn, receive) as received:
-                    data = [await receive_body(received, state.options, share)]
+                data = list[bytes]()
+                if scope["path"] in WORK:
+                    share.grow(_declared_length(headers))
+                    with state.uploads.place(exchange.turn, receive) as received:
+                        data.append(await receive_body(received, state.options, share))
                 exchange.waits_for = ""
                 await self._until_gone(scope, receive, answer, self._read_and_answered(scope, answer, data, share))
         finally:
             state.n_open -= 1
 
     async def _read_and_answered(self, scope: Scope, answer: _Answer, data: list[bytes], share: BodyShare) -> None:
-        """Answer a body that was received, whose bytes are taken out of `data`."""
-        await read_body(data.pop(), scope[exchanges.KEY], self._state.options, share)
-        await self._answered(scope, answer)
-
-    async def _answered(self, scope: Scope, answer: _Answer) -> None:
-        scope[exchanges.KEY].waits_for = ""
+        """Answer a request; the bytes of its body, if it has one, leave `data`."""
+        if data:
+            await read_body(data.pop(), scope[exchanges.KEY], self._state.options, share)
         await self._inner(scope, _nothing, answer)
 
     async def _until_gone(

@@ -269,6 +269,13 @@ def create(weights: Weights, options: LlamaOptions, size: Size) -> Any:
     return pointer
 
 
+def on_gpu(weights: Weights, options: LlamaOptions) -> bool:
+    """Return whether layers of the model are computed on a GPU."""
+    borrowed = weights.borrowed
+    n_layers = options.n_gpu_layers if borrowed is None else borrowed.llama.model_params.n_gpu_layers
+    return bool(n_layers and llama_cpp.llama_supports_gpu_offload())
+
+
 def _params(weights: Weights, options: LlamaOptions, size: Size) -> Any:
     params = llama_cpp.llama_context_default_params()
     threads = options.n_threads or (1 if weights.n_parameters < _THREADED_PARAMETERS else _cores())
@@ -289,8 +296,7 @@ def _params(weights: Weights, options: LlamaOptions, size: Size) -> Any:
     params.no_perf = True
     params.type_k = params.type_v = cell_type(weights, options.precision)
     is_exact = options.precision is Precision.EXACT
-    n_gpu_layers = options.n_gpu_layers if borrowed is None else borrowed.llama.model_params.n_gpu_layers
-    if is_exact or not (n_gpu_layers and llama_cpp.llama_supports_gpu_offload()):
+    if is_exact or not on_gpu(weights, options):
         # On a CPU it takes up to three times as long for calls below 64 rows behind
         # 1 000 cells, and saves at most a tenth of larger ones.
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED

@@ -18,7 +18,7 @@ from selectrie.backends.calls import (
 )
 from selectrie.backends.llama_cpp.batch import BatchRows
 from selectrie.backends.llama_cpp.call_cost import call_cost
-from selectrie.backends.llama_cpp.context import Context, Decoded, Size
+from selectrie.backends.llama_cpp.context import Context, Decoded, Size, on_gpu
 from selectrie.backends.llama_cpp.library import StopFlag, build, processor
 from selectrie.backends.llama_cpp.metadata import weights_type
 from selectrie.backends.llama_cpp.sequences import Sequences
@@ -138,9 +138,9 @@ class LlamaModel:
 
         Rows of float weights hardly move, and small calls are slow on a GPU.
         """
-        on_gpu = self._options.n_gpu_layers and llama_cpp.llama_supports_gpu_offload()
-        is_exact = self._options.precision is Precision.EXACT
-        return is_exact and not (self._kind.is_recurrent or on_gpu) and weights_type(self._weights) == "quantised"
+        if self._options.precision is not Precision.EXACT or self._kind.is_recurrent:
+            return False
+        return weights_type(self._weights) == "quantised" and not on_gpu(self._weights, self._options)
 
     @property
     def identity(self) -> ModelIdentity:

@@ -473,7 +473,7 @@ def _fitting(
     if max_context_tokens(opened) > available:
         n_context = max_context_tokens(opened)
         remedy = length_advice(n_context, max_tokens, limits.nodes - 1, can_shorten=available > n_more)
-        raise limits.too_long(max_context_tokens(opened) + max_tokens, remedy)
+        raise limits.too_long(n_context + max_tokens, remedy)
     return opened
 
 

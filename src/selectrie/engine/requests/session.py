@@ -100,8 +100,8 @@ class Session:
         Nothing is done where that is of no use: the tasks then evaluate all of it, and
         a near tie evaluates the prompt again. Returns the cost.
         """
-        kept, is_watched = self.kept, self.group.observer is not None or self.memories is not None
-        if kept is None or is_watched or not self.model.limits.copies_paths or not contexts:
+        kept = self.kept
+        if kept is None or self._is_watched or not self.model.limits.copies_paths or not contexts:
             return Cost()
         common = contexts[0][: min(n_common(contexts[0], other) for other in contexts)]
         model, claim, cost = cast("CopiesPaths", self.local_model), Claim(), Cost()
@@ -132,8 +132,7 @@ class Session:
 
         None where that is not done: tasks that are watched are evaluated at once.
         """
-        is_watched = self.group.observer is not None or self.memories is not None
-        if self.kept is None or claim is None or is_watched:
+        if self.kept is None or claim is None or self._is_watched:
             return None
         return self.kept.advance(self.local_model, context, n_nodes, claim)
 
@@ -166,8 +165,12 @@ class Session:
 
         There are none where tasks are watched, since every value has to be seen.
         """
-        is_watched = self.group.observer is not None or self.memories is not None
-        return SettledJoints() if self.kept is None or is_watched else self.kept.settled
+        return SettledJoints() if self.kept is None or self._is_watched else self.kept.settled
+
+    @property
+    def _is_watched(self) -> bool:
+        """Return whether tasks are watched: all that they evaluate has to be seen."""
+        return self.group.observer is not None or self.memories is not None
 
     @property
     def tolerance(self) -> float | None:
